@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
     from ddbio.api.archive import archive, read_expired, read_expired_batches, restore_archived
     from ddbio.api.benchmark import bench
-    from ddbio.api.capture import capture, capture_status, plan_capture, verify_capture
+    from ddbio.api.capture import (
+        capture,
+        capture_status,
+        heal_capture,
+        plan_capture,
+        plan_heal_capture,
+        verify_capture,
+    )
     from ddbio.api.catalog import catalog_ddl, sync_catalog
     from ddbio.api.changes import plan_replay, read_changes, read_changes_batches, replay, write_changes
     from ddbio.api.files import (
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
         BenchKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
+        CaptureHealKeywords,
         CaptureKeywords,
         CaptureStatusKeywords,
         CaptureVerifyKeywords,
@@ -159,6 +167,8 @@ if TYPE_CHECKING:
     from ddbio.ops.capture.audit import CaptureStatus, CaptureVerifyReport
     from ddbio.ops.capture.capture import CaptureReport
     from ddbio.ops.capture.delivery import DeliveryReport
+    from ddbio.ops.capture.gaps import Gap
+    from ddbio.ops.capture.heal import CaptureHealPlan, CaptureHealReport
     from ddbio.ops.capture.replay import ReplayPlan, ReplayReport
     from ddbio.ops.copy import CopyPlan, CopyReport
     from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
@@ -199,6 +209,9 @@ __all__ = [
     "BulkStartKeywords",
     "BulkSummary",
     "CapacityPlan",
+    "CaptureHealKeywords",
+    "CaptureHealPlan",
+    "CaptureHealReport",
     "CaptureKeywords",
     "CapturePlan",
     "CaptureReport",
@@ -248,6 +261,7 @@ __all__ = [
     "FileList",
     "FileReport",
     "FilesListKeywords",
+    "Gap",
     "GapError",
     "ImportEntry",
     "ImportFilesFromKeywords",
@@ -336,6 +350,7 @@ __all__ = [
     "fold_exports",
     "fold_exports_to_files",
     "from_dynamodb_json",
+    "heal_capture",
     "idempotency_key",
     "infer_schema",
     "layout",
@@ -355,6 +370,7 @@ __all__ = [
     "plan_copy",
     "plan_export",
     "plan_fold_exports",
+    "plan_heal_capture",
     "plan_import",
     "plan_import_files",
     "plan_load",
@@ -405,7 +421,7 @@ _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
     "ddbio.api.archive": "archive read_expired read_expired_batches restore_archived",
     "ddbio.api.benchmark": "bench",
-    "ddbio.api.capture": "capture capture_status plan_capture verify_capture",
+    "ddbio.api.capture": "capture capture_status heal_capture plan_capture plan_heal_capture verify_capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.changes": "plan_replay read_changes read_changes_batches replay write_changes",
     "ddbio.api.files": (
@@ -416,7 +432,8 @@ _NAMES = {
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
-        "BulkReportKeywords BulkStartKeywords CaptureKeywords CaptureStatusKeywords CaptureVerifyKeywords "
+        "BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords CaptureStatusKeywords "
+        "CaptureVerifyKeywords "
         "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
         "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
         "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
@@ -469,6 +486,8 @@ _NAMES = {
     ),
     "ddbio.ops.capture.archive": "ArchiveReport ArchiveRestoreReport",
     "ddbio.ops.capture.audit": "CaptureStatus CaptureVerifyReport",
+    "ddbio.ops.capture.gaps": "Gap",
+    "ddbio.ops.capture.heal": "CaptureHealPlan CaptureHealReport",
     "ddbio.ops.capture.capture": "CaptureReport",
     "ddbio.ops.capture.delivery": "DeliveryReport",
     "ddbio.ops.capture.replay": "ReplayPlan ReplayReport",

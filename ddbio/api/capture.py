@@ -7,18 +7,32 @@ from typing import TYPE_CHECKING
 
 from ddbio.api.signature import takes
 from ddbio.ops import prices
-from ddbio.ops.capture import audit
+from ddbio.ops.capture import audit, heal
 from ddbio.ops.capture import capture as capturing
-from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions, PlanCaptureOptions, parse_options
+from ddbio.options import (
+    CaptureHealOptions,
+    CaptureOptions,
+    CaptureStatusOptions,
+    CaptureVerifyOptions,
+    PlanCaptureOptions,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     import threading
     from typing import Unpack
 
-    from ddbio.api.keywords import CaptureKeywords, CaptureStatusKeywords, CaptureVerifyKeywords, PlanCaptureKeywords
+    from ddbio.api.keywords import (
+        CaptureHealKeywords,
+        CaptureKeywords,
+        CaptureStatusKeywords,
+        CaptureVerifyKeywords,
+        PlanCaptureKeywords,
+    )
     from ddbio.core.service_estimates import CapturePlan
     from ddbio.ops.capture.audit import CaptureStatus, CaptureVerifyReport
     from ddbio.ops.capture.capture import CaptureReport
+    from ddbio.ops.capture.heal import CaptureHealPlan, CaptureHealReport
 
 
 @takes(CaptureOptions)
@@ -108,3 +122,47 @@ def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
         If the plan is above ``max_usd``.
     """
     return prices.plan_capture(parse_options(PlanCaptureOptions, options))
+
+
+@takes(CaptureHealOptions)
+def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealReport:
+    """Fill the gaps of a log from incremental exports: items of which changes were lost get rows in the log.
+
+    A gap that is healed is left alone; a run that was cut off is gone on with.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+    dest
+        Folder of the log.
+    **options
+        ``export_to`` is where the service puts the exports, or ``from_export`` names those that are there; see
+        :class:`ddbio.CaptureHealKeywords` for all.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If the table's point-in-time recovery does not reach back to a gap.
+    ExportIncompleteError
+        If the given exports do not cover a gap, or one is damaged.
+    """
+    given = {**options, "table": table, "dest": os.fspath(dest)}
+    return heal.heal_capture(parse_options(CaptureHealOptions, given))
+
+
+@takes(CaptureHealOptions)
+def plan_heal_capture(
+    table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]
+) -> CaptureHealPlan:
+    """Return the gaps of a log, and what it takes and costs to fill them; nothing is exported or written.
+
+    Raises
+    ------
+    NotFoundError, OptionError
+        As :func:`heal_capture`.
+    """
+    given = {**options, "table": table, "dest": os.fspath(dest)}
+    return heal.plan_of(parse_options(CaptureHealOptions, given))

@@ -902,6 +902,19 @@ class BackupCreateKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
 
 
+class CaptureHealKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureHealOptions`."""
+
+    export_to: str | None
+    """``s3://bucket/prefix`` for the incremental exports that the service is asked for."""
+    from_export: str | Sequence[str] | None
+    """Folders of incremental exports that are there already, which together cover a gap; no other is asked for."""
+    job_id: str | None
+    """Name of the capture; default is all that write this log."""
+    rcu_per_second: float
+    """Read units per second for the items that only the table itself can tell."""
+
+
 class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
     """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
 

@@ -1,4 +1,4 @@
-"""The command ``capture``, and its parts ``status`` and ``verify``."""
+"""The command ``capture``, and its parts ``status``, ``verify`` and ``heal``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.cli.parts import CommandWithParts
-from ddbio.cli.show import format_values, planned_rows
-from ddbio.options import CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions
+from ddbio.cli.show import format_values, planned_rows, print_plan
+from ddbio.options import CaptureHealOptions, CaptureOptions, CaptureStatusOptions, CaptureVerifyOptions
 
 
 @click.command(cls=CommandWithParts)
@@ -61,3 +61,22 @@ def verify(*, as_json: bool, **flags: Any) -> None:
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
     if not report.is_whole:
         click.get_current_context().exit(1)
+
+
+@capture.part("heal")
+@click.command("heal")
+@click.argument("table")
+@click.argument("dest")
+@flags_of(CaptureHealOptions, without=["table", "dest"])
+@click.option("--dry-run", is_flag=True, help="Print the gaps, and what healing them takes and costs; change nothing.")
+@output_flags
+def heal(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+    """Fill the gaps of the log at DEST from incremental exports of TABLE."""
+    from ddbio.ops.capture.heal import heal_capture, plan_of
+
+    options = parse_flags(CaptureHealOptions, flags)
+    if dry_run:
+        print_plan(plan_of(options), as_json=as_json)
+        return
+    report = heal_capture(options)
+    click.echo(report.to_json() if as_json else format_values(report.to_dict()))

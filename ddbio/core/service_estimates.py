@@ -76,6 +76,18 @@ def export_estimate(
     return Estimate(0.0, s3_requests(parts), size, LEAST_SECONDS, f"{_SERVICE}, at the least", prices.cost(parts))
 
 
+def heal_estimate(windows: int, prices: Prices) -> Estimate:
+    """Return what incremental exports take and cost, at the least: nobody knows before what has changed."""
+    size = windows * LEAST_INCREMENT_BYTES
+    objects = windows * (1 + _EXPORT_MANIFESTS)
+    parts: list[Part] = [
+        ("exports of 10 MB at least", "incremental_export", size / GB),
+        ("S3 writes", "s3_writes", objects),
+    ]
+    seconds = windows * LEAST_SECONDS
+    return Estimate(0.0, s3_requests(parts), size, seconds, f"{_SERVICE}, at the least", prices.cost(parts))
+
+
 def billed_figures(price: str, size_bytes: int, began: str | None, ended: str | None, prices: Prices) -> Figures:
     """Return what a job took that is billed by its bytes; times are ISO 8601."""
     return Figures(0.0, seconds_between(began, ended), size_bytes, prices.cost([(price, price, size_bytes / GB)]).usd)

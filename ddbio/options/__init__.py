@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.options.benchmark import BenchOptions
     from ddbio.options.capture import CaptureOptions
-    from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
+    from ddbio.options.capture_audit import CaptureHealOptions, CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
     from ddbio.options.changes import (
         ChangesReadOptions,
@@ -87,6 +87,7 @@ __all__ = [
     "BenchOptions",
     "BulkReportOptions",
     "BulkStartOptions",
+    "CaptureHealOptions",
     "CaptureOptions",
     "CaptureStatusOptions",
     "CaptureVerifyOptions",
@@ -158,7 +159,7 @@ _NAMES = {
     "archive": "ArchiveOptions ArchiveRestoreOptions ExpiredReadOptions",
     "benchmark": "BenchOptions",
     "capture": "CaptureOptions",
-    "capture_audit": "CaptureStatusOptions CaptureVerifyOptions",
+    "capture_audit": "CaptureHealOptions CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",

@@ -1,4 +1,4 @@
-"""Options of looking at a capture: how it stands, and whether its log is whole."""
+"""Options of looking at a capture: how it stands, whether its log is whole, and how its gaps are healed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pydantic import AwareDatetime, Field
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.limits import LimitOptions
+from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.waiting import WaitPolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -38,3 +40,21 @@ class CaptureVerifyOptions(ConnectionOptions):
     """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
     until: AwareDatetime | None = None
     """Read rows before this time."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CaptureHealOptions(WaitPolicyOptions, LimitOptions):
+    """Choose a log whose gaps are healed, and the exports that heal them."""
+
+    table: Annotated[str, Field(min_length=1)]
+    """Name or ARN of the table."""
+    dest: Annotated[str, Field(min_length=1)]
+    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    export_to: str | None = None
+    """``s3://bucket/prefix`` for the incremental exports that the service is asked for."""
+    from_export: Names | None = None
+    """Folders of incremental exports that are there already, which together cover a gap; no other is asked for."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of the capture; default is all that write this log."""
+    rcu_per_second: Annotated[float, Field(ge=1)] = 100.0
+    """Read units per second for the items that only the table itself can tell."""

@@ -110,7 +110,7 @@ def _table_options(values: Mapping[str, str], source: str) -> TableStreamOptions
 
 def _open_log(options: LogStreamOptions) -> tuple[ObjectStore, CapturedLog]:
     store = open_store(options.path, options)
-    return store, CapturedLog(store, captures_of(store) if options.job_id is None else [options.job_id])
+    return store, CapturedLog(store, captures_of(store, options.job_id))
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ _PAGE_PARTS = [
     ("Firehose's layout: `changes write`", "ChangesWriteOptions", "ConnectionOptions"),
     ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
     ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),
+    ("`capture heal`", "CaptureHealOptions", "ConnectionOptions"),
     ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
     ("Tables of a lake: `apply`", "ApplyOptions", "ConnectionOptions"),
     ("`maintain`", "MaintainOptions", "ConnectionOptions"),

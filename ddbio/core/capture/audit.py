@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import in_order
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -24,10 +25,18 @@ _NOTHING = np.zeros(2, np.uint64)
 
 @dataclass(frozen=True)
 class ChainBreak:
-    """Name a change whose old image is not what the change before it left: a change between them is lost."""
+    """Name a change whose old image is not what the change before it left: a change between them is lost.
+
+    Attributes
+    ----------
+    since, until
+        When the change before it was made, and when it was itself.
+    """
 
     key: dict[str, Any]
     sequence: str
+    since: datetime
+    until: datetime
 
 
 def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]) -> list[ChainBreak]:
@@ -58,8 +67,14 @@ def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]
     same_item = found[order][1:] == found[order][:-1]
     broken = same_item & (old[order][1:] != new[order][:-1]).any(axis=1)
     places = np.sort(order[1:][broken])
-    chosen = rows.take(pa.array(places)).select([*keys, SEQUENCE]).to_pylist()
-    return [ChainBreak({name: each[name] for name in keys}, each[SEQUENCE]) for each in chosen]
+    before: Any = np.empty(rows.num_rows, np.int64)
+    before[order[1:]] = order[:-1]
+    chosen = rows.take(pa.array(places)).select([*keys, SEQUENCE, EVENT_TIME]).to_pylist()
+    times: Any = rows.column(EVENT_TIME).take(pa.array(before[places])).to_pylist()
+    return [
+        ChainBreak({name: each[name] for name in keys}, each[SEQUENCE], since, each[EVENT_TIME])
+        for each, since in zip(chosen, times, strict=True)
+    ]
 
 
 def _fields(rows: pa.Table, attributes: Sequence[str]) -> pa.Schema:

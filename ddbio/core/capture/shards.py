@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from ddbio.errors import GapError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 Start = Literal["trim-horizon", "latest"]
 
@@ -134,8 +134,10 @@ class Lineage:
 
     def forgive(self, listed: Iterable[Shard]) -> list[str]:
         """Accept that changes are lost: go on with the shards that there are; return those that are gone."""
-        found = {shard.shard_id for shard in listed}
+        shards = list(listed)
+        found = {shard.shard_id for shard in shards}
         gone = [each for each, position in self.positions.items() if position != END and each not in found]
+        gone += self._unread(shards, found)
         for shard_id in gone:
             self.positions[shard_id] = END
         return gone
@@ -168,10 +170,13 @@ class Lineage:
         for shard_id, position in self.positions.items():
             if position != END and shard_id not in found:
                 raise gap(self.name, shard_id, position)
-        for shard in found.values():
-            unread = [each for each in shard.parents if each not in found and each not in self.positions]
-            if shard.shard_id not in self.positions and unread:
-                raise gap(self.name, unread[0], FIRST)
+        for shard_id in self._unread(found.values(), found):
+            raise gap(self.name, shard_id, FIRST)
+
+    def _unread(self, shards: Iterable[Shard], found: Collection[str]) -> list[str]:
+        """Return the parents of new shards that were gone before they were ever seen."""
+        parents = [each for shard in shards if shard.shard_id not in self.positions for each in shard.parents]
+        return [each for each in dict.fromkeys(parents) if each not in found and each not in self.positions]
 
 
 def gap(name: str, shard_id: str, position: str) -> GapError:
@@ -181,8 +186,8 @@ def gap(name: str, shard_id: str, position: str) -> GapError:
     )
     return GapError(
         f"changes of shard {shard_id} of {name} since {since} are gone: the stream keeps them for a day, and nothing "
-        "read them in time. Let the log go on behind the gap with on_gap=continue, and fill it from an incremental "
-        "export",
+        "read them in time. Let the log go on behind the gap with on_gap=continue, and heal it from an incremental "
+        "export with 'ddbio capture heal'",
         shard_id,
         position,
     )

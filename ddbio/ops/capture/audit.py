@@ -16,23 +16,26 @@ from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import broken_chains
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, SEQUENCE
+from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
-from ddbio.errors import NotFoundError
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
+from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ddbio.core.capture.shards import ChangeSource, Shard
     from ddbio.core.staged import StoredObject
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.gaps import Gap
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
 
 _KIND = "capture"
@@ -109,13 +112,17 @@ class CaptureVerifyReport(Report):
     jumps
         Batches that do not begin where an earlier one of the shard ended, or whose number is missing.
     gaps
-        Places at which changes were gone, as the capture noted them.
+        Places at which changes were gone, as the capture noted them, that are not healed.
+    healed_gaps
+        Gaps that were healed.
     repeated
         Sequence numbers that are there more than once.
     lost
         Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
+    healed
+        Likewise, where the gap between the two is healed: what the item became is there, not each change.
     examples
-        Some of those.
+        Some of those that are lost.
     seconds
         Wall time from the verb's start.
     cpu_seconds
@@ -134,27 +141,13 @@ class CaptureVerifyReport(Report):
     wrong: tuple[str, ...]
     jumps: tuple[str, ...]
     gaps: tuple[str, ...]
+    healed_gaps: int
     repeated: int
     lost: int | None
+    healed: int | None
     examples: tuple[str, ...]
     seconds: float
     cpu_seconds: float
-
-
-def _states(store: ObjectStore, job_id: str | None) -> list[JobState]:
-    """Return the captures of a log.
-
-    Raises
-    ------
-    NotFoundError
-        If there is none.
-    """
-    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
-    chosen = [each for each in found if job_id in {None, each}]
-    if not chosen:
-        said = "" if job_id is None else f" of the name {job_id!r}"
-        raise NotFoundError(f"{store.uri}: there is no capture{said} here")
-    return [JobState(store, each, _KIND) for each in chosen]
 
 
 def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
@@ -166,10 +159,10 @@ def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
         If there is none.
     """
     store = open_store(options.dest, options)
-    states = _states(store, None)
+    states = captures_in(store)
     # Processes that share a stream have a part of its shards each.
     known = frozenset(shard for state in states for shard in _last_record(state).get("positions", {}))
-    chosen = _states(store, options.job_id)
+    chosen = captures_in(store, options.job_id)
     return [_status(options, store, state, known) for state in chosen]
 
 
@@ -252,7 +245,6 @@ class _Batches:
     files: dict[str, int] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     jumps: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
 
 
 def _read_batches(state: JobState) -> _Batches:
@@ -265,9 +257,12 @@ def _read_batches(state: JobState) -> _Batches:
         number = record["batch"]
         if number != found.batches + 1:
             jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
+        for each in record["gaps"]:
+            # The shard goes on behind the gap, perhaps in a later batch.
+            ends.pop(shard_of(each), None)
         for shard, part in record["shards"].items():
             before = ends.get(shard)
-            if before is not None and part["after"] != before and not record["gaps"]:
+            if before is not None and part["after"] != before:
                 jumps.append(f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}")
             found.records += part["records"]
             ends[shard] = part["to"]
@@ -275,7 +270,6 @@ def _read_batches(state: JobState) -> _Batches:
             found.files[each["path"]] = each["rows"]
             if number > committed:
                 unfinished.add(each["path"])
-        found.gaps += tuple(record["gaps"])
         found.batches = number
     found.jumps, found.unfinished = tuple(jumps), frozenset(unfinished)
     return found
@@ -290,8 +284,9 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         If there is no capture.
     """
     clock, store = Clock(), open_store(options.dest, options)
-    states = _states(store, options.job_id)
-    parts = [_read_batches(state) for state in states]
+    states = captures_in(store, options.job_id)
+    healing = [each for each in heals_in(store) if any(each.job_id.startswith(f"{one.job_id}_heal_") for one in states)]
+    parts = [_read_batches(state) for state in [*states, *healing]]
     named = {path: rows for part in parts for path, rows in part.files.items()}
     unfinished = frozenset[str]().union(*(part.unfinished for part in parts))
     history = read_history(store)
@@ -300,23 +295,25 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     live = {each.path for each in live_files(store).files}
     entries = {each.path: each for each in store.list() if each.path in live}
     counts = {path: _rows(store, entry) for path, entry in entries.items()}
-    ids = {state.job_id for state in states}
+    ids = {state.job_id for state in [*states, *healing]}
     missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
     others = entries.keys() - named.keys() - made
     unknown = sorted(each for each in others if _job(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
-    repeated, breaks, lost = 0, list[str](), None
+    gaps = find_gaps(states)
+    audited = _Audited()
     if options.images:
         # Of captures by older versions the keys are not known.
         keys: list[str] = next(
             (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
         )
-        repeated, breaks, lost = _audit(options, keys, store, [entries[path] for path in sorted(entries)])
-    jumps, gaps = ([each for part in parts for each in getattr(part, name)] for name in ("jumps", "gaps"))
+        audited = _audit(options, keys, store, [entries[path] for path in sorted(entries)], gaps.healed)
+    jumps = [each for part in parts for each in part.jumps]
+    noted = [place for each in gaps.gaps for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
-        job_ids=tuple(sorted(ids)),
-        is_whole=not (missing or unknown or wrong or jumps or gaps or repeated or lost),
+        job_ids=tuple(sorted(state.job_id for state in states)),
+        is_whole=not (missing or unknown or wrong or jumps or noted or audited.repeated or audited.lost),
         batches=sum(part.batches for part in parts),
         records=sum(part.records for part in parts),
         files=len(entries),
@@ -325,29 +322,49 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         unknown=tuple(unknown),
         wrong=tuple(wrong),
         jumps=tuple(jumps),
-        gaps=tuple(gaps),
-        repeated=repeated,
-        lost=lost,
-        examples=tuple(breaks[:_SHOWN]),
+        gaps=tuple(noted),
+        healed_gaps=len(gaps.healed),
+        repeated=audited.repeated,
+        lost=audited.lost,
+        healed=audited.healed,
+        examples=audited.examples,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
     )
 
 
+@dataclass
+class _Audited:
+    """Hold what the rows of a log say."""
+
+    repeated: int = 0
+    lost: int | None = None
+    healed: int | None = None
+    examples: tuple[str, ...] = ()
+
+
 def _audit(
-    options: CaptureVerifyOptions, keys: list[str], store: ObjectStore, entries: list[StoredObject]
-) -> tuple[int, list[str], int | None]:
-    """Return how many numbers repeat, the changes before which one is missing, and how many those are."""
+    options: CaptureVerifyOptions,
+    keys: list[str],
+    store: ObjectStore,
+    entries: list[StoredObject],
+    healed: Sequence[Gap],
+) -> _Audited:
+    """Return how many numbers repeat, and the changes before which one is missing."""
     tables = list(_tables(options, store, entries))
     if not tables:
-        return 0, [], None
+        return _Audited()
     rows = pa.concat_tables(tables, promote_options="permissive")
-    repeated = rows.num_rows - pc.count_distinct(rows.column(SEQUENCE)).as_py()
+    own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
+    found = _Audited(own.num_rows - pc.count_distinct(own.column(SEQUENCE)).as_py())
     if OLD_IMAGE not in rows.column_names or not keys:
-        return repeated, [], None
+        return found
     images = [each.name for each in rows.schema.field(OLD_IMAGE).type]
-    found = broken_chains(rows, keys, images)
-    return repeated, [f"{each.key} at {each.sequence}" for each in found], len(found)
+    breaks = broken_chains(rows, keys, images)
+    lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
+    found.lost, found.healed = len(lost), len(breaks) - len(lost)
+    found.examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
+    return found
 
 
 def _tables(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:

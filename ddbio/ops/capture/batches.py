@@ -228,8 +228,15 @@ class ChangeLog:
         for known in reversed(newest):
             self._recent.add(known)
 
-    def append(self, parts: Mapping[str, ShardRows], lineage: Lineage, gaps: Iterable[str] = ()) -> None:
+    def append(
+        self, parts: Mapping[str, ShardRows], lineage: Lineage, gaps: Iterable[str] = (), *, at: float = 0.0
+    ) -> None:
         """Write a batch of changes, and the positions behind them.
+
+        Parameters
+        ----------
+        at
+            The time of day.
 
         Raises
         ------
@@ -248,6 +255,8 @@ class ChangeLog:
             "positions": lineage.positions,
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
             "gaps": list(gaps),
+            # Not before its changes, whatever the clock of this machine says.
+            "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
         }
         if not self._state.put_once(batch_name(number), record):
             raise TargetError(

@@ -127,8 +127,13 @@ class CapturedLog:
         return found
 
 
-def captures_of(store: ObjectStore) -> list[str]:
-    """Return the ids of the captures that have written a folder.
+def captures_of(store: ObjectStore, job_id: str | None = None) -> list[str]:
+    """Return the ids of the captures that have written a folder, and of the jobs that have healed their gaps.
+
+    Parameters
+    ----------
+    job_id
+        Take this capture alone.
 
     Raises
     ------
@@ -138,6 +143,8 @@ def captures_of(store: ObjectStore) -> list[str]:
     found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
     if not found:
         raise NotFoundError(f"{store.uri} is no log of changes: ddbio capture has never written it")
+    if job_id is not None:
+        found = [job_id, *(each for each in found if each.startswith(f"{job_id}_heal_"))]
     return sorted(found)
 
 

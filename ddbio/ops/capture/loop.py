@@ -202,7 +202,7 @@ class CaptureLoop:
         """Write what was gathered as a batch."""
         if self._has_news() or self._new_gaps:
             parts, self._parts = self._parts, {}
-            self.log.append(parts, self.lineage, self._new_gaps)
+            self.log.append(parts, self.lineage, self._new_gaps, at=self.timing.now())
             self._new_gaps, self._moved = [], False
             self._bytes = 0
         open_since = [reader.since for reader in self._readers.values()]
@@ -250,7 +250,8 @@ class CaptureLoop:
         self._readers[shard.shard_id] = _Reader(shard, iterator, now, is_horizon=is_horizon)
 
     def _lose(self, shard: Shard, position: str) -> None:
-        if self.goes_on:
+        if self.goes_on and self._has_news():
+            # Gaps that are found together are noted together.
             self.flush()
         self._lose_quietly(shard.shard_id, position)
 

@@ -1,0 +1,382 @@
+"""Heal a gap of a log from exports: which items of a window get a row, and with which sequence numbers.
+
+A row of an item lies right behind its last one from before the gap, so every later change of the item supersedes it. An
+item that has a row from behind the gap gets none: from there on the log is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
+from ddbio.core.changes import DELETE
+from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows, require_keys
+from ddbio.core.schema.arrow import RESCUE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+HEALED_BY: Final = "_healed_by"
+"""The column that says by which export a row was made, or that the table itself was read."""
+
+MARGIN_SECONDS: Final = 60
+"""So much before the last change that was captured the window of an export begins: clocks differ."""
+_LATE_SECONDS = 300
+_KEY, _SEQUENCE = "S16", "S48"
+_DIGITS = 48
+_MERGED_ROWS = 1_000_000
+_NEW_NUMBERS = 10**12
+_MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
+
+
+def heal_windows(since: datetime, until: datetime) -> list[Window]:
+    """Return the windows to export for a gap: what was captured ends at ``since``, and begins again by ``until``."""
+    end = until.replace(microsecond=0)
+    end = end if end == until else end.fromtimestamp(end.timestamp() + 1, end.tzinfo)
+    begin = min(since.replace(microsecond=0).timestamp() - MARGIN_SECONDS, (end - MIN_WINDOW).timestamp())
+    return plan_windows(since.fromtimestamp(int(begin), since.tzinfo), end)
+
+
+class ExportDecoder(LogDecoder):
+    """Decode lines of incremental exports to rows of a log, whose operations and numbers are decided later."""
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool, event_id: bool) -> None:
+        self.has_event_ids = event_id
+        super().__init__(schema, keys, old_image=old_image)
+        own = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME}
+        self.attributes = [each for each in self.schema.names if each not in own]
+
+    def decode_lines(self, text: bytes | memoryview) -> LogRows | None:
+        """Return a row per change, in their order, or None if there is none."""
+        found = self._decoder.decode(text)
+        if not found.num_rows:
+            return None
+        removed: Any = pc.equal(found.column(1), pa.scalar(DELETE))
+        is_new = pc.is_null(found.column(4)).to_pylist()
+        operations = [
+            b"REMOVE" if gone else b"INSERT" if new else b"MODIFY"
+            for gone, new in zip(removed.to_pylist(), is_new, strict=True)
+        ]
+        numbers = [b"0"] * found.num_rows
+        return self._log_rows(found, [operations, numbers, *([numbers] if self.has_event_ids else [])], None)
+
+
+def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
+    """Return 16 bytes of each row that are equal for equal keys.
+
+    Raises
+    ------
+    SchemaError
+        If a key does not fit its column.
+    """
+    require_keys(rows, keys)
+    return _hashes(rows.select(list(keys)))
+
+
+def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes_]:
+    """Return 16 bytes of each row that are equal for equal items; those of a delete mean nothing."""
+    found = _hashes(rows.select([*attributes, RESCUE_NAME]))
+    found[_removed(rows)] = b""
+    return found
+
+
+def _hashes(rows: pa.Table) -> NDArray[np.bytes_]:
+    digest, parts = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
+    parts += [digest.add_rows(batch).items for batch in rows.combine_chunks().to_batches()]
+    return np.ascontiguousarray(np.concatenate(parts)).view(_KEY).ravel().copy()
+
+
+def _removed(rows: pa.Table) -> NDArray[np.bool_]:
+    operations: Any = rows.column(OPERATION)
+    removed: NDArray[np.bool_] = pc.equal(operations, pa.scalar("REMOVE")).to_numpy().astype(bool)
+    return removed
+
+
+def _micros(rows: pa.Table) -> NDArray[np.int64]:
+    times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    found: NDArray[np.int64] = times.to_numpy()
+    return found
+
+
+def _ordered_numbers(rows: pa.Table) -> NDArray[np.bytes_]:
+    texts: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
+    return np.array(texts.to_pylist(), _SEQUENCE)
+
+
+@dataclass
+class _Last:
+    """Hold the last row of each item from before the gap, in the order of the digests of their keys."""
+
+    keys: NDArray[np.bytes_]
+    numbers: NDArray[np.bytes_]
+    micros: NDArray[np.int64]
+    removed: NDArray[np.bool_]
+    images: NDArray[np.bytes_]
+
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        return self.keys, self.numbers, self.micros, self.removed, self.images
+
+    @classmethod
+    def merged(cls, parts: Sequence[_Last]) -> _Last:
+        columns = [np.concatenate(each) for each in zip(*(part.columns() for part in parts), strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        ordered = [each[order] for each in columns]
+        found = ordered[0]
+        is_last = np.ones(len(found), np.bool_)
+        is_last[:-1] = found[1:] != found[:-1]
+        return cls(*(each[is_last] for each in ordered))
+
+    @classmethod
+    def nothing(cls) -> _Last:
+        return cls(
+            np.zeros(0, _KEY), np.zeros(0, _SEQUENCE), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, _KEY)
+        )
+
+
+def places_of(found: NDArray[np.bytes_], known: NDArray[np.bytes_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where each is among known ones, which are in order, and whether it is there at all."""
+    places = np.searchsorted(known, found)
+    places[places == len(known)] = 0
+    return places, known[places] == found if len(known) else np.zeros(len(found), np.bool_)
+
+
+@dataclass
+class ExportedKeys:
+    """Hold the items of one export: digests of their keys, in order, and of what they became."""
+
+    keys: NDArray[np.bytes_]
+    images: NDArray[np.bytes_]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[NDArray[np.bytes_], NDArray[np.bytes_]]]) -> ExportedKeys:
+        """Return those of the parts of an export."""
+        keys = np.concatenate([np.zeros(0, _KEY), *(each for each, _ in parts)])
+        images = np.concatenate([np.zeros(0, _KEY), *(each for _, each in parts)])
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], images[order])
+
+
+@dataclass
+class Decisions:
+    """Hold which items of which export get a row, with which number, and whether the log had the item before.
+
+    An item that the log did not know is as new as the export says.
+    """
+
+    windows: NDArray[np.int64]
+    keys: NDArray[np.bytes_]
+    numbers: list[str]
+    was_there: list[bool | None]
+
+    def table(self) -> pa.Table:
+        """Return them as a table."""
+        keys: Any = pa.array(_bytes_of(self.keys), pa.binary(16))
+        columns = [pa.array(self.windows), keys, pa.array(self.numbers, pa.string())]
+        return pa.table(
+            [*columns, pa.array(self.was_there, pa.bool_())], names=["window", "key", "number", "was_there"]
+        )
+
+    @staticmethod
+    def of(table: pa.Table) -> Decisions:
+        """Return those of a table."""
+        columns: list[list[Any]] = [each.to_pylist() for each in table.columns]
+        windows, keys, numbers, was_there = columns
+        return Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
+
+    def rows(self, window: int, rows: pa.Table, keys: Sequence[str], healed_by: str) -> pa.Table:
+        """Return the rows of an export that go into the log, with their numbers and operations."""
+        mine = np.flatnonzero(self.windows == window)
+        order = mine[np.argsort(self.keys[mine], kind="stable")]
+        places, is_chosen = places_of(key_digests(rows, keys), self.keys[order])
+        chosen = order[places[is_chosen]] if len(order) else order
+        kept = rows.filter(pa.array(is_chosen))
+        was_there = [self.was_there[each] for each in chosen]
+        return numbered(kept, [self.numbers[each] for each in chosen], was_there, healed_by)
+
+
+def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | None], healed_by: str) -> pa.Table:
+    """Return rows with their numbers and operations, and with what healed them."""
+    operations = [
+        operation if operation == "REMOVE" or there is None else "MODIFY" if there else "INSERT"
+        for operation, there in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
+    ]
+    values: dict[str, list[Any]] = {OPERATION: operations, SEQUENCE: list(numbers)}
+    if EVENT_ID in rows.column_names:
+        values[EVENT_ID] = [f"{healed_by} {each}" for each in numbers]
+    for name, column in values.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), pa.array(column, pa.string()))
+    return rows.append_column(pa.field(HEALED_BY, pa.string()), pa.array([healed_by] * rows.num_rows, pa.string()))
+
+
+def by_hour(rows: pa.Table, name: str) -> dict[str, pa.Table]:
+    """Return rows by the path of their hour's file of this name."""
+    hours = _micros(rows) // _HOUR_MICROS
+    return {f"{hour_folder(each)}{name}": rows.filter(pa.array(hours == each)) for each in np.unique(hours).tolist()}
+
+
+def _bytes_of(keys: NDArray[np.bytes_]) -> list[bytes]:
+    return [bytes(each).ljust(16, b"\0") for each in keys.tolist()]
+
+
+@dataclass
+class LogState:
+    """Gather from the files of a log what it knows of the items of some exports, and of those written since a time.
+
+    Attributes
+    ----------
+    keys, attributes
+        The key attributes, and all columns of items.
+    since
+        The begin of the first window, in seconds since 1970.
+    until
+        The end of the last one.
+    exports
+        The exports, in the order of their windows.
+    """
+
+    keys: Sequence[str]
+    attributes: Sequence[str]
+    since: float
+    until: float
+    exports: Sequence[ExportedKeys]
+    _last: list[_Last] = field(default_factory=list)
+    _after: list[NDArray[np.bytes_]] = field(default_factory=list)
+    _recent: list[pa.Table] = field(default_factory=list)
+    _rows: int = 0
+    _wanted: NDArray[np.bytes_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Gather the keys of all exports."""
+        self._wanted = np.unique(np.concatenate([np.zeros(0, _KEY), *(each.keys for each in self.exports)]))
+
+    def add(self, rows: pa.Table, *, is_after: bool | None) -> None:
+        """Add the rows of a file.
+
+        Parameters
+        ----------
+        is_after
+            Whether they were captured behind the gap; None if that is not known, as of compacted files.
+        """
+        found, micros = key_digests(rows, self.keys), _micros(rows)
+        behind = np.full(len(found), bool(is_after))
+        if is_after is None:
+            behind = micros >= (self.until - _LATE_SECONDS) * _MICROS
+        recent = micros >= (self.since - MARGIN_SECONDS) * _MICROS
+        chosen = places_of(found, self._wanted)[1] | recent
+        self._after.append(np.unique(found[chosen & behind]))
+        kept = chosen & ~behind
+        if not kept.any():
+            return
+        before = rows.filter(pa.array(kept))
+        images = np.zeros(before.num_rows, _KEY)
+        is_recent = recent[kept]
+        if is_recent.any():
+            latest = before.filter(pa.array(is_recent))
+            images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
+            digests: Any = pa.array(_bytes_of(found[kept][is_recent]), pa.binary(16))
+            self._recent.append(latest.select(list(self.keys)).append_column("digest", digests))
+        part = _Last(found[kept], _ordered_numbers(before), micros[kept], _removed(before), images)
+        self._last.append(part)
+        self._rows += before.num_rows
+        if self._rows > _MERGED_ROWS:
+            self._last, self._rows = [_Last.merged(self._last)], 0
+
+    def decide(self, first_number: int) -> tuple[Decisions, Unsettled]:
+        """Return which items of the exports get a row, and the items that only the table itself can tell.
+
+        Those were written within the windows and are in no export: they may have been deleted again, or put back to
+        what they were before.
+        """
+        last = _Last.merged([*self._last, _Last.nothing()])
+        after = np.unique(np.concatenate([np.zeros(0, _KEY), *self._after]))
+        given: dict[bytes, tuple[int, bool]] = {}
+        windows, keys, numbers, was_there = list[int](), list[bytes](), list[str](), list[bool | None]()
+        fresh = first_number * _NEW_NUMBERS
+        since = (self.since - MARGIN_SECONDS) * _MICROS
+        for window, export in enumerate(self.exports):
+            passed = places_of(export.keys, after)[1]
+            places, is_known = places_of(export.keys, last.keys)
+            for at in np.flatnonzero(~passed).tolist():
+                key, image, place = bytes(export.keys[at]), bytes(export.images[at]), int(places[at])
+                there: bool | None = None
+                if key in given:
+                    number, there = given[key]
+                elif is_known[at]:
+                    # The image of a delete is empty.
+                    if last.micros[place] >= since and bytes(last.images[place]) == image:
+                        continue
+                    number, there = int(last.numbers[place]), not last.removed[place]
+                else:
+                    fresh += 1
+                    number = fresh
+                given[key] = (number + 1, image != b"")
+                windows.append(window)
+                keys.append(key)
+                numbers.append(str(number + 1))
+                was_there.append(None if there is None else bool(there))
+        decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
+        open_ = (last.micros >= since) & ~places_of(last.keys, after)[1] & ~places_of(last.keys, self._wanted)[1]
+        return decided, self._unsettled(last, np.flatnonzero(open_))
+
+    def _unsettled(self, last: _Last, places: NDArray[np.int64]) -> Unsettled:
+        if not len(places):
+            return Unsettled(pa.table({}), np.zeros(0, np.int64), last)
+        rows = pa.concat_tables(self._recent, promote_options="permissive")
+        digests = np.array(rows.column("digest").to_pylist(), _KEY)
+        # Any row of an item has its key.
+        order = np.argsort(digests, kind="stable")
+        first: Any = order[np.searchsorted(digests[order], last.keys[places])]
+        return Unsettled(rows.take(first).drop_columns(["digest"]), places, last)
+
+
+@dataclass
+class Unsettled:
+    """Hold items that only the table itself can tell.
+
+    Attributes
+    ----------
+    keys
+        The key of each.
+    """
+
+    keys: pa.Table
+    _places: NDArray[np.int64]
+    _last: _Last
+
+    def rows(self, found: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
+        """Return the rows of items that are not as the log says.
+
+        Parameters
+        ----------
+        found
+            A row for each of the items as the table has it: one that is not there is a ``REMOVE``.
+        digests, images
+            The digests of their keys and images.
+        """
+        last = self._last
+        places = places_of(digests, last.keys)[0]
+        was_removed, was = last.removed[places], last.images[places]
+        # The image of a delete is empty.
+        differs = images != was
+        numbers = [str(int(each) + 1) for each in last.numbers[places][differs].tolist()]
+        was_there = [not each for each in was_removed[differs].tolist()]
+        return numbered(found.filter(pa.array(differs)), numbers, was_there, "table")

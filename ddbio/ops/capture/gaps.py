@@ -1,0 +1,193 @@
+"""Find the gaps that captures have noted in a log: what was lost, since when, and which files are from before it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
+from ddbio.core.result import Result
+from ddbio.errors import NotFoundError
+from ddbio.files.job_state import JobState
+from ddbio.files.meta import META
+from ddbio.ops.capture.batches import CAPTURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ddbio.files.object_store import ObjectStore
+
+_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{CAPTURE}\.json")
+_BEHIND = re.compile(r"(.+) behind (.+)")
+_HOUR = re.compile(r"year=(\d{4})/month=(\d{2})/day=(\d{2})/hour=(\d{2})/")
+_DAY_SECONDS = 86_400.0
+HEALS = "heals"
+"""The member of the head of a job that heals a capture: it writes batches as a capture does."""
+
+
+@dataclass(frozen=True)
+class Gap(Result):
+    """Describe changes that a stream forgot before they were read.
+
+    Attributes
+    ----------
+    job_id, batch
+        The capture, and the batch that noted it: the first one behind the gap.
+    places
+        The shards and positions, as the capture noted them.
+    since, until
+        All changes before the one were captured, and all from the other on.
+    """
+
+    job_id: str
+    batch: int
+    places: tuple[str, ...]
+    since: datetime
+    until: datetime
+
+    def has(self, since: datetime, until: datetime) -> bool:
+        """Return whether changes between two times can be among those that were lost."""
+        return since <= self.until and until >= self.since
+
+    @property
+    def heal_id(self) -> str:
+        """The name of the job that heals it."""
+        return f"{self.job_id}_heal_{self.batch}"
+
+
+@dataclass
+class Found:
+    """Hold the gaps of a log, in their order: those that are not healed yet, and the others.
+
+    Attributes
+    ----------
+    written_at
+        When each file of a batch was written.
+    """
+
+    gaps: list[Gap] = field(default_factory=list)
+    healed: list[Gap] = field(default_factory=list)
+    written_at: dict[str, float] = field(default_factory=dict)
+
+
+def captures_in(store: ObjectStore, job_id: str | None = None) -> list[JobState]:
+    """Return the captures that write a log, without the jobs that heal them.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
+    states = [JobState(store, each, CAPTURE) for each in found if job_id in {None, each}]
+    chosen = [each for each in states if HEALS not in (each.head() or {})]
+    if not chosen:
+        said = "" if job_id is None else f" of the name {job_id!r}"
+        raise NotFoundError(f"{store.uri}: there is no capture{said} here")
+    return chosen
+
+
+def healed_name(batch: int) -> str:
+    """Return the name of the record of a capture that says that the gap of a batch is healed."""
+    return f"healed-{batch:012}"
+
+
+def shard_of(place: str) -> str:
+    """Return the shard that the text of a gap names."""
+    return place.partition(" behind ")[0].removesuffix(" is gone")
+
+
+def find_gaps(states: Sequence[JobState]) -> Found:
+    """Return the gaps of some captures that share a stream."""
+    found = Found()
+    for state in states:
+        _find(state, found)
+    found.gaps.sort(key=lambda each: (each.until, each.job_id))
+    return found
+
+
+def _find(state: JobState, found: Found) -> None:
+    times, head = state.listed(), state.head() or {}
+    began = float(head.get("started_at", 0.0)) - (_DAY_SECONDS if head.get("start") != "latest" else 0.0)
+    walk = _Walk(state.store, began)
+    for record in state.records():
+        if "batch" not in record or "positions" not in record:
+            continue
+        number, places = record["batch"], record["gaps"]
+        at = float(record.get("at") or times.get(f"{number:012}", 0.0))
+        found.written_at |= {each["path"]: at for each in record["files"]}
+        if places:
+            since = min(at, *map(walk.since, places))
+            span = (datetime.fromtimestamp(each, UTC) for each in (since, at))
+            kept = found.healed if healed_name(number) in times else found.gaps
+            kept.append(Gap(state.job_id, number, tuple(places), *span))
+        walk.pass_by(record)
+
+
+@dataclass
+class _Walk:
+    """Pass by the batches of a capture, and remember up to where each shard was captured."""
+
+    store: ObjectStore
+    began: float
+    shards: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """The last position of each shard, and the files of its batch."""
+    before: dict[str, list[str]] = field(default_factory=dict)
+    """The last files that were written when each shard was not known yet."""
+    last: list[str] = field(default_factory=list)
+    positions: dict[str, str] = field(default_factory=dict)
+
+    def pass_by(self, record: Mapping[str, Any]) -> None:
+        paths = [each["path"] for each in record["files"]]
+        for shard_id in record["positions"].keys() - self.positions.keys():
+            self.before[shard_id] = self.last
+        for shard_id, part in record["shards"].items():
+            self.shards[shard_id] = part["to"], paths
+        self.positions, self.last = record["positions"], paths or self.last
+
+    def since(self, place: str) -> float:
+        """Return a time before which everything of the shard of a gap was captured."""
+        match = _BEHIND.fullmatch(place)
+        shard_id = shard_of(place)
+        position, paths = self.shards.get(shard_id, ("", self.before.get(shard_id, self.last)))
+        if position and position == (match[2] if match else self.positions.get(shard_id)):
+            return _time_of(self.store, paths, position)
+        return _time_of(self.store, paths, None) if paths else self.began
+
+
+def _time_of(store: ObjectStore, paths: Sequence[str], sequence: str | None) -> float:
+    """Return the time of a change of some files, or that of their first one if it is not to be found."""
+    firsts = list[float]()
+    for path in paths:
+        try:
+            rows = pq.read_table(pa.BufferReader(store.read(path)), columns=[SEQUENCE, EVENT_TIME])
+        except NotFoundError:
+            # A compaction has replaced it: its folder tells the hour.
+            firsts.append(_hour_of(path))
+            continue
+        times: Any = rows.column(EVENT_TIME)
+        if sequence is not None:
+            mine: Any = times.filter(pc.equal(rows.column(SEQUENCE), pa.scalar(sequence)))
+            if len(mine):
+                return float(mine[0].as_py().timestamp())
+        firsts.append(pc.min(times).as_py().timestamp())
+    return min(firsts)
+
+
+def _hour_of(path: str) -> float:
+    found = _HOUR.match(path)
+    return 0.0 if found is None else datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
+
+
+def heals_in(store: ObjectStore) -> Iterator[JobState]:
+    """Yield the jobs that have healed gaps of a log, or are at it."""
+    for each in store.list(META):
+        match = _HEAD.fullmatch(each.path)
+        if match and HEALS in (JobState(store, match[1], CAPTURE).head() or {}):
+            yield JobState(store, match[1], CAPTURE)

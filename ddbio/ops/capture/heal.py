@@ -1,0 +1,495 @@
+"""Heal the gaps of a log: find them, export what has changed meanwhile, and write that as rows of the log, once.
+
+What is decided is stored before anything is written, and each batch is recorded before its files: a run that was killed
+is gone on with, and a gap that is healed is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.core.capture.healing import (
+    MARGIN_SECONDS,
+    Decisions,
+    ExportDecoder,
+    ExportedKeys,
+    LogState,
+    by_hour,
+    heal_windows,
+    image_digests,
+    key_digests,
+)
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.core.job_limits import check_estimate
+from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.file import schema_from_json
+from ddbio.core.service_estimates import heal_estimate
+from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
+from ddbio.files.claim import Claim
+from ddbio.files.job_state import JobState, require_same
+from ddbio.files.meta import META
+from ddbio.files.snapshot import live_files, read_history
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, COMMITTED, batch_name, require_rows
+from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
+from ddbio.ops.capture.table_items import read_items
+from ddbio.ops.exports import jobs
+from ddbio.ops.exports.source import FileText, open_export
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.prices import prices_of
+from ddbio.options import ExportStartOptions, WaitOptions, connection_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from ddbio.core.exports.fold import Window
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.exports.source import ExportSource
+    from ddbio.options import CaptureHealOptions
+
+    Look: TypeAlias = Callable[[CaptureHealOptions, pa.Table, datetime, ExportDecoder], pa.Table]
+
+_LOG = logging.getLogger("ddbio.capture")
+_BATCH_ROWS = 100_000
+_TOO_LATE = "InvalidExportTimeException"
+
+
+@dataclass(frozen=True)
+class CaptureHealPlan(EstimatedPlan):
+    """Describe how the gaps of a log would be healed.
+
+    Attributes
+    ----------
+    table, dest
+        The table and its log.
+    gaps
+        The gaps that are not healed yet.
+    windows
+        The windows to export, in the order of the gaps.
+    exports
+        How many exports the service would be asked for; none if they are there.
+    estimate
+        What they take and cost, at the least: an incremental export is billed by what has changed.
+    """
+
+    table: str
+    dest: str
+    gaps: tuple[Gap, ...]
+    windows: tuple[Window, ...]
+    exports: int
+    estimate: Estimate = field(default_factory=Estimate)
+
+
+@dataclass(frozen=True)
+class CaptureHealReport(Report):
+    """What healing the gaps of a log did.
+
+    Attributes
+    ----------
+    table, dest
+        The table and its log.
+    gaps
+        Gaps that this run healed.
+    exports
+        Folders of the exports.
+    changes
+        Items that changed within their windows.
+    rows
+        Rows that the log has got by this run: items of which changes were lost.
+    settled
+        Items that no export tells, which were read from the table.
+    files
+        Files that this run wrote.
+    planned, actual
+        What the plan said, and what the exports took.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    table: str
+    dest: str
+    gaps: int
+    exports: tuple[str, ...]
+    changes: int
+    rows: int
+    settled: int
+    files: int
+    planned: Figures
+    actual: Figures
+    seconds: float
+    cpu_seconds: float
+
+
+def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
+    """Return how the gaps of a log would be healed; nothing is asked for or written.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If the table's point-in-time recovery does not reach back to a gap.
+    LimitError
+        If the plan is above a limit.
+    """
+    store = open_store(options.dest, options)
+    return _plan(options, find_gaps(captures_in(store, options.job_id)).gaps)
+
+
+def _plan(options: CaptureHealOptions, gaps: Sequence[Gap]) -> CaptureHealPlan:
+    spec = dynamodb_spec(options)
+    table = describe_table(spec, options.table)
+    windows = tuple(window for gap in gaps for window in heal_windows(gap.since, gap.until))
+    # Those of a run that was killed are there already.
+    store = open_store(options.dest, options)
+    left = [gap for gap in gaps if JobState(store, gap.heal_id, CAPTURE).read("exports") is None]
+    asked = [] if options.from_export else [each for gap in left for each in heal_windows(gap.since, gap.until)]
+    if asked:
+        _require_recovery(options, asked[0])
+    exports = len(asked)
+    estimate = heal_estimate(exports, prices_of(table.region, options.prices))
+    check_estimate(options, estimate)
+    return CaptureHealPlan(table.name, options.dest, tuple(gaps), windows, exports, estimate)
+
+
+def _require_recovery(options: CaptureHealOptions, first: Window) -> None:
+    found = describe_recovery(dynamodb_spec(options), options.table)
+    since = "" if found.earliest is None else f" only back to {found.earliest.isoformat()}"
+    if found.is_on and found.earliest is not None and found.earliest.replace(microsecond=0) <= first.start:
+        return
+    said = f"reaches{since}" if found.is_on else "is off"
+    raise OptionError(
+        f"the point-in-time recovery of table {options.table!r} {said}, and the first gap of {options.dest} begins at "
+        f"{first.start.isoformat()}: no export has what was lost. Begin another log beside a new base: 'ddbio capture' "
+        "into an empty folder, then 'ddbio scan' or a full export; and turn recovery on, which heals the next gap"
+    )
+
+
+def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
+    """Heal the gaps of a log, one after the other.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If exports have to be asked for and ``export_to`` is missing, or recovery does not reach back to a gap.
+    ExportIncompleteError
+        If the given exports do not cover a gap, or one is damaged.
+    TargetError
+        If another process heals this log.
+    """
+    clock, store = Clock(), open_store(options.dest, options)
+    states = captures_in(store, options.job_id)
+    found = find_gaps(states)
+    plan = _plan(options, found.gaps)
+    if plan.exports and options.export_to is None:
+        raise OptionError(
+            "export_to is missing, an s3:// prefix for the incremental exports; or give from_export, folders of "
+            f"exports that cover {', '.join(map(str, plan.windows))}"
+        )
+    _LOG.info("heal %d gaps of %s: planned: %s", len(plan.gaps), store.uri, plan.estimate.figures)
+    done = [heal_gap(options, store, gap, found.written_at) for gap in found.gaps]
+    usd = [each.usd for each in done if each.usd is not None]
+    return CaptureHealReport(
+        table=plan.table,
+        dest=store.uri,
+        gaps=len(done),
+        exports=tuple(uri for each in done for uri in each.exports),
+        changes=sum(each.changes for each in done),
+        rows=sum(each.rows for each in done),
+        settled=sum(each.settled for each in done),
+        files=sum(each.files for each in done),
+        planned=plan.estimate.figures,
+        actual=Figures(
+            None, clock.seconds(), sum(each.billed_bytes for each in done) or None, sum(usd) if usd else None
+        ),
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+@dataclass
+class HealedGap:
+    """Count what was done for one gap."""
+
+    exports: tuple[str, ...] = ()
+    changes: int = 0
+    rows: int = 0
+    settled: int = 0
+    files: int = 0
+    billed_bytes: int = 0
+    usd: float | None = None
+
+
+def heal_gap(
+    options: CaptureHealOptions,
+    store: ObjectStore,
+    gap: Gap,
+    written_at: Mapping[str, float],
+    look: Look = read_items,
+) -> HealedGap:
+    """Heal one gap, or go on with it; errors are those of :func:`heal_capture`.
+
+    Parameters
+    ----------
+    written_at
+        When each file of a batch was written.
+    look
+        Reads items of the table.
+    """
+    capture = JobState(store, gap.job_id, CAPTURE)
+    state = JobState(store, gap.heal_id, CAPTURE)
+    head = capture.head() or {}
+    kept: dict[str, Any] = {name: head[name] for name in ("stream", "old_image", "table") if name in head}
+    table = options.table.rpartition("/")[2]
+    stream = str(head.get("stream"))
+    own = head.get("table") or (stream.split("/")[1] if ":dynamodb:" in stream else table)
+    if own != table:
+        raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
+    identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
+    require_same(gap.heal_id, state.begin(identity), identity, {})
+    claim = Claim(store, gap.heal_id, "append")
+    claim.take()
+    try:
+        with claim.renewed():
+            job = _Job(options, state, gap, capture, HealedGap(), look)
+            job.run(written_at, is_kinesis="table" in head, old_image=bool(head.get("old_image")))
+            capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
+    finally:
+        claim.release()
+    return job.counts
+
+
+@dataclass
+class _Job:
+    """Heal one gap."""
+
+    options: CaptureHealOptions
+    state: JobState
+    gap: Gap
+    capture: JobState
+    counts: HealedGap
+    look: Look
+    batch: int = 0
+
+    def run(self, written_at: Mapping[str, float], *, is_kinesis: bool, old_image: bool) -> None:
+        stored = self.capture.read(COLUMNS)
+        if stored is None or "keys" not in stored:
+            raise NotFoundError(f"capture {self.gap.job_id} of {self.state.store.uri} has no columns yet: run it again")
+        self.state.put_once(COLUMNS, stored)
+        stored = self.state.read(COLUMNS) or stored
+        items, self.keys = schema_from_json(stored["schema"]), tuple(stored["keys"])
+        self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=is_kinesis)
+        self.attributes = self.decoder.attributes
+        exports = [open_export(each, self.options) for each in self._exports()]
+        self.counts.exports = tuple(each.folder for each in exports)
+        decided, settled = self._decided(exports, written_at)
+        self._write(exports, decided, settled)
+
+    def _exports(self) -> list[str]:
+        """Return the folders of the exports; ask for them if that was not done before."""
+        stored = self.state.read("exports")
+        if stored is None:
+            given = self.options.from_export
+            found = self._asked() if given is None else self._given(given)
+            self.state.put_once("exports", {"exports": found})
+            stored = self.state.read("exports") or {"exports": found}
+        folders: list[str] = stored["exports"]
+        return folders
+
+    def _given(self, folders: Sequence[str]) -> list[str]:
+        """Return those of some exports that cover the gap.
+
+        Raises
+        ------
+        ExportIncompleteError
+            If they do not; the message names what is missing.
+        """
+        first, last = self.gap.since.timestamp() - MARGIN_SECONDS, self.gap.until
+        sources = [open_export(each, self.options) for each in folders]
+        spans = list[tuple[datetime, datetime, str]]()
+        for each in sources:
+            summary = each.summary
+            if summary.kind != "incremental" or summary.filtered:
+                raise ExportIncompleteError(f"{each.folder} is no incremental export of the whole table")
+            begin, end = (datetime.fromisoformat(text or "") for text in (summary.from_time, summary.to_time))
+            spans.append((begin, end, each.folder))
+        reached = datetime.fromtimestamp(first, UTC)
+        chosen = list[str]()
+        for begin, end, folder in sorted(spans):
+            if end > reached and reached < last:
+                if begin > reached and (chosen or begin.timestamp() > first):
+                    break
+                chosen.append(folder)
+                reached = end
+        if reached < last:
+            missing = ", ".join(map(str, heal_windows(self.gap.since, self.gap.until)))
+            raise ExportIncompleteError(
+                f"the exports do not cover the gap of batch {self.gap.batch} without a hole: 'ddbio export start' with "
+                f"the windows {missing}"
+            )
+        return chosen
+
+    def _asked(self) -> list[str]:
+        """Ask for the exports, one after the other, and return their folders."""
+        found = list[str]()
+        for number, window in enumerate(heal_windows(self.gap.since, self.gap.until)):
+            name = f"export-{number}"
+            record = self.state.read(name) or {"tries": 0, "arn": None}
+            if record["arn"] is None:
+                digest = hashlib.sha256(f"{self.state.store.uri} {self.gap} {number} {record['tries']}".encode())
+                token = {"client_token": digest.hexdigest()}
+                given = {"table": self.options.table, "dest": self.options.export_to, **token}
+                times = {"from_time": window.start, "to_time": window.end}
+                asked = parse_options(ExportStartOptions, {**connection_of(self.options), **given, **times})
+                record["arn"] = self._started(asked).arn
+                self.state.put(name, record)
+            waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
+            awaited = {**connection_of(self.options), **waiting, "arn": record["arn"]}
+            try:
+                job = jobs.wait(parse_options(WaitOptions, awaited))
+            except ServiceError:
+                # Under the same token the service would name the same failed export.
+                self.state.put(name, {"tries": record["tries"] + 1, "arn": None})
+                raise
+            self.counts.billed_bytes += job.billed_bytes or 0
+            if job.actual is not None and job.actual.usd is not None:
+                self.counts.usd = (self.counts.usd or 0.0) + job.actual.usd
+            found.append(job.uri or "")
+        return found
+
+    def _started(self, asked: ExportStartOptions) -> Any:
+        """Start an export; wait if the service cannot export the end of its window yet."""
+        clock = Clock()
+        while True:
+            try:
+                return jobs.start(asked)
+            except (OptionError, ServiceError) as error:
+                late = "to_time" in str(error) or getattr(error, "code", None) == _TOO_LATE
+                if not late or clock.seconds() > self.options.wait_seconds:
+                    raise
+                _LOG.info("the service does not export up to %s yet: waiting", asked.to_time)
+                time.sleep(self.options.poll_seconds)
+
+    def _decided(self, exports: Sequence[ExportSource], written_at: Mapping[str, float]) -> tuple[Decisions, pa.Table]:
+        """Return which items get rows, and the rows of those that only the table can tell; decide once."""
+        stored = self._read("decisions"), self._read("settled")
+        if stored[0] is not None and stored[1] is not None:
+            return Decisions.of(stored[0]), stored[1]
+        keys = [self._exported(each) for each in exports]
+        summary = exports[0].summary
+        since = datetime.fromisoformat(summary.from_time or "").timestamp()
+        state = self._log_state(keys, since, written_at)
+        decided, unsettled = state.decide(self.gap.batch)
+        names = list(self.keys)
+        settled = self.decoder.schema.empty_table()
+        if unsettled.keys.num_rows:
+            found = self.look(self.options, unsettled.keys.select(names), self.gap.until, self.decoder)
+            images = image_digests(found, self.attributes)
+            settled = unsettled.rows(found, key_digests(found, names), images)
+            self.counts.settled = unsettled.keys.num_rows
+        self._put("settled", settled)
+        self._put("decisions", decided.table())
+        # Of two runs, the one that was first has decided.
+        first = [each for name in ("decisions", "settled") if (each := self._read(name)) is not None]
+        return Decisions.of(first[0]), first[1]
+
+    def _exported(self, source: ExportSource) -> ExportedKeys:
+        parts = []
+        for rows in self._rows(source):
+            parts.append((key_digests(rows, self.keys), image_digests(rows, self.attributes)))
+            self.counts.changes += rows.num_rows
+        return ExportedKeys.of(parts)
+
+    def _rows(self, source: ExportSource) -> Iterator[pa.Table]:
+        for file in source.files:
+            text = FileText(source, file)
+            with text.blocks() as blocks:
+                for block in blocks:
+                    found = self.decoder.decode_lines(block)
+                    if found is not None:
+                        text.rows += found.rows.num_rows
+                        yield pa.Table.from_batches([found.rows])
+            text.verify()
+
+    def _log_state(self, keys: Sequence[ExportedKeys], since: float, written_at: Mapping[str, float]) -> LogState:
+        store, until = self.state.store, self.gap.until.timestamp()
+        state = LogState(self.keys, self.attributes, since, until, keys)
+        for each in live_files(store).files:
+            read = pq.ParquetFile(pa.BufferReader(store.read(each.path)))
+            names = [name for name in read.schema_arrow.names if name in {*self.decoder.schema.names, RESCUE_NAME}]
+            at = written_at.get(each.path)
+            is_after = at >= until if at is not None else False if "_heal_" in each.path else None
+            for batch in read.iter_batches(_BATCH_ROWS, columns=names):
+                if batch.num_rows:
+                    state.add(pa.Table.from_batches([batch]), is_after=is_after)
+        return state
+
+    def _write(self, exports: Sequence[ExportSource], decided: Decisions, settled: pa.Table) -> None:
+        removed = frozenset(path for each in read_history(self.state.store) for path in each.removed)
+        gathered, count = list[pa.Table](), 0
+        for number, source in enumerate(exports):
+            name = source.summary.export_arn or source.folder
+            for rows in self._rows(source):
+                kept = decided.rows(number, rows, self.keys, name)
+                while kept.num_rows:
+                    part = kept.slice(0, _BATCH_ROWS - count)
+                    kept = kept.slice(part.num_rows)
+                    gathered.append(part)
+                    count += part.num_rows
+                    if count == _BATCH_ROWS:
+                        self._append(gathered, removed)
+                        gathered, count = [], 0
+        self._append(gathered, removed)
+        self._append([settled], removed)
+
+    def _append(self, parts: Sequence[pa.Table], removed: frozenset[str]) -> None:
+        """Write a batch of rows: its record first, then its files."""
+        rows = pa.concat_tables(parts, promote_options="permissive") if parts else None
+        if rows is None or not rows.num_rows:
+            return
+        self.batch += 1
+        files = by_hour(rows, f"{self.state.job_id}-{self.batch:012}.parquet")
+        described = [{"path": path, "rows": table.num_rows} for path, table in files.items()]
+        record: dict[str, Any] = {"batch": self.batch, "shards": {}, "positions": {}, "files": described, "gaps": []}
+        record["at"] = self.gap.until.timestamp()
+        name = batch_name(self.batch)
+        if not self.state.put_once(name, record) and (self.state.read(name) or {}).get("files") != described:
+            raise TargetError(f"batch {self.batch} of {self.state.job_id} in {self.state.store.uri} has other rows")
+        for path, table in files.items():
+            if path in removed:
+                continue
+            if not self.state.store.put_if_absent(path, parquet_bytes(table, "zstd")):
+                require_rows(self.state.store, path, table.num_rows)
+            self.counts.files += 1
+        self.counts.rows += rows.num_rows
+        self.state.put(COMMITTED, {"batch": self.batch})
+
+    def _place(self, name: str) -> str:
+        return f"{META}{self.state.job_id}.healing/{name}.arrows"
+
+    def _put(self, name: str, table: pa.Table) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        self.state.store.put_if_absent(self._place(name), sink.getvalue().to_pybytes())
+
+    def _read(self, name: str) -> pa.Table | None:
+        try:
+            return pa.ipc.open_stream(self.state.store.read(self._place(name))).read_all()
+        except NotFoundError:
+            return None

@@ -1,0 +1,179 @@
+"""Gaps healed from exports, by worlds that a seed draws: the state that a log derives to is the table's."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ddbio.core.capture.healing import ExportDecoder, ExportedKeys, LogState, heal_windows, image_digests, key_digests
+from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.core.capture.log_rows import LogDecoder
+
+ITEMS = pa.schema([("pk", pa.string()), ("n", pa.int64())])
+BEGAN = 1_793_491_200
+LOG, EXPORT = LogDecoder(ITEMS, ("pk",)), ExportDecoder(ITEMS, ("pk",), old_image=False, event_id=False)
+KEYS, ATTRIBUTES = ("pk",), ("pk", "n")
+
+
+class World:
+    """Hold a table, its stream, what of it was captured, and what incremental exports say.
+
+    Parameters
+    ----------
+    elides
+        Whether exports leave out items that are again what they were.
+    """
+
+    def __init__(self, seed, *, elides):
+        self.random, self.elides = Random(seed), elides
+        self.table, self.writes = {}, []
+        self.at, self.sequence = BEGAN, 10**20 - 40
+
+    def write(self, seconds):
+        """Write some items in a time of so many seconds."""
+        for _ in range(self.random.randrange(12)):
+            self.at += self.random.random() * seconds / 12
+            key = str(self.random.randrange(8))
+            old = self.table.get(key)
+            # Few values, so that items become again what they were.
+            new = None if self.random.random() < 0.35 else self.random.randrange(2)
+            if old == new:
+                continue
+            self.sequence += self.random.randint(1, 9)
+            self.writes.append((self.at, self.sequence, key, old, new))
+            self.table.pop(key) if new is None else self.table.update({key: new})
+        self.at = max(self.at, BEGAN) + self.random.random()
+
+    def records(self, chosen):
+        """Return the rows of the log of some writes, whose times are whole seconds and a little wrong."""
+        texts = []
+        for at, sequence, key, old, new in chosen:
+            change = {"ApproximateCreationDateTime": int(at + self.random.choice([0, 0, -1, 1])),
+                      "Keys": {"pk": {"S": key}}, "SequenceNumber": str(sequence), **images(key, old, new)}  # fmt: skip
+            kind = "REMOVE" if new is None else "INSERT" if old is None else "MODIFY"
+            texts.append(json.dumps({"eventName": kind, "dynamodb": change}))
+        found = LOG.decode_records("\n".join(texts).encode()) if texts else None
+        return LOG.schema.empty_table() if found is None else pa.Table.from_batches([found.rows])
+
+    def export(self, start, end):
+        """Return the rows of an incremental export."""
+        net = {}
+        for at, _, key, old, new in self.writes:
+            if start <= at < end:
+                net[key] = (at, net[key][1] if key in net else old, new)
+        lines = []
+        for key, (at, old, new) in net.items():
+            if (old is None and new is None) or (self.elides and old == new):
+                continue
+            lines.append(json.dumps({"Metadata": {"WriteTimestampMicros": {"N": str(int(at * 1e6))}},
+                                     "Keys": {"pk": {"S": key}}, **images(key, old, new)}))  # fmt: skip
+        found = EXPORT.decode_lines("\n".join(lines).encode()) if lines else None
+        return EXPORT.schema.empty_table() if found is None else pa.Table.from_batches([found.rows])
+
+
+def images(key, old, new):
+    """Return the images of a change."""
+    shown = {"OldImage": old, "NewImage": new}
+    return {name: {"pk": {"S": key}, "n": {"N": str(n)}} for name, n in shown.items() if n is not None}
+
+
+def state_of(rows):
+    """Return what a log derives to: the last row of each item wins."""
+    last = last_of_each(in_order(rows), ["pk"]).to_pylist()
+    return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}
+
+
+def heal(world, parts, since, until, *, is_known):
+    """Return the rows that heal the gap between two parts of a log."""
+    windows = heal_windows(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
+    exports = [world.export(each.start.timestamp(), each.end.timestamp()) for each in windows]
+    keys = [ExportedKeys.of([(key_digests(each, KEYS), image_digests(each, ATTRIBUTES))]) for each in exports]
+    state = LogState(KEYS, ATTRIBUTES, windows[0].start.timestamp(), windows[-1].end.timestamp(), keys)
+    for rows, is_after in zip(parts, (False, True), strict=True):
+        state.add(rows, is_after=is_after if is_known else None)
+    decided, unsettled = state.decide(1)
+    healed = [decided.rows(number, rows, KEYS, "export") for number, rows in enumerate(exports)]
+    if unsettled.keys.num_rows:
+        lines = [
+            json.dumps({"Metadata": {"WriteTimestampMicros": {"N": str(int(until * 1e6))}},
+                        "Keys": {"pk": {"S": key}}, **images(key, None, world.table.get(key))})
+            for key in unsettled.keys.column("pk").to_pylist()
+        ]  # fmt: skip
+        found = pa.Table.from_batches([EXPORT.decode_lines("\n".join(lines).encode()).rows])
+        healed.append(unsettled.rows(found, key_digests(found, KEYS), image_digests(found, ATTRIBUTES)))
+    return pa.concat_tables(healed, promote_options="permissive")
+
+
+def sweep(seeds, *, elides):
+    """Compare the state of each healed log with the table; return how many were wrong before."""
+    wrong = 0
+    for seed in seeds:
+        world = World(seed, elides=elides)
+        # All before the log began is in it: so the table is what the log derives to.
+        world.write(600)
+        world.write(20)
+        captured, since = len(world.writes), world.at
+        world.write(world.random.choice([30, 1800, 100_000]))
+        lost = len(world.writes)
+        world.at += 700
+        until = world.at
+        world.write(1)
+        world.at += world.random.choice([0, 2000])
+        world.write(2000)
+        # Some of the newest are captured later.
+        late = world.random.randint(lost, len(world.writes))
+        parts = [world.records(world.writes[:captured]), world.records(world.writes[lost:late])]
+        rest = world.records(world.writes[late:])
+        is_known = world.random.random() < 0.7
+        rows = heal(world, parts, since, until, is_known=is_known)
+        whole = pa.concat_tables([*parts, rest, rows.drop_columns(["_healed_by"])], promote_options="permissive")
+        wrong += state_of(pa.concat_tables([*parts, rest])) != world.table
+        assert state_of(whole) == world.table, (seed, is_known)
+    return wrong
+
+
+@pytest.mark.parametrize("elides", [False, True])
+def test_a_healed_log_derives_to_the_table(elides):
+    """Lost inserts, changes and deletes, windows that overlap, zombies: with and without items that came back."""
+    assert sweep(range(200), elides=elides) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("elides", [False, True])
+def test_a_healed_log_derives_to_the_table_by_many_worlds(elides):
+    """The same by further worlds."""
+    sweep(range(200, 2_000), elides=elides)
+
+
+def test_windows_begin_before_the_gap_and_are_long_enough():
+    """A minute is added before the gap; a short one is a quarter of an hour long, a long one has windows of a day."""
+    at = datetime.fromtimestamp(BEGAN, UTC)
+    (only,) = heal_windows(at + timedelta(seconds=1.5), at + timedelta(seconds=90.25))
+    assert (only.end, only.end - only.start) == (at + timedelta(seconds=91), timedelta(minutes=15))
+    first, second = heal_windows(at, at + timedelta(hours=30))
+    assert (first.start, second.start) == (at - timedelta(seconds=60), first.end)
+    assert second.end == at + timedelta(hours=30)
+
+
+def test_operations_follow_what_the_log_had():
+    """An item that the log had is changed, one that it saw deleted is new, one that it never saw is as exported."""
+    world = World(1, elides=False)
+    base = BEGAN + 10_000
+    world.writes = [(base, 100, "a", None, 1), (base, 101, "b", None, 1), (base + 1, 102, "b", 1, None),
+                    (base + 5000, 200, "a", 1, 2), (base + 5000, 201, "b", None, 2), (base + 5000, 202, "c", None, 2),
+                    (base + 5000, 203, "d", 1, 2), (base + 5000, 204, "e", 1, None)]  # fmt: skip
+    parts = [world.records(world.writes[:3]), world.records([])]
+    rows = heal(world, parts, base + 2, base + 6000, is_known=True).sort_by("pk")
+    found = {row["pk"]: (row["_op"], row["_sequence"], row["n"]) for row in rows.to_pylist()}
+    new = 10**12
+    assert found["a"] == ("MODIFY", "101", 2)
+    assert found["b"] == ("INSERT", "103", 2)
+    assert {pk: found[pk][0] for pk in "cde"} == {"c": "INSERT", "d": "MODIFY", "e": "REMOVE"}
+    assert all(int(found[pk][1]) > new for pk in "cde")
+    assert set(rows.column("_healed_by").to_pylist()) == {"export"}
+    assert np.all(np.diff(rows.column("_event_time").cast(pa.int64()).to_numpy()) == 0)

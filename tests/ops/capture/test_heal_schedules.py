@@ -1,0 +1,195 @@
+"""Heals that are killed at any step while the log grows, by schedules that a seed draws: the log leads to the table."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.core.capture.shards import Lineage
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+from ddbio.ops.capture.batches import ChangeLog, ShardRows
+from ddbio.ops.capture.gaps import captures_in, find_gaps
+from ddbio.ops.capture.heal import heal_gap
+from ddbio.options import CaptureHealOptions
+from ddbio.testing.export import Change, ExportWriter
+
+# The first window that an ExportWriter has.
+BEGAN = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
+ITEMS = normalize_schema(pa.schema([("pk", pa.string()), ("n", pa.int64())]))
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+class KillingStore(LocalStore):
+    """A folder at whose changes a process may be killed, before or after them."""
+
+    random, kill = Random(0), 0.0
+
+    def put(self, path, data):
+        """Write an object."""
+        self._step()
+        super().put(path, data)
+        self._step()
+
+    def put_if_absent(self, path, data):
+        """Write an object if there is none."""
+        self._step()
+        found = super().put_if_absent(path, data)
+        self._step()
+        return found
+
+    def _step(self):
+        if self.random.random() < self.kill:
+            raise KilledError
+
+
+class World:
+    """Hold a table, its log with a gap, and an export of the hour that has it."""
+
+    def __init__(self, seed, folder):
+        self.random, self.folder = Random(seed), folder
+        self.table, self.writes, self.at, self.sequence = {}, [], BEGAN + 300, 10**20
+        self.store = KillingStore(str(folder / "log"))
+        state = JobState(self.store, "job", "capture")
+        state.begin({"stream": "arn:aws:dynamodb:us-east-1:0:table/tab/stream/1", "started_at": BEGAN})
+        self.log, self.lineage = ChangeLog(state, ("pk",), lambda _: ITEMS), Lineage("stream")
+        self.log.declare(ITEMS)
+        self.position = "TRIM_HORIZON"
+        while not self.writes:
+            self.write()
+        self.append()
+        self.write()
+        self.lose()
+        self.at += 400
+        self.write()
+        self.append([f"shard behind {self.position}"])
+        self.write()
+        self.export = self.exported()
+
+    def write(self):
+        """Write some items."""
+        for _ in range(self.random.randint(1, 10)):
+            self.at += self.random.random() * 20
+            key, new = str(self.random.randrange(6)), self.random.choice([None, 1, 2])
+            old = self.table.get(key)
+            if old == new:
+                continue
+            self.sequence += 10
+            self.writes.append((self.at, self.sequence, key, old, new))
+            self.table.pop(key) if new is None else self.table.update({key: new})
+
+    def lose(self):
+        """Forget what was not captured."""
+        self.pending = len(self.writes)
+
+    pending = 0
+
+    def append(self, gaps=()):
+        """Capture what was not yet."""
+        records = [
+            {"eventName": "REMOVE" if new is None else "INSERT" if old is None else "MODIFY",
+             "dynamodb": {"ApproximateCreationDateTime": int(at), "Keys": {"pk": {"S": key}},
+                          "SequenceNumber": str(sequence), **images(key, old, new)}}
+            for at, sequence, key, old, new in self.writes[self.pending :]
+        ]  # fmt: skip
+        self.pending = len(self.writes)
+        rows = self.log.decode(json.dumps({"Records": records}, separators=(",", ":")).encode()) if records else None
+        parts = {}
+        if rows is not None:
+            parts = {"shard": ShardRows(self.position, rows.to, [rows])}
+            self.position = rows.to
+        self.lineage.positions["shard"] = self.position
+        self.log.append(parts, self.lineage, gaps, at=self.at)
+
+    def exported(self):
+        """Write the export of the hour."""
+        net = {}
+        for at, _, key, old, new in self.writes:
+            net[key] = (at, net[key][1] if key in net else old, new)
+        item = lambda key, n: None if n is None else {"pk": {"S": key}, "n": {"N": str(n)}}  # noqa: E731
+        changes = [
+            Change(int(at * 1e6), {"pk": {"S": key}}, new=item(key, new), old=item(key, old))
+            for key, (at, old, new) in net.items()
+            if not (old is None and new is None)
+        ]
+        return ExportWriter(Path(self.folder), files=2).incremental(changes)
+
+    def heal(self, kill):
+        """Heal the log."""
+        states = captures_in(self.store)
+        found = find_gaps(states)
+        options = CaptureHealOptions(table="tab", dest=str(self.folder), from_export=(str(self.export),))
+        self.store.random, self.store.kill = self.random, kill
+        try:
+            for gap in found.gaps:
+                heal_gap(options, self.store, gap, found.written_at, self.look)
+        finally:
+            self.store.kill = 0.0
+            # This process lives on: nobody else would take its claim for that of a dead one.
+            for claim in (self.folder / "log" / "_ddbio").glob("*.claim.json"):
+                claim.unlink()
+
+    def look(self, options, keys, at, decoder):
+        """Return the items as they are."""
+        del options
+        lines = [
+            {"Metadata": {"WriteTimestampMicros": {"N": str(int(at.timestamp() * 1e6))}}, "Keys": {"pk": {"S": key}},
+             **images(key, None, self.table.get(key))}
+            for key in keys.column("pk").to_pylist()
+        ]  # fmt: skip
+        return pa.Table.from_batches([decoder.decode_lines("\n".join(map(json.dumps, lines)).encode()).rows])
+
+    def rows(self):
+        """Return the rows of the log."""
+        files = sorted((self.folder / "log").glob("year=*/**/*.parquet"))
+        return pa.concat_tables([pq.ParquetFile(each).read() for each in files], promote_options="permissive")
+
+
+def images(key, old, new):
+    """Return the images of a change."""
+    shown = {"OldImage": old, "NewImage": new}
+    return {name: {"pk": {"S": key}, "n": {"N": str(n)}} for name, n in shown.items() if n is not None}
+
+
+def sweep(seeds, folder):
+    """Heal the log of each seed, killed now and then while the log grows."""
+    for seed in seeds:
+        place = folder / str(seed)
+        place.mkdir()
+        world = World(seed, place)
+        for _ in range(4):
+            try:
+                world.heal(0.08)
+            except KilledError:
+                world.write()
+                world.append()
+        world.heal(0.0)
+        world.heal(0.0)
+        world.append()
+        rows = world.rows()
+        assert find_gaps(captures_in(world.store)).gaps == [], seed
+        last = last_of_each(in_order(rows), ["pk"]).to_pylist()
+        assert {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"} == world.table, seed
+        assert len({(row["pk"], row["_sequence"]) for row in rows.to_pylist()}) == rows.num_rows, seed
+
+
+def test_a_killed_heal_is_gone_on_with(tmp_path):
+    """Kills at every step while the log grows: nothing twice, and the log leads to the table."""
+    sweep(range(15), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_heal_is_gone_on_with_by_many_schedules(tmp_path):
+    """The same by further schedules."""
+    sweep(range(15, 215), tmp_path)
