@@ -144,9 +144,9 @@ def resident_mebibytes() -> float:
     return _status_mebibytes("VmRSS")
 
 
-def peak_mebibytes() -> float:
-    """Return the highest that this process's resident memory was since the last reset."""
-    return _status_mebibytes("VmHWM")
+def peak_mebibytes(pid: int | str = "self") -> float:
+    """Return the highest that a process's resident memory was since the last reset."""
+    return _status_mebibytes("VmHWM", pid)
 
 
 def _status_mebibytes(name: str, pid: int | str = "self") -> float:
