@@ -183,7 +183,8 @@ class World:
         """Return the rows of the newest version as polars reads them."""
         if self.kind == "delta":
             return pl.read_delta(str(self.place)).to_dicts()
-        newest = (self.place / "metadata/version-hint.text").read_text()
+        # The hint is older than the metadata if a process was killed between them.
+        newest = self.table().load().version
         return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
 
 
