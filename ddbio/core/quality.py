@@ -105,6 +105,13 @@ class RuleChecker:
             for rule in self._rules
         ]
 
+    def merge(self, others: Sequence[RuleResult]) -> None:
+        """Add what a checker of the same rules has counted elsewhere."""
+        for rule, other in zip(self._rules, others, strict=True):
+            rule.failures += other.failures
+            examples = rule.examples = [] if rule.examples is None else rule.examples
+            examples += other.examples[: max(0, self._most - len(examples))]
+
     def _count(self, rule: _Rule, batch: pa.RecordBatch, rows: np.ndarray[Any, Any]) -> None:
         rule.failures += len(rows)
         examples = rule.examples = [] if rule.examples is None else rule.examples

@@ -125,6 +125,8 @@ class ReadOptions:
         Whether a large file of text is read by ranges of bytes, of which each part may have columns of its own.
     starts
         Where the rows of each range begin, if it does not show that itself, and the end of the file.
+    range_bytes
+        The most bytes of a range; None is those of a load.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -134,6 +136,7 @@ class ReadOptions:
     columns: pa.Schema | None = None
     splits_text: bool = False
     starts: tuple[TextStart, ...] = ()
+    range_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,15 @@ from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
 from ddbio.files.row_lines import RowLines
-from ddbio.files.text_reader import JSON, TextReader, starts_with_item
+from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
+from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader, starts_with_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
-    from ddbio.files.file_format import FileReader, Parts, Sample
+    from ddbio.files.file_format import FileFormat, FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import JsonFormat
 
@@ -95,6 +96,27 @@ class RowFiles:
         """
         with _naming(entry.path):
             yield from self._open(entry, json_format, schema).read(part, batch_rows)
+
+    def read_file(
+        self, entry: StoredObject, batch_rows: int = BATCH_ROWS, schema: pa.Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all parts in order; ranges of a large file of text are read side by side on threads.
+
+        Raises
+        ------
+        DecodeError
+            As ``read`` says.
+        """
+        found = format_of(entry.path)
+        with _naming(entry.path):
+            if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
+                ahead = TextAhead(self._store, entry, found, ReadOptions(self._keys, schema=schema), AHEAD_BYTES)
+                if ahead.is_split:
+                    yield from ahead.batches()
+                    return
+            reader = self._open(entry, schema=schema)
+            for part in range(len(reader.parts().sizes_bytes)):
+                yield from reader.read(part, batch_rows)
 
     def read_raw(
         self,
@@ -233,17 +255,20 @@ def read_batches(store: ObjectStore, path: str, schema: pa.Schema | None = None)
         As :func:`read_schema` says.
     """
     with _naming(f"{store.uri}/{path}"):
-        reader = _open_path(store, path, schema)
-        for part in range(len(reader.parts().sizes_bytes)):
-            yield from reader.read(part, _WHOLE_BATCH_ROWS)
+        yield from RowFiles(store).read_file(_found(store, path)[0], _WHOLE_BATCH_ROWS, schema)
 
 
-def _open_path(store: ObjectStore, path: str, schema: pa.Schema | None = None) -> FileReader:
+def _open_path(store: ObjectStore, path: str) -> FileReader:
+    entry, found = _found(store, path)
+    return found.open_reader(store, entry, ReadOptions())
+
+
+def _found(store: ObjectStore, path: str) -> tuple[StoredObject, FileFormat]:
     entry = next((each for each in store.list(path) if each.path == path), None)
     found = format_of(path)
     if entry is None or found is None:
         raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-    return found.open_reader(store, entry, ReadOptions(schema=None if found.keeps_types else schema))
+    return entry, found
 
 
 @contextmanager

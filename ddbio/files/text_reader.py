@@ -117,6 +117,7 @@ class TextReader:
     ) -> None:
         self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
         self._piece_bytes = piece_bytes
+        self._range_bytes = options.range_bytes or RANGE_BYTES
         self._line_counts = LineCounts(store)
         self.row_lines = RowLines()
 
@@ -124,7 +125,7 @@ class TextReader:
     def _head(self) -> bytes | None:
         """The whole rows that the file begins with, if it is read by ranges; else None."""
         entry = self._entry
-        if not self._options.splits_text or entry.size_bytes <= RANGE_BYTES:
+        if not self._options.splits_text or entry.size_bytes <= self._range_bytes:
             return None
         head = self._store.read_range(entry, 0, _SAMPLE_BYTES)
         if is_compressed(head):
@@ -141,7 +142,7 @@ class TextReader:
         """Return the parts of the file, whose rows are not known."""
         if self._head is None:
             return Parts((self._entry.size_bytes,), None)
-        ranges = byte_ranges(self._entry.size_bytes)
+        ranges = byte_ranges(self._entry.size_bytes, self._range_bytes)
         return Parts(tuple(end - begin for begin, end in ranges), None, (0, *[None] * (len(ranges) - 1)))
 
     def schema(self) -> pa.Schema:
@@ -189,7 +190,8 @@ class TextReader:
             begin, end = starts[part].byte, starts[part + 1].byte
             text = self._store.read_range(entry, begin, end - begin) if begin < end else b""
         else:
-            begin, text = read_documents(self._store, entry, *byte_ranges(entry.size_bytes)[part])
+            begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
+            begin, text = read_documents(self._store, entry, begin, end)
         lines_before = functools.partial(self._line_counts.before, entry, begin)
         # Where rows begin, their lines are known too.
         self.row_lines = RowLines(None if starts else lines_before)

@@ -20,9 +20,13 @@ from ddbio.core.text.framing import framed_items, framing_of
 from ddbio.errors import DecodeError
 from ddbio.files.declared import declared_schemas
 from ddbio.files.decompress import decompress, line_blocks
+from ddbio.files.file_format import ReadOptions
+from ddbio.files.formats import FORMATS
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import read_batches
+from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
+from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
@@ -134,6 +138,14 @@ def _entries(store: ObjectStore, paths: list[str]) -> Iterator[StoredObject]:
 def _of_json_file(store: ObjectStore, path: str) -> Digest:
     """Return the digest of a file of DynamoDB JSON, read in blocks of lines unless it is one page."""
     place = f"{store.uri}/{path}"
+    entry = next((each for each in store.list(path) if each.path == path), None)
+    if entry is not None and entry.size_bytes > PIECE_BYTES:
+        ahead = TextAhead(store, entry, FORMATS["json"], ReadOptions(), AHEAD_BYTES)
+        if ahead.is_split and ahead.has_items:
+            whole = Digest()
+            for each in ahead.made(_of_range):
+                whole.merge(each)
+            return whole
     blocks = line_blocks(store.read_chunks(path), place)
     first = bytes(next(blocks, b""))
     text = first.removeprefix(codecs.BOM_UTF8)
@@ -146,4 +158,11 @@ def _of_json_file(store: ObjectStore, path: str) -> Digest:
         return _of_json(decompress(b"".join([first, *map(bytes, blocks)]), place))
     items = JsonDigest()
     items.add_blocks(itertools.chain([text], blocks), framing)
+    return items.digest
+
+
+def _of_range(text: bytes, head: bytes) -> Digest:
+    items = JsonDigest()
+    if text:
+        items.add_blocks([text], framing_of(head))
     return items.digest

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.digest import Digest
-from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, buckets_of
+from ddbio.core.key_hashes import BUCKETS, Rows, buckets_of, repeated
 from ddbio.core.key_words import key_words
 from ddbio.core.schema.arrow import declare_types
 from ddbio.errors import DdbioError
-from ddbio.ops.validation.columns import ColumnsSeen
 from ddbio.ops.validation.hashing import RowHasher
+from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
 from ddbio.spark.digest import declared_by
 
 if TYPE_CHECKING:
@@ -25,12 +26,32 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ddbio.ops.validation.hashing import Hashing
+    from ddbio.ops.validation.sums import Checks
 
     _Results: TypeAlias = Callable[[Iterator[pa.RecordBatch], RowHasher], Iterator[dict[str, Any]]]
+    _Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_ROWS = "rows binary"
-_SUMS, _SUMS_SQL = ("sums", "error"), "sums binary, error binary"
-_WORDS, _WORDS_SQL = ("keys", "items", "error"), "keys binary, items binary, error binary"
+
+class _Outcome:
+    """Say what a task yields: rows of bytes and numbers, by name."""
+
+    def __init__(self, **types: pa.DataType) -> None:
+        self._schema = pa.schema(list(types.items()))
+        self.sql = ", ".join(f"{name} {'binary' if kind == pa.binary() else 'long'}" for name, kind in types.items())
+
+    def batch(self, row: dict[str, Any]) -> pa.RecordBatch:
+        """Return one row; what it lacks is null."""
+        return pa.RecordBatch.from_pylist([row], self._schema)
+
+
+_ROWS = _Outcome(rows=pa.binary())
+_SUMS = _Outcome(sums=pa.binary(), error=pa.binary())
+_WORDS = _Outcome(keys=pa.binary(), items=pa.binary(), error=pa.binary())
+_KEYS = _Outcome(slot=pa.int64(), keys=pa.binary(), error=pa.binary())
+_REPEATS = _Outcome(count=pa.int64(), error=pa.binary())
+# Neighbouring buckets make a slot, whose keys one task looks at.
+_SLOTS = 256
+_GATHERED_ROWS = 500_000
 # Tasks that add up what the tasks of a frame have summed, some 66 KB each.
 _MERGERS = 4
 
@@ -42,20 +63,36 @@ class FrameSummary:
     frame: DataFrame
     declared: pa.Schema
     hashing: Hashing
-    digest: Digest
-    types: dict[str, tuple[str, str]]
-    sums: bytes
+    sums: Sums
 
-    def rows(self, buckets: Sequence[int]) -> Iterator[Rows]:
+    def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
         """Yield two words of each row of some buckets, by reading the frame once more."""
-        task = _task(self.frame.columns, self.declared, self.hashing, _words_of(buckets), _WORDS)
-        for row in _numbered(self.frame).mapInArrow(task, _WORDS_SQL).toLocalIterator(prefetchPartitions=True):
+        for row in self._read(_words_of(buckets, self._names(group)), _WORDS).toLocalIterator(prefetchPartitions=True):
             _require_fine(row["error"])
             yield Rows(np.frombuffer(row["keys"], np.uint64), np.frombuffer(row["items"], np.uint64))
 
+    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
+        """Return how many rows of some buckets have the key of another: a shuffle brings equal keys together."""
+        if not buckets:
+            return 0
+        keys = self._read(_keys_of(buckets, self._names(group)), _KEYS)
+        found = keys.repartition("slot").mapInArrow(_count_repeated, _REPEATS.sql).collect()
+        for row in found:
+            _require_fine(row["error"])
+        return sum(row["count"] for row in found)
 
-def summarise(frame: DataFrame, schema: pa.Schema | None, hashing: Hashing) -> FrameSummary:
-    """Have a DataFrame's tasks hash its rows, all at once; the driver adds up what they have summed.
+    def _names(self, group: int | None) -> tuple[str, ...] | None:
+        return None if group is None else self.sums.unique_names[group]
+
+    def _read(self, results: _Results, outcome: _Outcome) -> DataFrame:
+        task = _task(self.frame.columns, self.declared, self.hashing, results, outcome)
+        return _numbered(self.frame).mapInArrow(task, outcome.sql)
+
+
+def summarise(
+    frame: DataFrame, schema: pa.Schema | None, hashing: Hashing, checks: Checks | None = None
+) -> FrameSummary:
+    """Have a DataFrame's tasks hash its rows and evaluate rules, all at once; the driver adds up what they have summed.
 
     Parameters
     ----------
@@ -66,13 +103,15 @@ def summarise(frame: DataFrame, schema: pa.Schema | None, hashing: Hashing) -> F
     ------
     SchemaError, DecodeError
         As ``RowHasher.hashed``.
+    OptionError
+        If a rule does not suit its column's type.
     """
-    declared, whole = _declared(frame, schema), _Sums()
-    summed = _numbered(frame).mapInArrow(_task(frame.columns, declared, hashing, _sums_of, _SUMS), _SUMS_SQL)
-    for row in summed.repartition(_MERGERS).mapInArrow(_merge, _SUMS_SQL).collect():
+    summary = FrameSummary(frame, _declared(frame, schema), hashing, Sums(checks))
+    summed = summary._read(_sums_of(checks), _SUMS).repartition(_MERGERS)  # noqa: SLF001 - of this module
+    for row in summed.mapInArrow(_merging(checks), _SUMS.sql).collect():
         _require_fine(row["error"])
-        whole.add_bytes(row["sums"])
-    return FrameSummary(frame, declared, hashing, whole.digest, whole.seen.types, whole.buckets.to_bytes())
+        summary.sums.add_bytes(row["sums"])
+    return summary
 
 
 def frame_batches(
@@ -99,72 +138,85 @@ def frame_batches(
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, found.schema) as stream:
                     stream.write_batch(found)
-                yield _batch(("rows",), {"rows": sink.getvalue().to_pybytes()})
+                yield _ROWS.batch({"rows": sink.getvalue().to_pybytes()})
 
-    for row in _numbered(frame).mapInArrow(packed, _ROWS).toLocalIterator(prefetchPartitions=True):
+    for row in _numbered(frame).mapInArrow(packed, _ROWS.sql).toLocalIterator(prefetchPartitions=True):
         for batch in pa.ipc.open_stream(row.rows):
             yield declare_types(batch.rename_columns(names), declared)
 
 
-@dataclass
-class _Sums:
-    """Add up what rows hash to, in a task, in those that merge, and in the driver."""
+def _sums_of(checks: Checks | None) -> _Results:
+    def sums(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
+        found = Sums(checks)
+        for batch in batches:
+            hashed = hasher.hashed(batch)
+            if hashed.batch.num_rows:
+                found.add(hashed)
+        yield {"sums": found.to_bytes()}
 
-    digest: Digest = field(default_factory=Digest)
-    seen: ColumnsSeen = field(default_factory=ColumnsSeen)
-    buckets: BucketSums = field(default_factory=BucketSums)
-
-    def add_bytes(self, data: bytes) -> None:
-        """Add what another process has summed."""
-        digest, types, buckets = pickle.loads(data)  # noqa: S301 - our own worker wrote it
-        self.digest.merge(Digest(*digest))
-        self.seen.merge(types)
-        self.buckets.merge_bytes(buckets)
-
-    def to_bytes(self) -> bytes:
-        """Return the sums for ``add_bytes``."""
-        return pickle.dumps((self.digest.as_tuple(), self.seen.types, self.buckets.to_bytes()))
+    return sums
 
 
-def _sums_of(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
-    sums = _Sums()
-    for batch in batches:
-        hashed = hasher.hashed(batch)
-        if hashed.batch.num_rows:
-            sums.digest.merge(hashed.digest)
-            sums.seen.add(hashed.batch)
-            sums.buckets.add(hashed.rows)
-    yield {"sums": sums.to_bytes()}
+def _merging(checks: Checks | None) -> _Task:
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sums, error = Sums(checks), None
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["error"] is not None:
+                    error = row["error"]
+                else:
+                    sums.add_bytes(row["sums"])
+        yield _SUMS.batch({"sums": sums.to_bytes(), "error": error})
+
+    return merge
 
 
-def _merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    sums, error = _Sums(), None
-    for batch in batches:
-        for row in batch.to_pylist():
-            if row["error"] is not None:
-                error = row["error"]
-            else:
-                sums.add_bytes(row["sums"])
-    yield _batch(_SUMS, {"sums": sums.to_bytes(), "error": error})
-
-
-def _words_of(buckets: Sequence[int]) -> _Results:
-    chosen = np.zeros(BUCKETS, np.bool_)
-    chosen[list(buckets)] = True
+def _words_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
+    chosen = chosen_buckets(buckets)
 
     def words(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
         for batch in batches:
-            rows = hasher.hashed(batch).rows
-            rows = rows.taken(chosen[buckets_of(rows.keys)])
+            rows = rows_in(hasher.hashed(batch), chosen, names)
             if len(rows.keys):
                 yield {"keys": rows.keys.tobytes(), "items": rows.items.tobytes()}
 
     return words
 
 
-def _task(
-    names: list[str], declared: pa.Schema, hashing: Hashing, results: _Results, columns: Sequence[str]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _keys_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
+    """Return what yields the keys of some buckets, each under the number of its slot."""
+    chosen = chosen_buckets(buckets)
+
+    def keys(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
+        gathered, count = list[Rows](), 0
+        for batch in itertools.chain(batches, [None]):
+            if batch is not None:
+                gathered.append(rows_in(hasher.hashed(batch), chosen, names))
+                count += len(gathered[-1].keys)
+            if count >= _GATHERED_ROWS or (batch is None and count):
+                held = np.sort(Rows.joined(gathered).keys)
+                slots = buckets_of(held) // (BUCKETS // _SLOTS)
+                places = np.searchsorted(slots, np.arange(_SLOTS + 1))
+                for slot in np.flatnonzero(np.diff(places)).tolist():
+                    yield {"slot": slot, "keys": held[places[slot] : places[slot + 1]].tobytes()}
+                gathered, count = [], 0
+
+    return keys
+
+
+def _count_repeated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count the keys that come again among those of some slots."""
+    by_slot, error = defaultdict[int, list[Any]](list), None
+    for batch in batches:
+        for row in batch.to_pylist():
+            error = row["error"] or error
+            if row["keys"] is not None:
+                by_slot[row["slot"]].append(np.frombuffer(row["keys"], np.uint64))
+    found = sum(repeated(np.concatenate(each)) for each in by_slot.values())
+    yield _REPEATS.batch({"count": found, "error": error})
+
+
+def _task(names: list[str], declared: pa.Schema, hashing: Hashing, results: _Results, outcome: _Outcome) -> _Task:
     """Return what a task does: it hashes its rows, and tells of an error in place of failing."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -172,18 +224,14 @@ def _task(
         rows = (declare_types(batch.rename_columns(names), declared) for batch in given)
         try:
             for row in results(rows, RowHasher(hashing)):
-                yield _batch(columns, row)
+                yield outcome.batch(row)
         except DdbioError as error:
             # The rest is only drained, else Spark could not use the worker again.
             for _ in given:
                 pass
-            yield _batch(columns, {"error": pickle.dumps(error)})
+            yield outcome.batch({"error": pickle.dumps(error)})
 
     return run
-
-
-def _batch(columns: Sequence[str], row: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({name: pa.array([row.get(name)], pa.binary()) for name in columns})
 
 
 def _declared(frame: DataFrame, schema: pa.Schema | None) -> pa.Schema:

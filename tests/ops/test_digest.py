@@ -101,6 +101,14 @@ def test_a_broken_file_is_named(tmp_path):
         ddbio.digest(tmp_path / "lines.json")
 
 
+def test_a_large_file_is_digested_by_its_ranges(tmp_path):
+    """Threads digest ranges of DynamoDB JSON, whose documents may take several lines; the sum is that of the file."""
+    items = [*LINES, json.dumps(ITEMS[0], indent=1).encode()]
+    body = b"\n".join(items * (34 * 1024 * 1024 // sum(map(len, items)))) + b"\n"
+    (tmp_path / "large.json").write_bytes(body)
+    assert ddbio.digest(str(tmp_path / "large.json")) == ddbio.digest(body)
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     """A folder without data is an error, not the digest of nothing."""
     with pytest.raises(NotFoundError, match="holds no file"):

@@ -38,11 +38,29 @@ def test_the_tasks_of_a_data_frame_hash_it(spark, tmp_path):
     assert sampled.source_rows == ddbio.validate(one.toArrow(), one.toArrow(), key="pk", sample=0.5).source_rows < 200
     empty = ddbio.validate(one.limit(0), one, key="pk", examples=1)
     assert (empty.source_rows, empty.extra) == (0, 200)
-    (tmp_path / "rules.yaml").write_text("columns: {n: {range: {max: 100}}}", "utf-8")
-    checked = ddbio.validate(one, rules=str(tmp_path / "rules.yaml"), key="pk")
-    assert [each.failures for each in checked.rules] == [99]
+    rules = str(tmp_path / "rules.yaml")
+    (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
+    checked, wanted = (ddbio.validate(one, side, rules=rules, key="pk") for side in (other, other.toArrow()))
+    assert [(each.rule, each.failures) for each in checked.rules] == [
+        (each.rule, each.failures) for each in wanted.rules
+    ]
+    assert [each.failures for each in checked.rules] == [0, 99, 1, 197, 2, 1, 1]
+    assert all(len(each.examples) == min(each.failures, 10) for each in checked.rules[:4])
+    (tmp_path / "rules.yaml").write_text("columns: {n: {range: {max: 'x'}}}", "utf-8")
+    with pytest.raises(ddbio.OptionError, match="does not suit"):
+        ddbio.validate(one, rules=rules, key="pk")
     with pytest.raises(ddbio.SchemaError, match="pk"):
         ddbio.validate(one, spark.createDataFrame([(None, 1)], "pk string, n long"), key="pk")
 
 
+_RULES = """
+columns:
+  pk: {not_null: true, unique: true}
+  n:
+    range: {max: 100}
+    regex: "[0-9]+"
+    in_set: [-2]
+unique: [pk, n]
+row_count: {max: 10}
+"""
 _OWN = ("source", "target", "seconds", "cpu_seconds", "planned", "actual", "examples")

@@ -179,13 +179,12 @@ class _Rewriter:
         files = RowFiles(self._task.store)
         for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
-            for part in range(len(parts.sizes_bytes)):
-                for batch in files.read(entry, part, batch_rows=4 * BATCH_ROWS, schema=schema):
-                    rows += batch.num_rows
-                    self._report(batch.num_rows)
-                    if digest is not None:
-                        digest.add_batch(with_columns(batch, group.folders))
-                    yield batch
+            for batch in files.read_file(entry, 4 * BATCH_ROWS, schema):
+                rows += batch.num_rows
+                self._report(batch.num_rows)
+                if digest is not None:
+                    digest.add_batch(with_columns(batch, group.folders))
+                yield batch
             if parts.rows not in {None, rows}:
                 raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from ddbio.core.key_hashes import rows_of
 from ddbio.core.key_words import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from ddbio.core.digest import Digest
     from ddbio.core.key_hashes import Rows
@@ -41,20 +41,6 @@ class Hashing:
 
     keys: tuple[str, ...]
     sample: float
-
-
-class Summary(Protocol):
-    """Hold what processes elsewhere have read: little, however many rows there are."""
-
-    digest: Digest
-    types: Mapping[str, tuple[str, str]]
-    """As ``ColumnsSeen`` has them."""
-    sums: bytes
-    """Of ``BucketSums``."""
-
-    def rows(self, buckets: Sequence[int]) -> Iterator[Rows]:
-        """Yield the rows of some buckets; that reads everything once more."""
-        ...
 
 
 class RowHasher:

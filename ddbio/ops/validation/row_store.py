@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.key_hashes import Rows, bucket_places
+from ddbio.core.key_hashes import Rows, bucket_places, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
     from ddbio.core.key_hashes import Counts
+    from ddbio.ops.validation.sums import Summary
 
 HELD_BYTES = 128 * 1024 * 1024
 """Bytes of rows that a side holds in memory: eight million rows."""
@@ -63,6 +64,10 @@ class RowStore:
 
     def load(self, buckets: Sequence[int]) -> None:
         """Get the rows of some buckets from where they are; here they were all taken."""
+
+    def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
+        """Return how many rows of some buckets have the key of another one."""
+        return sum(repeated(self.rows(group).keys.copy()) for group in self.groups(buckets, counts))
 
     def groups(self, buckets: Sequence[int], counts: Counts) -> Iterator[list[int]]:
         """Yield the buckets in groups of about a million rows, by the number of rows in each bucket."""
@@ -126,3 +131,35 @@ def _ranges(buckets: Sequence[int]) -> Iterator[tuple[int, int]]:
         first = last = bucket
     if first is not None and last is not None:
         yield first, last + 1
+
+
+class RowsElsewhere(RowStore):
+    """Get the rows of those buckets only that are asked for, from the processes that have read them.
+
+    Parameters
+    ----------
+    group
+        A group of attributes that must be unique, by its number; None for the keys.
+    """
+
+    def __init__(self, summary: Summary, group: int | None = None) -> None:
+        super().__init__()
+        self._summary, self._group, self._loaded = summary, group, set[int]()
+
+    def load(self, buckets: Sequence[int]) -> None:
+        """Get the rows of some buckets in one more reading, unless they are there."""
+        wanted = sorted(set(buckets) - self._loaded)
+        self._loaded.update(wanted)
+        if wanted:
+            for rows in self._summary.rows(wanted, self._group):
+                self.add(rows)
+
+    def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
+        """Return how many rows of some buckets have the key of another one, counted where they are if possible."""
+        wanted = [bucket for bucket in buckets if counts[bucket] > 1]
+        if not set(wanted) <= self._loaded:
+            found = self._summary.repeated(wanted, self._group)
+            if found is not None:
+                return found
+        self.load(wanted)
+        return super().repeated(wanted, counts)

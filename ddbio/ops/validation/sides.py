@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.scans.stream import PageDecoder
-    from ddbio.ops.validation.hashing import HashedRows, Hashing, Summary
+    from ddbio.ops.validation.hashing import HashedRows, Hashing
+    from ddbio.ops.validation.sums import Checks, Summary
     from ddbio.options import ConnectionOptions, ValidateOptions
 
 Nulls = Literal["keep", "merge"]
@@ -111,7 +112,7 @@ class Side(Protocol):
         """Yield all rows with their hashes."""
         ...
 
-    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
+    def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
         """Read the side in other processes; None if it is read in this one."""
         ...
 
@@ -159,9 +160,9 @@ class _ReadHere(ABC):
         del names, hashes
         return self.batches(reading)
 
-    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
+    def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
         """Return None: the side is read in this process."""
-        del reading, hashing
+        del reading, hashing, checks
         return None
 
 
@@ -360,13 +361,12 @@ class FilesSide(_InOneThread):
             schema = schemas.get(file.path)
             declared = () if schema is not None else self.schema or reading.schema or ()
             typed: pa.Schema | None = None
-            for part in range(len(reader.parts(entry).sizes_bytes)):
-                for given in reader.read(entry, part, schema=schema):
-                    batch = with_columns(given, columns[file.path])
-                    if typed is None:
-                        # All batches of a file have one schema.
-                        typed = declare_types(batch, declared).schema
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=typed)
+            for given in reader.read_file(entry, schema=schema):
+                batch = with_columns(given, columns[file.path])
+                if typed is None:
+                    # All batches of a file have one schema.
+                    typed = declare_types(batch, declared).schema
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=typed)
 
 
 class DataSide(_InOneThread):
@@ -421,12 +421,12 @@ class DataSide(_InOneThread):
         spark = importlib.import_module("ddbio.spark.validation")
         yield from spark.frame_batches(self._data, reading.schema, (tuple(names), hashes))
 
-    def summarised(self, reading: Reading, hashing: Hashing) -> Summary | None:
-        """Have a DataFrame's own tasks hash its rows; None for other data."""
+    def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
+        """Have a DataFrame's own tasks hash its rows, and evaluate the rules; None for other data."""
         if not self._is_frame:
             return None
         summary: Summary = importlib.import_module("ddbio.spark.validation").summarise(
-            self._data, reading.schema, hashing
+            self._data, reading.schema, hashing, checks
         )
         return summary
 

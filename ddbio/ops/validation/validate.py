@@ -15,30 +15,30 @@ import numpy as np
 
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
-from ddbio.core.digest import Digest
 from ddbio.core.estimate import Figures
-from ddbio.core.item_key import key_hashes
 from ddbio.core.job_limits import check_limits
-from ddbio.core.key_hashes import BUCKETS, BucketSums, differences, repeated, rows_of
+from ddbio.core.key_hashes import BUCKETS, differences
 from ddbio.core.key_words import key_words
-from ddbio.core.quality import RuleChecker, RuleResult, row_items, rows_with
+from ddbio.core.quality import RuleResult, row_items
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.validation import Example, Kind, ValidationReport, plan_validation
 from ddbio.errors import OptionError
 from ddbio.ops.job.report import Clock
-from ddbio.ops.validation.columns import ColumnsSeen, differing_columns
+from ddbio.ops.validation.columns import differing_columns
 from ddbio.ops.validation.hashing import Hashing
-from ddbio.ops.validation.row_store import RowStore
+from ddbio.ops.validation.row_store import RowsElsewhere, RowStore
 from ddbio.ops.validation.sides import Reading, TableSide, open_side
+from ddbio.ops.validation.sums import Checks, Sums
 from ddbio.options.quality import QualityRules, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.key_hashes import Differences
+    from ddbio.core.digest import Digest
+    from ddbio.core.key_hashes import BucketSums, Differences
     from ddbio.core.validation import ValidatePlan
-    from ddbio.ops.validation.hashing import HashedRows, Summary
+    from ddbio.ops.validation.columns import ColumnsSeen
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
 
@@ -201,82 +201,56 @@ def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | N
     return _Job(options, first, second, reading, rules)
 
 
-class _RowsElsewhere(RowStore):
-    """Get the rows of those buckets only that are asked for, from the processes that have read them."""
-
-    def __init__(self, summary: Summary) -> None:
-        super().__init__()
-        self._summary, self._loaded = summary, set[int]()
-
-    def load(self, buckets: Sequence[int]) -> None:
-        """Get the rows of some buckets in one more reading, unless they are there."""
-        wanted = sorted(set(buckets) - self._loaded)
-        self._loaded.update(wanted)
-        if wanted:
-            for rows in self._summary.rows(wanted):
-                self.add(rows)
-
-
 class _Pass:
     """Read a side once: count, hash, and evaluate the rules that are about it."""
 
     def __init__(self, job: _Job, side: Side, stack: ExitStack) -> None:
-        self._job, self._side = job, side
-        self._stack = stack
-        self.digest = Digest()
-        self.sums = BucketSums()
+        self._job, self._side, self._stack = job, side, stack
+        self._rules = job.rules if side is job.checked else None
+        self._checks = None if self._rules is None else Checks(self._rules, job.keys, job.options.examples)
+        self._found = Sums(self._checks)
         self.store = stack.enter_context(RowStore())
-        self.seen = ColumnsSeen()
-        rules = job.rules if side is job.checked else None
-        self._rules = rules
-        self._checker = None if rules is None else RuleChecker(rules, job.keys, job.options.examples)
-        self._unique = [
-            (names, BucketSums(), stack.enter_context(RowStore()))
-            for names in (() if rules is None else rules.unique_columns)
-        ]
+        self._unique = [stack.enter_context(RowStore()) for _ in self._found.unique_names]
+
+    @property
+    def digest(self) -> Digest:
+        return self._found.digest
+
+    @property
+    def sums(self) -> BucketSums:
+        return self._found.buckets
+
+    @property
+    def seen(self) -> ColumnsSeen:
+        return self._found.seen
 
     def read(self) -> None:
         hashing = Hashing(self._job.keys, self._job.options.sample)
-        # The rows themselves are only wanted for rules: without them a frame of Spark is read where it lies.
-        summary = self._side.summarised(self._job.reading, hashing) if self._rules is None else None
+        summary = self._side.summarised(self._job.reading, hashing, self._checks)
         if summary is not None:
-            self.digest.merge(summary.digest)
-            self.seen.merge(summary.types)
-            self.sums.merge_bytes(summary.sums)
-            self.store = self._stack.enter_context(_RowsElsewhere(summary))
+            self._found = summary.sums
+            self.store = self._stack.enter_context(RowsElsewhere(summary))
+            groups = range(len(self._unique))
+            self._unique = [self._stack.enter_context(RowsElsewhere(summary, group)) for group in groups]
             return
         with closing(self._side.hashed(self._job.reading, hashing)) as read:
             for each in read:
                 if each.batch.num_rows:
-                    self._add(each)
-
-    def _add(self, hashed: HashedRows) -> None:
-        batch = hashed.batch
-        self.digest.merge(hashed.digest)
-        self.sums.add(hashed.rows)
-        self.store.add(hashed.rows)
-        self.seen.add(batch)
-        if self._checker is not None:
-            self._checker.add_batch(batch)
-        for names, sums, store in self._unique:
-            present = rows_with(batch, names)
-            if not present.num_rows:
-                continue
-            found = key_hashes(present, names)
-            ones = rows_of(found, np.zeros((len(found), 2), np.uint64))
-            sums.add(ones)
-            store.add(ones)
+                    self.store.add(each.rows)
+                    for store, rows in zip(self._unique, self._found.add(each), strict=True):
+                        store.add(rows)
 
     @property
     def has_unique_keys(self) -> bool:
         return self._side.has_unique_keys
 
     def rule_results(self) -> list[RuleResult]:
-        if self._rules is None or self._checker is None:
+        found = self._found
+        if self._rules is None or found.checker is None:
             return []
-        results = self._checker.results()
-        for names, sums, store in self._unique:
-            count = _repeated(sums, store, range(BUCKETS))
+        results = found.checker.results()
+        for names, sums, store in zip(found.unique_names, found.unique, self._unique, strict=True):
+            count = store.repeated(range(BUCKETS), sums.counts)
             results.append(RuleResult("unique", ", ".join(names), not count, count))
         if self._rules.row_count is not None:
             least, most = self._rules.row_count.min, self._rules.row_count.max
@@ -295,13 +269,10 @@ def _repeats(readings: Sequence[_Pass]) -> list[int]:
     differing = range(BUCKETS) if len(readings) == 1 else readings[0].sums.differing(readings[1].sums)
     is_unique = any(each.has_unique_keys for each in readings)
     alike = [] if is_unique else sorted({*range(BUCKETS)} - {*differing})
-    shared = _repeated(readings[0].sums, readings[0].store, alike)
-    return [shared + (0 if each.has_unique_keys else _repeated(each.sums, each.store, differing)) for each in readings]
-
-
-def _repeated(sums: BucketSums, store: RowStore, buckets: Sequence[int]) -> int:
-    store.load(buckets)
-    return sum(repeated(store.rows(group).keys.copy()) for group in store.groups(buckets, sums.counts))
+    shared = readings[0].store.repeated(alike, readings[0].sums.counts)
+    return [
+        shared + (0 if each.has_unique_keys else each.store.repeated(differing, each.sums.counts)) for each in readings
+    ]
 
 
 @dataclass
