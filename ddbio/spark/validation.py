@@ -67,7 +67,7 @@ class FrameSummary:
 
     def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
         """Yield two words of each row of some buckets, by reading the frame once more."""
-        for row in self._read(_words_of(buckets, self._names(group)), _WORDS).toLocalIterator(prefetchPartitions=True):
+        for row in self.read(_words_of(buckets, self._names(group)), _WORDS).toLocalIterator(prefetchPartitions=True):
             _require_fine(row["error"])
             yield Rows(np.frombuffer(row["keys"], np.uint64), np.frombuffer(row["items"], np.uint64))
 
@@ -75,7 +75,7 @@ class FrameSummary:
         """Return how many rows of some buckets have the key of another: a shuffle brings equal keys together."""
         if not buckets:
             return 0
-        keys = self._read(_keys_of(buckets, self._names(group)), _KEYS)
+        keys = self.read(_keys_of(buckets, self._names(group)), _KEYS)
         found = keys.repartition("slot").mapInArrow(_count_repeated, _REPEATS.sql).collect()
         for row in found:
             _require_fine(row["error"])
@@ -84,7 +84,8 @@ class FrameSummary:
     def _names(self, group: int | None) -> tuple[str, ...] | None:
         return None if group is None else self.sums.unique_names[group]
 
-    def _read(self, results: _Results, outcome: _Outcome) -> DataFrame:
+    def read(self, results: _Results, outcome: _Outcome) -> DataFrame:
+        """Return what the frame's tasks make of its rows."""
         task = _task(self.frame.columns, self.declared, self.hashing, results, outcome)
         return _numbered(self.frame).mapInArrow(task, outcome.sql)
 
@@ -107,7 +108,7 @@ def summarise(
         If a rule does not suit its column's type.
     """
     summary = FrameSummary(frame, _declared(frame, schema), hashing, Sums(checks))
-    summed = summary._read(_sums_of(checks), _SUMS).repartition(_MERGERS)  # noqa: SLF001 - of this module
+    summed = summary.read(_sums_of(checks), _SUMS).repartition(_MERGERS)
     for row in summed.mapInArrow(_merging(checks), _SUMS.sql).collect():
         _require_fine(row["error"])
         summary.sums.add_bytes(row["sums"])
