@@ -11,6 +11,7 @@ from ddbio.ops.validation import validate as validations
 from ddbio.options import LayoutOptions, ValidateOptions, parse_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TypeAlias, Unpack
 
     import pyarrow as pa
@@ -45,7 +46,10 @@ def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> L
 
 
 @takes(ValidateOptions)
-def validate(source: Side, target: Side | None = None, **options: Unpack[ValidateKeywords]) -> ValidationReport:
+def validate(
+    source: Side, target: Side | None = None, *, master: str | None = None, conf: Mapping[str, str] | None = None,
+    **options: Unpack[ValidateKeywords],
+) -> ValidationReport:  # fmt: skip
     """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
 
     Parameters
@@ -54,6 +58,8 @@ def validate(source: Side, target: Side | None = None, **options: Unpack[Validat
         A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
         a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
         table. Without a target only rules are evaluated.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
     **options
         ``key`` names the key attributes where no table or manifest does, ``rules`` a YAML file of quality rules,
         ``sample`` the share of the keys to compare, ``rcu_per_second`` or ``read_ratio`` the budget; see
@@ -64,7 +70,7 @@ def validate(source: Side, target: Side | None = None, **options: Unpack[Validat
     DdbioError
         With what happened, to what, and what to do.
     """
-    return validations.validate(_validate_options(source, target, options), source, target)
+    return validations.validate(_validate_options(source, target, options), source, target, master=master, conf=conf)
 
 
 @takes(ValidateOptions)

@@ -840,6 +840,12 @@ class ValidateKeywords(LimitKeywords, total=False):
     """YAML file of quality rules: of the target, or of the source if there is no target."""
     html: str | None
     """File to write the report to as a page of HTML, besides."""
+    engine: Literal["auto", "local", "spark"]
+    """Read tables, exports and files in this process (``local``) or by tasks of Spark; ``auto`` is Spark if a session
+    is running. A DataFrame's own tasks read it anyway.
+    """
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
     consistent: bool
     """Use strongly consistent reads, at twice the read units."""
     segments: int | None

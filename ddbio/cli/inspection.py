@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddbio.cli.flags import FROM_FILE_FLAG, flags_of, output_flags, parse_flags
+from ddbio.cli.flags import (
+    CONF_FLAG,
+    FROM_FILE_FLAG,
+    MASTER_FLAG,
+    flags_of,
+    output_flags,
+    parse_conf,
+    parse_flags,
+)
 from ddbio.cli.show import counted, format_bytes, format_duration
 from ddbio.options import LayoutOptions, ValidateOptions
 
@@ -105,8 +113,10 @@ def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[
 @click.argument("target", required=False)
 @flags_of(ValidateOptions, without=["source", "target"])
 @click.option("--dry-run", is_flag=True, help="Stop after the plan; read nothing but what it takes.")
+@MASTER_FLAG
+@CONF_FLAG
 @output_flags
-def validate(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
+def validate(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.
 
     Each is a table, an export, or files. The exit code is 0 if they are equal and all rules hold, and 1 if not.
@@ -117,7 +127,7 @@ def validate(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     if dry_run:
         _print_plan(options, as_json=as_json)
         return
-    report = run_validation(options)
+    report = run_validation(options, master=master, conf=parse_conf(conf))
     click.echo(report.to_json() if as_json else format_validation(report))
     if not report.passed:
         raise SystemExit(DIFFERENT_EXIT)

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.parsing import CONFIG, Engine, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
 """Size below which a file counts as small, unless a caller says otherwise."""
@@ -51,6 +51,11 @@ class ValidateOptions(LimitOptions):
     """YAML file of quality rules: of the target, or of the source if there is no target."""
     html: str | None = None
     """File to write the report to as a page of HTML, besides."""
+    engine: Engine = "local"
+    """Read tables, exports and files in this process (``local``) or by tasks of Spark; ``auto`` is Spark if a session
+    is running. A DataFrame's own tasks read it anyway."""
+    shared_paths: bool = False
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

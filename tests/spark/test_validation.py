@@ -53,6 +53,25 @@ def test_the_tasks_of_a_data_frame_hash_it(spark, tmp_path):
         ddbio.validate(one, spark.createDataFrame([(None, 1)], "pk string, n long"), key="pk")
 
 
+def test_tasks_of_spark_validate_a_table_and_its_files(spark, fake, tmp_path):
+    """Segments and files are read by tasks: the report is that of this process, rules and examples included."""
+    items = [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}} for n in range(300)]
+    fake.load("spread", b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in items), "pk:S")
+    at, rules = {"endpoint_url": fake.endpoint_url}, str(tmp_path / "rules.yaml")
+    ddbio.scan_to_files("spread", tmp_path / "lake", target_file_bytes="64KiB", engine="local", **at)
+    (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
+    assert ddbio.validate("spread", tmp_path / "lake", engine="spark", **at).equal
+    changed = b'{"Item": {"pk": {"S": "k7"}, "n": {"N": "8"}}}\n{"Item": {"pk": {"S": "new"}, "n": {"N": "-2"}}}'
+    fake.load("spread", changed)
+    found, wanted = (
+        ddbio.validate("spread", tmp_path / "lake", engine=engine, rules=rules, **at) for engine in ("spark", "local")
+    )
+    left_out = dict.fromkeys((*_OWN, "rcu_consumed", "rules"))
+    assert {**found.to_dict(), **left_out} == {**wanted.to_dict(), **left_out}
+    assert [(each.rule, each.failures) for each in found.rules] == [(each.rule, each.failures) for each in wanted.rules]
+    assert {each.kind: each.key["pk"]["S"] for each in found.examples} == {"missing": "new", "different": "k7"}
+
+
 _RULES = """
 columns:
   pk: {not_null: true, unique: true}

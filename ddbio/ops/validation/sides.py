@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from abc import ABC, abstractmethod
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -27,8 +28,6 @@ from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import declared_schemas
 from ddbio.files.meta import META, is_manifest, parse_state
 from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import with_columns
-from ddbio.files.row_files import RowFiles
 from ddbio.files.text_reader import starts_with_item
 from ddbio.ops.data_files import is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
@@ -41,18 +40,29 @@ from ddbio.ops.scans.stream import BlockT, PageStream
 from ddbio.ops.table_statistics import statistics_table
 from ddbio.ops.user_files import machine_speeds
 from ddbio.ops.validation.hashing import RowHasher
+from ddbio.ops.validation.tasks import (
+    ExportPortion,
+    FilesPortion,
+    FileUnit,
+    HashingDecoder,
+    TablePortion,
+    summarise,
+)
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ddbio.core.key_hashes import Words
     from ddbio.core.rescue import MisfitLog
     from ddbio.core.scan_plan import ScanPlan
+    from ddbio.engine import Engine
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.sums import Checks, Summary
+    from ddbio.ops.validation.tasks import Portion, TasksSummary
     from ddbio.options import ConnectionOptions, ValidateOptions
 
 Nulls = Literal["keep", "merge"]
@@ -70,11 +80,14 @@ class Reading:
         Key attributes and their types, by which text formats are read.
     nulls
         Whether NULL and missing are told apart.
+    engine
+        What runs the tasks that read; None if this process reads.
     """
 
     schema: pa.Schema | None
     keys: Mapping[str, str]
     nulls: Nulls
+    engine: Engine | None = None
 
 
 class Side(Protocol):
@@ -93,6 +106,8 @@ class Side(Protocol):
     """What was read so far, as it was sent or is stored; 0 of data in memory."""
     misfits: MisfitLog | None
     """Values that did not fit their columns, once the side was read."""
+    place: str | None
+    """Where its files are; None if it has none."""
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what is known before reading."""
@@ -146,8 +161,12 @@ def open_side(
     return FilesSide(name, connection)
 
 
-class _ReadHere(ABC):
-    """Read a side in this process."""
+class _ReadByTasks(ABC):
+    """Read a side in this process, or by the tasks of an engine."""
+
+    _summary: TasksSummary | None = None
+    misfits: MisfitLog | None
+    place: str | None = None
 
     @abstractmethod
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
@@ -156,17 +175,36 @@ class _ReadHere(ABC):
     def batches_with(
         self, reading: Reading, names: Sequence[str], hashes: Words
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield all rows."""
-        del names, hashes
-        return self.batches(reading)
+        """Yield the rows that the tasks of an engine have found, or all rows."""
+        del names
+        if self._summary is None:
+            yield from self.batches(reading)
+        else:
+            yield from self._summary.batches_with(hashes)
 
     def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
-        """Return None: the side is read in this process."""
-        del reading, hashing, checks
-        return None
+        """Have the tasks of the engine hash the rows, and evaluate the rules; None if there is no engine."""
+        if reading.engine is None:
+            return None
+        portions = self._portions(reading, reading.engine.parallelism)
+        self._summary, self.misfits = summarise(
+            reading.engine, portions, hashing, checks, functools.partial(self._budget, reading)
+        )
+        return self._summary
+
+    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
+        """Return what about so many tasks read."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _budget(self, reading: Reading) -> Iterator[LocalBudget]:
+        """Open the budget of one reading."""
+        del reading
+        with closing(LocalBudget(None, job="validation")) as budget:
+            yield budget
 
 
-class _InOneThread(_ReadHere):
+class _InOneThread(_ReadByTasks):
     """Hash the rows of a side where they are read."""
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
@@ -176,7 +214,7 @@ class _InOneThread(_ReadHere):
             yield from map(hasher.hashed, batches)
 
 
-class TableSide(_ReadHere):
+class TableSide(_ReadByTasks):
     """Scan a table; its plan is made, and its sample taken, once."""
 
     has_unique_keys = True
@@ -238,24 +276,38 @@ class TableSide(_ReadHere):
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield the table's rows, hashed by the lanes that decode them."""
-        yield from self._read(reading, lambda decoder: _HashingDecoder(decoder, RowHasher(hashing)))
+        yield from self._read(reading, lambda decoder: HashingDecoder(decoder, RowHasher(hashing)))
 
     def _read(
         self, reading: Reading, around: Callable[[Decoder], PageDecoder[BlockT]]
     ) -> Generator[BlockT, None, None]:
         options, plan = self._plan(reading)
-        budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
         (task,) = scan_tasks(plan, replace(options, nulls=reading.nulls), self._table)
-        stream = PageStream(task, budget, lambda: around(Decoder(task.schema, nulls=task.nulls)))
+        with self._budget(reading) as budget:
+            stream = PageStream(task, budget, lambda: around(Decoder(task.schema, nulls=task.nulls)))
+            try:
+                with closing(iter(stream)) as blocks:
+                    yield from blocks
+            finally:
+                # A second reading, which may end early, shows no others.
+                self.misfits = self.misfits or stream.counts.misfits
+
+    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
+        options, plan = self._plan(reading)
+        tasks = replace(plan, tasks=min(count, plan.segments), lanes=max(plan.lanes, min(count, plan.segments)))
+        return [TablePortion(each) for each in scan_tasks(tasks, replace(options, nulls=reading.nulls), self._table)]
+
+    @contextmanager
+    def _budget(self, reading: Reading) -> Iterator[LocalBudget]:
+        options, plan = self._plan(reading)
+        budget = LocalBudget(budget_of(self._table, options), job=f"validation of {self.name}")
         budget.bound(check_limits(options, plan.units, plan.seconds, plan.cost))
         try:
-            with closing(iter(stream)) as blocks, budget.within_limits():
-                yield from blocks
+            with budget.within_limits():
+                yield budget
         finally:
             self.rcu_consumed += budget.usage().consumed_units
             self.read_bytes += budget.usage().wire_bytes
-            # A second reading, which may end early, shows no others.
-            self.misfits = self.misfits or stream.counts.misfits
 
     def _plan(self, reading: Reading) -> tuple[ScanOptions, ScanPlan]:
         if self._planned is None:
@@ -270,22 +322,6 @@ class TableSide(_ReadHere):
         return self._planned
 
 
-class _HashingDecoder:
-    """Decode pages into rows, and hash these."""
-
-    def __init__(self, decoder: Decoder, hasher: RowHasher) -> None:
-        self._decoder, self._hasher = decoder, hasher
-
-    @property
-    def log(self) -> MisfitLog:
-        """Return the misfits so far."""
-        return self._decoder.log
-
-    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> list[HashedRows]:
-        """Return the rows of a page."""
-        return self._hasher.all_hashed(self._decoder.decode_batches(data, framing))
-
-
 class ExportSide(_InOneThread):
     """Read a native full export, verified against its manifests."""
 
@@ -295,7 +331,7 @@ class ExportSide(_InOneThread):
     rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
-        self.name = name
+        self.name = self.place = name
         self._options = ExportReadOptions(**connection_of(connection), source=name, sample_items=options.sample_items)
         self._export = open_export(name, connection)
         if self._export.summary.kind != "full":
@@ -312,13 +348,18 @@ class ExportSide(_InOneThread):
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the export's rows; a file is verified when its last row has been yielded."""
-        options = replace(self._options, schema=reading.schema, nulls=reading.nulls)
-        columns = export_columns(self._export, options)
-        self.read_bytes += sum(self._export.sizes().values())
-        for task in export_tasks(self._export, columns, options, 1):
+        for task in self._tasks(reading, 1):
             stream = ExportStream(task)
             yield from stream
             self.misfits = stream.counts.misfits
+
+    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
+        return [ExportPortion(each) for each in self._tasks(reading, count)]
+
+    def _tasks(self, reading: Reading, count: int) -> Sequence[ExportTask]:
+        self.read_bytes += sum(self._export.sizes().values())
+        options = replace(self._options, schema=reading.schema, nulls=reading.nulls)
+        return export_tasks(self._export, export_columns(self._export, options), options, count)
 
 
 class FilesSide(_InOneThread):
@@ -328,7 +369,7 @@ class FilesSide(_InOneThread):
     rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, name: str, connection: ConnectionOptions) -> None:
-        self.name = name
+        self.name = self.place = name
         self._store, self._files = open_dataset(name, connection)
         origin = _origin(self._store)
         self.keys = origin.keys
@@ -351,22 +392,22 @@ class FilesSide(_InOneThread):
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of all files, with the columns of their folders."""
+        yield from self._whole(reading).batches()
+
+    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
+        return self._whole(reading).divided(count)
+
+    def _whole(self, reading: Reading) -> FilesPortion:
         self.read_bytes += sum(entry.size_bytes for _, entry in self._files)
-        reader = RowFiles(self._store, reading.keys)
         columns = partition_columns(self._store, (file.path for file, _ in self._files), reading.keys)
         # As they are noted: text that was edited since has the same columns.
         noted = (StoredObject(file.path, file.size_bytes) for file, _ in self._files)
-        schemas = declared_schemas(self._store, noted)
-        for file, entry in self._files:
-            schema = schemas.get(file.path)
-            declared = () if schema is not None else self.schema or reading.schema or ()
-            typed: pa.Schema | None = None
-            for given in reader.read_file(entry, schema=schema):
-                batch = with_columns(given, columns[file.path])
-                if typed is None:
-                    # All batches of a file have one schema.
-                    typed = declare_types(batch, declared).schema
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=typed)
+        schemas, declared = declared_schemas(self._store, noted), self.schema or reading.schema or ()
+        units = (
+            FileUnit(entry, None, schemas.get(file.path), () if file.path in schemas else declared, columns[file.path])
+            for file, entry in self._files
+        )
+        return FilesPortion(self._store, reading.keys, tuple(units))
 
 
 class DataSide(_InOneThread):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -23,8 +23,10 @@ from ddbio.core.quality import RuleResult, row_items
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.validation import Example, Kind, ValidationReport, plan_validation
+from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import OptionError
 from ddbio.ops.job.report import Clock
+from ddbio.ops.job.storage import require_shared
 from ddbio.ops.validation.columns import differing_columns
 from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.row_store import RowsElsewhere, RowStore
@@ -33,11 +35,12 @@ from ddbio.ops.validation.sums import Checks, Sums
 from ddbio.options.quality import QualityRules, read_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ddbio.core.digest import Digest
     from ddbio.core.key_hashes import BucketSums, Differences
     from ddbio.core.validation import ValidatePlan
+    from ddbio.engine import Engine
     from ddbio.ops.validation.columns import ColumnsSeen
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
@@ -107,13 +110,18 @@ def _plan(options: ValidateOptions, job: _Job) -> ValidatePlan:
     return plan
 
 
-def validate(options: ValidateOptions, source: Any = None, target: Any = None) -> ValidationReport:
+def validate(
+    options: ValidateOptions, source: Any = None, target: Any = None, *,
+    master: str | None = None, conf: Mapping[str, str] | None = None,
+) -> ValidationReport:  # fmt: skip
     """Return how two sides compare, and which rules hold.
 
     Parameters
     ----------
     source, target
         What is read in place of what the options name: Arrow data, or a data frame.
+    master, conf
+        Spark master and configuration, for a session that has to be started.
 
     Raises
     ------
@@ -132,7 +140,10 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
     job = _open(options, source, target)
     plan = _plan(options, job)
     _LOG.info("validate %s: planned: %s", options.source, plan.figures)
+    planned_cpu = clock.cpu_seconds()
     with ExitStack() as stack:
+        engine = _open_engine(job, stack, master, conf)
+        job = replace(job, reading=replace(job.reading, engine=engine))
         readings = [_Pass(job, side, stack) for side in job.sides]
         for each in readings:
             each.read()
@@ -141,6 +152,7 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
         items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
         rules = readings[-1].rule_results()
+        cpu_seconds = planned_cpu + engine.cpu_seconds() if engine is not None else clock.cpu_seconds()
     first, last = readings[0], readings[-1]
     has_target = job.target is not None
     misfits = MisfitLog()
@@ -170,7 +182,7 @@ def validate(options: ValidateOptions, source: Any = None, target: Any = None) -
         rules_passed=None if job.rules is None else all(each.passed for each in rules),
         rcu_consumed=consumed,
         seconds=seconds,
-        cpu_seconds=round(clock.cpu_seconds(), 3),
+        cpu_seconds=round(cpu_seconds, 3),
         planned=plan.figures,
         actual=Figures(consumed, seconds, sum(side.read_bytes for side in job.sides), usd),
     )
@@ -199,6 +211,16 @@ def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | N
         nulls = "merge" if any(side.nulls == "merge" for side in sides) else "keep"
     reading = Reading(schema, {name: known.get(name, "S") for name in names}, nulls)
     return _Job(options, first, second, reading, rules)
+
+
+def _open_engine(job: _Job, stack: ExitStack, master: str | None, conf: Mapping[str, str] | None) -> Engine | None:
+    """Return the engine whose tasks read the sides; None if this process does."""
+    options = job.options
+    if options.engine == "local" or (options.engine == "auto" and running_spark_parallelism() is None):
+        return None
+    places = {name: side.place for name, side in zip(("source", "target"), job.sides, strict=False)}
+    require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
+    return stack.enter_context(closing(open_engine("spark", master=master, conf=conf)))
 
 
 class _Pass:

@@ -1,0 +1,73 @@
+"""What the tasks of an engine read of a side adds up to what one process reads."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.core.key_hashes import BUCKETS, Rows
+from ddbio.core.key_words import key_words
+from ddbio.engine import LocalEngine
+from ddbio.ops.validation.hashing import Hashing
+from ddbio.ops.validation.row_store import RowsElsewhere
+from ddbio.ops.validation.sides import Reading, open_side
+from ddbio.ops.validation.sums import Checks, Sums
+from ddbio.options import ValidateOptions
+from ddbio.options.quality import ColumnRules, QualityRules, ValueRange
+
+RULES = QualityRules(
+    columns={"n": ColumnRules(unique=True, range=ValueRange(max=150)), "pk": ColumnRules(not_null=True)}
+)
+HASHING = Hashing(("pk",), 1.0)
+
+
+class _Pickling(LocalEngine):
+    """Run tasks as workers elsewhere get them."""
+
+    def run(self, function, tasks, budget):
+        return super().run(function, pickle.loads(pickle.dumps(list(tasks))), budget)
+
+
+@pytest.fixture
+def side(fake, tmp_path, request):
+    """Return a side of 200 rows: a table, or its files."""
+    items = [f'{{"Item": {{"pk": {{"S": "k{n}"}}, "n": {{"N": "{n // 2 * 2}"}}}}}}' for n in range(200)]
+    fake.load("rows", "\n".join(items).encode(), "pk:S")
+    for folder in ("a", "b"):
+        ddbio.scan_to_files("rows", tmp_path / "lake" / folder, endpoint_url=fake.endpoint_url, engine="local")
+    name = {"table": "rows", "files": str(tmp_path / "lake" / "a")}[request.param]
+    options = ValidateOptions(source=name, target="rows", endpoint_url=fake.endpoint_url)
+    return open_side(name, options, options)
+
+
+@pytest.mark.parametrize("side", ["table", "files"], indirect=True)
+def test_tasks_add_up_to_the_side(side):
+    """Digest, sums, columns, failures of rules, repeated values and wanted rows are those of one reading."""
+    reading, checks = Reading(None, {"pk": "S"}, "merge"), Checks(RULES, ("pk",), 3)
+    wanted = Sums(checks)
+    rows = []
+    for each in side.hashed(reading, HASHING):
+        wanted.add(each)
+        rows.append(each.rows)
+    engine = _Pickling()
+    summary = side.summarised(Reading(None, {"pk": "S"}, "merge", engine), HASHING, checks)
+    found = summary.sums
+    assert found.digest == wanted.digest
+    assert found.digest.count == 200
+    assert (found.seen.types, found.buckets.to_bytes()) == (wanted.seen.types, wanted.buckets.to_bytes())
+    assert [(each.rule, each.failures, len(each.examples)) for each in found.checker.results()] == [
+        ("range: max 150", 48, 3),
+        ("not_null", 0, 0),
+    ]
+    every = range(BUCKETS)
+    assert np.array_equal(np.sort(Rows.joined(list(summary.rows(every))).items), np.sort(Rows.joined(rows).items))
+    with RowsElsewhere(summary, 0) as unique, RowsElsewhere(summary) as keys:
+        assert unique.repeated(every, found.unique[0].counts) == 100
+        assert keys.repeated(every, found.buckets.counts) == 0
+    hashes = key_words(pa.record_batch({"pk": ["k3", "k9", "none"]}), ("pk",))
+    shown = [row["pk"] for batch in side.batches_with(reading, ("pk",), hashes) for row in batch.to_pylist()]
+    assert sorted(shown) == ["k3", "k9"]
