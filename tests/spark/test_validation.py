@@ -61,10 +61,10 @@ def test_tasks_of_spark_validate_a_table_and_its_files(spark, fake, tmp_path):
     ddbio.scan_to_files("spread", tmp_path / "lake", target_file_bytes="64KiB", engine="local", **at)
     (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
     assert ddbio.validate("spread", tmp_path / "lake", engine="spark", **at).equal
-    changed = b'{"Item": {"pk": {"S": "k7"}, "n": {"N": "8"}}}\n{"Item": {"pk": {"S": "new"}, "n": {"N": "-2"}}}'
-    fake.load("spread", changed)
+    changed = [*items[:7], {"pk": {"S": "k7"}, "n": {"N": "8"}}, *items[8:], {"pk": {"S": "new"}, "n": {"N": "-2"}}]
+    fake.load("newer", b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in changed), "pk:S")
     found, wanted = (
-        ddbio.validate("spread", tmp_path / "lake", engine=engine, rules=rules, **at) for engine in ("spark", "local")
+        ddbio.validate("newer", tmp_path / "lake", engine=engine, rules=rules, **at) for engine in ("spark", "local")
     )
     left_out = dict.fromkeys((*_OWN, "rcu_consumed", "rules"))
     assert {**found.to_dict(), **left_out} == {**wanted.to_dict(), **left_out}
