@@ -145,25 +145,6 @@ class ArchiveKeywords(ConnectionKeywords, total=False):
     """Codec of the files."""
 
 
-class ArchiveRestoreKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ArchiveRestoreOptions`."""
-
-    from_key: str | Sequence[str] | None
-    """The first key that is restored: the partition key, and the sort key behind it, as text."""
-    to_key: str | Sequence[str] | None
-    """The last key; one without a sort key stands for all items with that partition key."""
-    since: datetime | str | None
-    """Restore what expired from this time on."""
-    until: datetime | str | None
-    """Restore what expired before this time."""
-    mode: Literal["create", "upsert"]
-    """``create`` leaves items alone that the table has; ``upsert`` replaces them."""
-    ttl: Literal["drop", "keep"]
-    """Leave the attribute out by which the items expired, or keep it: the service then deletes them again."""
-    wcu_per_second: float | None
-    """Write units per second that the whole job may use."""
-
-
 class BenchKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.BenchOptions`."""
 
@@ -617,21 +598,6 @@ class PlanCaptureKeywords(PriceKeywords, total=False):
     """Time that a file holds."""
 
 
-class ReplayKeywords(DeliveredKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ReplayOptions`."""
-
-    newer_by: str | None
-    """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
-    wcu_per_second: float | None
-    """With ``table``: write units per second that the whole job may use."""
-    job_id: str | None
-    """Name of the replay, under which objects are put through once; default follows from the source and the target."""
-    state: str | None
-    """With ``table``: folder or s3:// prefix for what was done already; default is ``_ddbio/`` of the source."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
-    """Codec of the files of the log."""
-
-
 class RollbackKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.RollbackOptions`."""
 
@@ -738,6 +704,25 @@ class LimitKeywords(TimeLimitKeywords, total=False):
 
     max_units: float | None
     """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""
+
+
+class ArchiveRestoreKeywords(LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ArchiveRestoreOptions`."""
+
+    from_key: str | Sequence[str] | None
+    """The first key that is restored: the partition key, and the sort key behind it, as text."""
+    to_key: str | Sequence[str] | None
+    """The last key; one without a sort key stands for all items with that partition key."""
+    since: datetime | str | None
+    """Restore what expired from this time on."""
+    until: datetime | str | None
+    """Restore what expired before this time."""
+    mode: Literal["create", "upsert"]
+    """``create`` leaves items alone that the table has; ``upsert`` replaces them."""
+    ttl: Literal["drop", "keep"]
+    """Leave the attribute out by which the items expired, or keep it: the service then deletes them again."""
+    wcu_per_second: float | None
+    """Write units per second that the whole job may use."""
 
 
 class BulkStartKeywords(LimitKeywords, total=False):
@@ -923,6 +908,21 @@ class CaptureHealKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
 
 class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
     """Keywords of :class:`ddbio.options.ImportFilesFromOptions`."""
+
+
+class ReplayKeywords(DeliveredKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ReplayOptions`."""
+
+    newer_by: str | None
+    """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
+    wcu_per_second: float | None
+    """With ``table``: write units per second that the whole job may use."""
+    job_id: str | None
+    """Name of the replay, under which objects are put through once; default follows from the source and the target."""
+    state: str | None
+    """With ``table``: folder or s3:// prefix for what was done already; default is ``_ddbio/`` of the source."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files of the log."""
 
 
 class RestoreKeywords(WaitPolicyKeywords, LimitKeywords, total=False):

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.capacity import item_size_bytes
+from ddbio.core.capacity import WRITE_UNIT_BYTES, item_size_bytes
 from ddbio.core.encode import Encoder, cast_batch, require_all, with_types
 from ddbio.core.raw_items import RawItemReader
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items
 from ddbio.core.text.json_text import parse_json
+from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from ddbio.core.schema.item_schema import ItemSchema
@@ -56,6 +57,15 @@ def item_bytes(data: Any, schema: ItemSchema | pa.Schema | str | None = None) ->
         sizes.append(encoded.sizes)
         row += batch.num_rows
     return pa.array(np.concatenate(sizes), pa.int64())
+
+
+def least_write_units(rows: pa.Table) -> float | None:
+    """Return the write units of rows over items that are no larger, without indexes; None if a row is no item."""
+    try:
+        sizes = item_bytes(rows).to_numpy()
+    except (EncodeError, SchemaError):
+        return None
+    return float(np.maximum(1, -(-sizes // WRITE_UNIT_BYTES)).sum())
 
 
 def item_bytes_of_json(text: bytes) -> pa.Int64Array:

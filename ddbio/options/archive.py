@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
 
 
@@ -33,7 +34,7 @@ class ArchiveOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ArchiveRestoreOptions(ConnectionOptions):
+class ArchiveRestoreOptions(LimitOptions):
     """Choose archived items, and the table that they are put back into."""
 
     source: Annotated[str, Field(min_length=1)]

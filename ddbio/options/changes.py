@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
 
 DEFAULT_PREFIX = "!{timestamp:yyyy/MM/dd/HH}/"
@@ -42,7 +43,7 @@ class ChangesReadOptions(DeliveredOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ReplayOptions(DeliveredOptions):
+class ReplayOptions(DeliveredOptions, LimitOptions):
     """Choose what is put through again: objects that Firehose has delivered, or could not deliver."""
 
     dest: str | None = None
@@ -64,7 +65,8 @@ class ReplayOptions(DeliveredOptions):
     def _check_target(self) -> ReplayOptions:
         if (self.dest is None) == (self.table is None):
             raise ValueError("give a folder that changes go to, or a table")
-        given = {"newer_by": self.newer_by, "wcu_per_second": self.wcu_per_second, "state": self.state}
+        names = ("newer_by", "wcu_per_second", "state", "max_units", "max_usd")
+        given = {name: getattr(self, name) for name in names}
         useless = [name for name, value in given.items() if value is not None]
         if self.table is None and useless:
             raise ValueError(f"{useless[0]} has a meaning with table alone")

@@ -49,6 +49,7 @@ from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteO
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from ddbio.core.estimate import Figures
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
@@ -111,6 +112,10 @@ class ArchiveRestoreReport(Report):
         Wall time from the verb's start.
     cpu_seconds
         User + system seconds of this process.
+    wcu_consumed
+        Write units the service charged.
+    actual
+        Units, seconds and USD of the writes.
     """
 
     source: str
@@ -120,6 +125,8 @@ class ArchiveRestoreReport(Report):
     skipped: int
     seconds: float
     cpu_seconds: float
+    wcu_consumed: float = 0.0
+    actual: Figures | None = None
 
 
 @dataclass
@@ -314,22 +321,24 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
         rows = in_key_range(rows, keys, first, last)
         if rows.num_rows:
             found.append(rows)
-    items = written = skipped = 0
+    report = None
     if found:
         rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
         dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
         rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
-        chosen = {name: getattr(options, name) for name in ("table", "mode", "wcu_per_second")}
+        same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
+        chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
-        items, written, skipped = rows.num_rows, report.written, report.skipped
     return ArchiveRestoreReport(
         source=store.uri,
         table=options.table,
-        items=items,
-        written=written,
-        skipped=skipped,
+        items=report.rows if report else 0,
+        written=report.written if report else 0,
+        skipped=report.skipped if report else 0,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
+        wcu_consumed=report.wcu_consumed if report else 0.0,
+        actual=report.actual if report else None,
     )
 
 

@@ -16,7 +16,7 @@ from ddbio.core.capture.log_rows import LogRows, hour_folder
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.staged import StoredObject
-from ddbio.errors import OptionError
+from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.whole_file import parquet_bytes
@@ -86,6 +86,8 @@ class ReplayReport(Report):
         Changes that came twice in an object, and were left out once.
     files
         Files of the log that this run wrote.
+    wcu_consumed
+        Write units that the table's service charged.
     seconds
         Wall time from the verb's start.
     cpu_seconds
@@ -103,6 +105,7 @@ class ReplayReport(Report):
     files: int
     seconds: float
     cpu_seconds: float
+    wcu_consumed: float = 0.0
 
 
 class _Replay:
@@ -119,6 +122,8 @@ class _Replay:
         self.left = [each for each in self.found.objects if _name(each) not in done]
         self.keys = options.keys or ()
         self.files = 0
+        self.units = self.usd = 0.0
+        self._clock = Clock()
 
     def begin(self) -> None:
         """Note what the replay is; refuse another one under its name."""
@@ -148,6 +153,7 @@ class _Replay:
     def to_log(self) -> None:
         """Write the files of each object, and then note it as done."""
         for entry in self.left:
+            self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
             for hour, batch in rows.by_hour() if rows is not None else ():
                 path = f"{hour_folder(hour)}{self.state.job_id}-{_name(entry)}.parquet"
@@ -179,10 +185,26 @@ class _Replay:
             operations = ["delete" if each == "REMOVE" else "put" for each in rows.column(OPERATION).to_pylist()]
             rows = rows.set_column(rows.column_names.index(OPERATION), OPERATION, pa.array(operations, pa.string()))
             chosen = {name: getattr(self.options, name) for name in ("table", "newer_by", "wcu_per_second")}
-            chosen |= {"operation_by": OPERATION}
+            chosen |= {"operation_by": OPERATION, "prices": self.options.prices, "compute": self.options.compute}
+            chosen |= {
+                "max_units": self._left("max_units", self.units),
+                "max_seconds": self._left("max_seconds", self._clock.seconds()),
+                "max_usd": self._left("max_usd", self.usd),
+            }
             kept = rows.drop_columns([name for name in _OWN if name in rows.column_names])
-            write_table(kept, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
+            report = write_table(kept, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
+            self.units += report.wcu_consumed
+            self.usd += (report.actual and report.actual.usd) or 0.0
         self._note(entries)
+
+    def _left(self, name: str, used: float) -> float | None:
+        """Return what is left of a limit for the next objects; what is noted already stays."""
+        most: float | None = getattr(self.options, name)
+        if most is None:
+            return None
+        if used >= most:
+            raise LimitError(f"the replay was stopped: {name} {most:g} is used up; run it again to go on with the rest")
+        return most - used
 
     def _note(self, entries: Iterable[StoredObject]) -> None:
         for entry in entries:
@@ -233,6 +255,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
         files=job.files,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
+        wcu_consumed=job.units,
     )
 
 

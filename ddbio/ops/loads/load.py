@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import pyarrow as pa
+
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.estimate import Figures, input_parts
+from ddbio.core.item_sizes import least_write_units
 from ddbio.core.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
@@ -116,7 +119,15 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     """
     # Tables, batches, data frames and lists of batches; readers and generators may have to wait for their rows.
     rows_are_here = hasattr(data, "columns") or isinstance(data, Sequence)
-    return _write_here(options, lambda *_: batches_of(data, options.timestamps), rows_are_here=rows_are_here)
+    is_limited = any((options.max_units, options.max_seconds, options.max_usd))
+    least = None
+    if is_limited and isinstance(data, pa.Table):
+        least = least_write_units(data.drop_columns([options.operation_by] if options.operation_by else []))
+
+    def rows(*_: object) -> Iterable[WriteInput]:
+        return batches_of(data, options.timestamps)
+
+    return _write_here(options, rows, rows_are_here=rows_are_here, least_units=least)
 
 
 def write_raw_items(items: Iterable[RawItems], options: WriteOptions, progress: Progress | None = None) -> WriteReport:
@@ -302,14 +313,17 @@ def _write_here(
     *,
     rows_are_here: bool = False,
     progress: Progress | None = None,
+    least_units: float | None = None,
 ) -> WriteReport:
-    """Write rows without checkpoints, in this process."""
+    """Write rows without checkpoints, in this process; ``least_units`` are known of rows that are all here."""
     clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)
-    # How many rows there are shows at the end.
+    # How many rows a stream has shows at its end.
     unit_usd = cost_of("writes", 1.0, table, options.prices).usd
-    budget.bound(check_limits(options, None, None, None, unit_usd=unit_usd))
+    seconds = least_units / plan.wcu_per_second if least_units and plan.wcu_per_second else None
+    cost = None if least_units is None else job_cost(options, [("writes", least_units, table)], [], seconds)
+    budget.bound(check_limits(options, least_units, seconds, cost, unit_usd=unit_usd))
     rejects = RejectWriter(options, new_job_id())
     task = WriteTask(dynamodb_spec(options), plan, options.deadline_seconds, rows_are_here)
     with budget.within_limits(), nullcontext() if progress is None else progress(plan, budget):

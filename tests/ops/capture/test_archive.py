@@ -14,7 +14,7 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import expired_rows, in_key_range
-from ddbio.errors import NotFoundError, OptionError
+from ddbio.errors import LimitError, NotFoundError, OptionError
 from tests.ops.capture.test_capture import client, fake, make_table  # noqa: F401 - fixtures
 
 YEAR = 365 * 86_400
@@ -97,8 +97,10 @@ def test_archived_items_are_put_back(fake, client, table, tmp_path):  # noqa: F8
     assert (report["items"], report["written"], report["skipped"]) == (2, 1, 1)
     found = ddbio.read_table(table, **run).sort_by("pk").to_pylist()
     assert [(each["pk"], each["n"], each.get("ttl")) for each in found] == [("b", 1, None), ("c", 7, None)]
-    report = ddbio.restore_archived(dest, table, from_key="d", mode="upsert", ttl="keep", **run)
-    assert report.written == 1
+    with pytest.raises(LimitError, match="4 capacity units, more than max_units 3"):
+        ddbio.restore_archived(dest, table, mode="upsert", max_units=3, **run)
+    report = ddbio.restore_archived(dest, table, from_key="d", mode="upsert", ttl="keep", max_units=3, **run)
+    assert (report.written, report.wcu_consumed, report.actual.units) == (1, 1, 1)
     (item,) = ddbio.read_expired(table, **run).to_pylist()
     assert (item["pk"], item["ttl"]) == ("d", now - 60)
     printed = CliRunner().invoke(cli, ["archive", "expired", table, "--endpoint-url", fake.endpoint_url, "--json"])

@@ -13,7 +13,7 @@ import pytest
 
 import ddbio
 from ddbio.core.capture.transform import change_line
-from ddbio.errors import DecodeError, NotFoundError, OptionError
+from ddbio.errors import DecodeError, LimitError, NotFoundError, OptionError
 from ddbio.testing import FakeDynamoDB
 from tests.ops.capture.test_capture import rows_of
 
@@ -201,8 +201,11 @@ def test_a_replay_applies_changes_to_a_table(tmp_path):
         run = {"table": "orders", "endpoint_url": fake.endpoint_url}
         with pytest.raises(OptionError, match="give a folder"):
             ddbio.replay(tmp_path, **run, dest=str(tmp_path))
-        report = ddbio.replay(tmp_path, newer_by="n", **run)
+        with pytest.raises(LimitError, match="3 capacity units, more than max_units 2"):
+            ddbio.replay(tmp_path, newer_by="n", max_units=2, **run)
+        report = ddbio.replay(tmp_path, newer_by="n", max_units=20, max_usd=1, **run)
         assert (report.objects, report.records) == (3, 6)
+        assert report.wcu_consumed > 0
         items = ddbio.read_table("orders", endpoint_url=fake.endpoint_url).sort_by("pk").to_pylist()
         assert [(item["pk"], item["n"]) for item in items] == [("a", 10), ("new", 99)]
         assert ddbio.replay(tmp_path, newer_by="n", **run).objects == 0
