@@ -295,6 +295,15 @@ def _capture(row: Row) -> Iterator[Line]:
     yield Line("… peak of memory, either source", peak, " MiB", ("≤", 256))
 
 
+def _apply(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    for share, words in (("1_percent", "1 %"), ("0_1_percent", "0.1 %")):
+        what = f"`ddbio.apply` to Delta, {words} of the rows changed, CPU beside `DeltaTable.merge`"
+        yield Line(what, figures[f"times_deltalake_merge_{share}"], "×", ("≤", 1.15), 2)
+    cheaper = figures["append_times_cheaper_0_1_percent"]
+    yield Line("… an append to the log instead, times cheaper", cheaper, "×", ("≥", 50))
+
+
 def _validate(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     yield Line(
@@ -370,7 +379,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "latency": _latency,
         "demo": _demo,
     },
-    "Folders of files": {"compact": _compact, "capture": _capture},
+    "Folders of files": {"compact": _compact, "capture": _capture, "apply": _apply},
     "Promises": {
         "spread": _spread,
         "budget": _budget,

@@ -67,7 +67,7 @@ STEPS = (
     Step("capture", 3.5),
     Step("lambda_start", 0.7),
 )
-"""The steps of every release, some thirty-five minutes."""
+"""The steps of every release, less than forty minutes."""
 
 LONG = (
     Step("public", 4),
@@ -89,6 +89,7 @@ LONG = (
     Step("budget", 9),
     Step("export_memory", 1),
     Step("real", 2),
+    Step("apply", 4),
 )
 """What ``--all`` takes as well."""
 
@@ -96,6 +97,7 @@ LONG = (
 QUICK_SCALE, QUICK_MINUTES = "0.02", 10
 QUICK_WORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("export_memory", "first_use", "gate", "memory", "plan", "simulate", "spread"), ()),
+    "apply": ("--rounds=1", "--rows=20000"),
     "budget": ("--seconds=2", "--engines=local"),
     "capture": ("--rounds=1", "--items=2000"),
     "demo": ("--limit=2000",),

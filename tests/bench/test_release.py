@@ -27,11 +27,11 @@ def taken(tmp_path, monkeypatch):
 
 
 def test_every_case_has_a_step():
-    """What the page shows is taken by a step, and nothing twice; the short ones need some thirty minutes."""
+    """What the page shows is taken by a step, and nothing twice; the short ones need less than forty minutes."""
     names = [step.name for step in release.every_step()]
     assert CASES.keys() <= set(names)
     assert len(names) == len(set(names))
-    assert sum(step.minutes for step in release.STEPS) < 35
+    assert sum(step.minutes for step in release.STEPS) < 40
 
 
 @pytest.mark.parametrize("name", ["gate", "write"])
