@@ -120,7 +120,8 @@ def _for_botocore(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _for_botocore_value(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"B": base64.b64decode(value["B"], validate=True)} if "B" in value else value
+    text = value.get("B")
+    return {"B": base64.b64decode(text, validate=True)} if isinstance(text, str) else value
 
 
 def _set_accept_encoding(request: Any, **_: Any) -> None:

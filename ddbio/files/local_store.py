@@ -240,7 +240,7 @@ class LocalStore:
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
                 made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
-                place.parent.mkdir(parents=True, exist_ok=True)
+                _make_folder(place.parent)
                 for each in made:
                     _sync_folder(each.parent)
                 source.replace(place)
@@ -258,7 +258,7 @@ class LocalStore:
             for left in reversed(range(_TRIES)):
                 try:
                     self._make(temporary.parent)
-                    place.parent.mkdir(parents=True, exist_ok=True)
+                    _make_folder(place.parent)
                     with temporary.open("wb") as file:
                         file.write(data)
                         file.flush()
@@ -289,7 +289,7 @@ class LocalStore:
 
     def _make(self, folder: Path) -> None:
         missing = sum(not each.exists() for each in self._from_target())
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         if missing:
             (self._root / _STAGING / _CREATED).write_text(str(missing))
 
@@ -305,6 +305,18 @@ class LocalStore:
 
     def _from_target(self) -> tuple[Path, ...]:
         return (self._root, *self._root.parents)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it; one that another job removes meanwhile, as empty, is a FileNotFoundError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        if folder.is_dir():
+            return
+        if folder.exists():
+            raise
+        raise FileNotFoundError(error.errno, error.strerror, error.filename) from error
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ class Fold:
         """Return the staged files; a fold does not count what it kept."""
         changed = tuple((faulty(source, faults), columns) for source, columns in self._sources.changed)
         sources = dataclasses.replace(self._sources, full=faulty(self._sources.full, faults), changed=changed)
-        staged, _ = VirtualFold(self._options, sources, staging, engine).run()
+        staged, _ = VirtualFold(self._options, sources, staging, engine).run(LocalBudget(None))
         return list(staged), len(self.items)
 
 

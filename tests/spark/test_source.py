@@ -145,10 +145,10 @@ def test_schema_option(read):
 
 def test_a_condition_chooses_the_items(read):
     """A filter holds in every task, and a stated key is asked for by Query."""
-    assert read(where="flag = TRUE AND n >= 3000").count() == sum(
+    assert read(where="flag = TRUE AND n >= 3000").load("things").count() == sum(
         number % 2 == 0 and number % (ROWS // ODD) != 1 for number in range(3000, ROWS)
     )
-    rows = read(where="pk IN ('key-5', 'key-77', 'nobody')").select("pk").collect()
+    rows = read(where="pk IN ('key-5', 'key-77', 'nobody')").load("things").select("pk").collect()
     assert sorted(row.pk for row in rows) == ["key-5", "key-77"]
 
 
