@@ -291,7 +291,7 @@ def _capture(row: Row) -> Iterator[Line]:
     yield Line("… from Kinesis, records per CPU-second", kinesis["records_per_cpu_second"], "", ("≥", 100_000))
     yield Line("… … idle, share of a core", 100 * kinesis["idle_share_of_a_core"], " %", ("≤", 2), 1)
     lag, peak = (max(each[name] for each in (figures, kinesis)) for name in ("lag_seconds", "peak_mb"))
-    yield Line("… lag at 10,000 changes a second, either source", lag, " s", ("≤", 2), 1)
+    yield Line(f"… lag at {row['parameters']['rate']:,} changes a second, either source", lag, " s", ("≤", 2), 1)
     yield Line("… peak of memory, either source", peak, " MiB", ("≤", 256))
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     arguments = record.parser("capture")
     arguments.add_argument("--items", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--rate", type=int, default=10_000, help="changes a second whose lag is measured")
+    arguments.add_argument("--rate", type=int, default=1_000, help="changes a second whose lag is measured")
     arguments.add_argument("--seconds", type=int, default=30, help="how long they are written")
     arguments.add_argument("--only", default="", help="one of the sources; prints it, and keeps no row")
     asked = arguments.parse_args()
