@@ -117,7 +117,7 @@ if TYPE_CHECKING:
         wait_export,
         wait_import,
     )
-    from ddbio.api.setup import calibrate, register, warm
+    from ddbio.api.setup import calibrate, last_report, register, warm
     from ddbio.api.simulation import simulate_load, simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
@@ -353,6 +353,7 @@ __all__ = [
     "heal_capture",
     "idempotency_key",
     "infer_schema",
+    "last_report",
     "layout",
     "list_backups",
     "list_bulk_puts",
@@ -451,7 +452,7 @@ _NAMES = {
         "read_bulk_report restore_table start_bulk_put start_export start_import wait_bulk_put wait_export "
         "wait_import"
     ),
-    "ddbio.api.setup": "calibrate register warm",
+    "ddbio.api.setup": "calibrate last_report register warm",
     "ddbio.api.simulation": "simulate_load simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",

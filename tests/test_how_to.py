@@ -23,6 +23,7 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+PAGES += sorted((ROOT / "docs/migrate").glob("*.md"))
 RUN = ("nightly-scan", "restore-from-files", "migrate-a-table", "backfill", "fold-increments", "schema-drift")
 ON_AWS = "# on AWS"
 CI_PAGE = ROOT / "docs/how-to/ci-pipeline.md"

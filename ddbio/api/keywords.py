@@ -254,7 +254,7 @@ class ColumnKeywords(ConnectionKeywords, total=False):
 class DeliveredKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.DeliveredOptions`."""
 
-    keys: str | Sequence[str] | None
+    keys: Any
     """Key attributes, partition key first; default is what the first change record names. Transformed lines need it."""
     schema: ItemSchema | pa.Schema | str | None
     """Columns of the items, as for a scan; default is inferred from some of the objects."""
@@ -945,6 +945,8 @@ class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
     """Attributes to read (ProjectionExpression); default is all."""
     where: str | None
     """Items to read, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
+    keys: Any
+    """Keys of the items to read, by BatchGetItem, or partition keys, by Query: a list, an Arrow table or data frame."""
     consistent: bool
     """Use strongly consistent reads, at twice the read units."""
     segments: int | None
@@ -970,6 +972,8 @@ class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):
     """Overwrite existing items, or skip keys that already exist."""
     newer_by: str | None
     """Attribute by which an older item never replaces a newer one."""
+    where: str | None
+    """Items to copy, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
     consistent: bool
     """Use strongly consistent reads, at twice the read units."""
     segments: int | None

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ddbio.ops.job.report import WarmReport
+from ddbio.ops.job.report import WarmReport, WriteReport
 from ddbio.ops.warm import warm_all
 
 if TYPE_CHECKING:
@@ -33,6 +33,24 @@ def register(spark: Any) -> None:
         PySpark is not installed.
     """
     importlib.import_module("ddbio.spark").register(spark)
+
+
+def last_report(spark: Any) -> WriteReport | None:
+    """Return what the last write of a DataFrame or a micro-batch into a table did, or None if there was none.
+
+    It is that of the last ``df.write.format("dynamodb")`` since ``register``; on Spark Connect there is none.
+
+    Parameters
+    ----------
+    spark
+        The ``pyspark.sql.SparkSession``.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        PySpark is not installed.
+    """
+    return importlib.import_module("ddbio.spark").last_report(spark)  # type: ignore[no-any-return]
 
 
 def calibrate() -> Speeds:

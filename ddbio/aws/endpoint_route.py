@@ -44,7 +44,7 @@ class Api:
     operations: tuple[str, ...]
 
 
-DYNAMODB = Api("dynamodb", (*READS, *WRITES))
+DYNAMODB = Api("dynamodb", (*READS, "BatchGetItem", *WRITES))
 STREAMS = Api("dynamodbstreams", ("DescribeStream", "GetShardIterator", "GetRecords"))
 
 KINESIS = Api("kinesis", ("DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"))
@@ -222,6 +222,8 @@ def call_minimal(client: Any, operation: str, table: str) -> Any:
     own = _MINIMAL.get(client.meta.service_model.service_name, {})
     parameters: dict[str, Any] = own.get(operation) or {"TableName": table}
     match operation:
+        case "BatchGetItem":
+            parameters = {"RequestItems": {table: {"Keys": [{}]}}}
         case "BatchWriteItem":
             parameters = {"RequestItems": {table: [{"DeleteRequest": {"Key": {}}}]}}
         case "PutItem":

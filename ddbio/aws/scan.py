@@ -1,4 +1,4 @@
-"""Read one segment of a table, or item collections of it, page by page, within the budget.
+"""Read one segment of a table, item collections of it, or items by their keys, page by page, within the budget.
 
 Each page is yielded exactly once. A request that fails is repeated with the same start key, as ``retry`` says.
 """
@@ -6,19 +6,24 @@ Each page is yielded exactly once. A request that fails is repeated with the sam
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
+from ddbio.core.capacity import BATCH_KEYS
 from ddbio.core.conditions import Expressions
+from ddbio.core.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
 from ddbio.core.pacing import parse_throttle_reason
+from ddbio.core.text.json_text import compact_json
 from ddbio.core.text.page import first_items
-from ddbio.errors import ServiceError
+from ddbio.errors import ServiceError, ThrottledError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
@@ -26,13 +31,19 @@ if TYPE_CHECKING:
     from ddbio.core.conditions import Condition, Query
     from ddbio.core.text.page import Page
 
+# An answer ends before the item that would make it larger: keys that it leaves beyond were not throttled.
+_FULL_ANSWER_BYTES = (16 << 20) - (400 << 10)
+# Small answers are decoded together.
+_GATHERED_BYTES = 512 << 10
+
 
 @dataclass(frozen=True)
 class ReadRequest:
     """What to read of a segment or of item collections, and how large its pages may be.
 
-    ``queries`` ask for item collections, one after the other, instead of a segment; ``condition`` is what the items
-    must meet besides, and they are read and paid all the same. ``page_units`` is the most that a page should cost,
+    ``queries`` ask for item collections, one after the other, instead of a segment, ``keys`` for the items with these
+    keys, DynamoDB JSON of which none occurs twice; ``condition`` is what the items must meet besides, and they are read
+    and paid all the same. ``page_units`` is the most that a page should cost,
     ``item_units`` what one item is expected to cost, by the sample. ``max_items`` ends it early. A page with a
     LastEvaluatedKey is followed by another, even if it is empty.
     """
@@ -48,6 +59,7 @@ class ReadRequest:
     max_items: int | None = None
     condition: Condition | None = None
     queries: tuple[Query, ...] = ()
+    keys: tuple[bytes, ...] = ()
 
     def of_segment(self, segment: int, total_segments: int) -> ReadRequest:
         """Return the same request for one of ``total_segments`` segments."""
@@ -73,9 +85,18 @@ class ReadRequest:
             parameters["FilterExpression"] = self.condition.write(expressions)
         return parameters | expressions.members()
 
+    def lookup_body(self, keys: Sequence[bytes]) -> bytes:
+        """Return the body of a BatchGetItem for some keys."""
+        expressions, members = Expressions(), dict[str, Any]({"ConsistentRead": self.consistent})
+        if self.columns is not None:
+            members["ProjectionExpression"] = ", ".join(map(expressions.name, self.columns))
+        head = compact_json(members | expressions.members())[:-1]
+        asked = f'{{"RequestItems":{{{compact_json(self.table)}:{head},"Keys":['.encode()
+        return b"".join((asked, b",".join(keys), b']}},"ReturnConsumedCapacity":"TOTAL"}'))
+
 
 def scan_pages(source: PageSource, request: ReadRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
-    """Yield the pages of one segment, or of item collections, in order, each exactly once.
+    """Yield the pages of one segment, of item collections, or of items by key, in order, each exactly once.
 
     Throttled requests and broken connections are repeated; an error that cannot pass is raised at once.
 
@@ -88,7 +109,9 @@ def scan_pages(source: PageSource, request: ReadRequest, budget: Budget, policy:
     BudgetClosedError
         If the job is being stopped.
     """
-    if not request.queries:
+    if request.keys:
+        yield from _looked_up(source, request, budget, policy)
+    elif not request.queries:
         yield from _pages(source, request, None, budget, policy)
     left = request.max_items
     for query in request.queries:
@@ -104,19 +127,23 @@ def _pages(
 ) -> Iterator[Page]:
     operation, parameters = "Scan" if query is None else "Query", request.parameters(query)
     item_units = request.item_units
-    left = request.max_items
+    left, scanned = request.max_items, 0
     while True:
         # Of items that need not meet a condition, any number may have to be read until enough do.
         limit = _page_limit(request.page_units, item_units, left if request.condition is None else None)
         if limit is not None:
             parameters["Limit"] = limit
-        page = _fetch(source, (operation, parameters), _estimate(request, item_units, limit), budget, policy)
+        read, estimate = partial(source.read, operation, parameters), _estimate(request, item_units, limit)
+        page = _fetch(read, (operation, request.table), estimate, budget, policy)
         if page.scanned_count and page.consumed_units is not None:
             item_units = page.consumed_units / page.scanned_count
         if left is not None:
             if page.count > left:
                 page = first_items(page, left)
             left -= page.count
+        scanned += page.scanned_count
+        if query is not None and not scanned and page.last_evaluated_key is None:
+            page = replace(page, missing=1, missing_keys=(compact_json(query.key()).encode(),))
         next_key, pages = page.last_evaluated_key, [page]
         # Segments that are read in rotation wait here by the hundred: none of them holds its page meanwhile.
         del page
@@ -127,6 +154,49 @@ def _pages(
             place = f"segment {request.segment}" if query is None else f"partition key {query.partition_key}"
             raise ServiceError(f"{place} of {request.table!r} does not advance: same key twice")
         parameters["ExclusiveStartKey"] = next_key
+
+
+def _looked_up(source: PageSource, request: ReadRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
+    """Yield the items with the keys of a request; keys that an answer leaves are asked for again."""
+    reader, waiting, left = AnswerReader(), deque(request.keys), request.max_items
+    item_units, attempt = request.item_units or (1.0 if request.consistent else 0.5), 0
+    gathered, began = list[LookupAnswer](), policy.clock()
+    while waiting and (left is None or left > 0):
+        most = _page_limit(request.page_units, item_units, BATCH_KEYS) or BATCH_KEYS
+        keys = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+        read = partial(_look_up, source, reader, request, keys)
+        estimate = max(0.5, len(keys) * item_units)
+        answer = _fetch(read, ("BatchGetItem", request.table), estimate, budget, policy)
+        if answer.scanned_count:
+            attempt, began = 0, policy.clock()
+            if answer.consumed_units is not None:
+                item_units = answer.consumed_units / answer.scanned_count
+        waiting.extend(answer.unprocessed)
+        left = None if left is None else left - answer.count
+        gathered.append(answer)
+        is_throttled_in_part = answer.unprocessed and answer.wire_bytes < _FULL_ANSWER_BYTES
+        is_last = not waiting or (left is not None and left <= 0)
+        if is_last or is_throttled_in_part or sum(len(each.items) for each in gathered) >= _GATHERED_BYTES:
+            page, gathered = page_of_answers(gathered), []
+            yield page if left is None or left >= 0 else first_items(page, page.count + left)
+        if is_throttled_in_part and not is_last:
+            budget.throttled(parse_throttle_reason((), ""), "unprocessed")
+            _check_lookup(request, policy, policy.clock() - began)
+            policy.pause(attempt)
+            attempt += 1
+
+
+def _look_up(source: PageSource, reader: AnswerReader, request: ReadRequest, keys: Sequence[bytes]) -> LookupAnswer:
+    return reader.read(source.begin("BatchGetItem", request.table, request.lookup_body(keys)).result(), keys)
+
+
+def _check_lookup(request: ReadRequest, policy: RetryPolicy, idle_seconds: float) -> None:
+    if idle_seconds > policy.deadline_seconds:
+        raise ThrottledError(
+            f"looking up items of table {request.table!r} was throttled for {idle_seconds:.0f} s without an item: "
+            "raise its capacity, lower the budget, or raise deadline_seconds",
+            elapsed_seconds=idle_seconds,
+        )
 
 
 def _page_limit(page_units: float | None, item_units: float | None, left: int | None) -> int | None:
@@ -144,23 +214,35 @@ def _estimate(request: ReadRequest, item_units: float | None, limit: int | None)
     return min(full_page, max(0.5, limit * item_units))
 
 
+class _Answer(Protocol):
+    @property
+    def scanned_count(self) -> int: ...
+    @property
+    def consumed_units(self) -> float | None: ...
+    @property
+    def wire_bytes(self) -> int: ...
+
+
+_AnswerT = TypeVar("_AnswerT", bound=_Answer)
+
+
 def _fetch(
-    source: PageSource, request: tuple[str, dict[str, Any]], estimate: float, budget: Budget, policy: RetryPolicy
-) -> Page:
-    operation, parameters = request
+    read: Callable[[], _AnswerT], of: tuple[str, str], estimate: float, budget: Budget, policy: RetryPolicy
+) -> _AnswerT:
+    """Return the answer to a request, an operation on a table, that is repeated until there is one."""
     began: float | None = None
     for attempt in itertools.count():
         grant = budget.acquire(estimate)
         # Time spent waiting for the budget does not count as lack of progress.
         began = policy.clock() if began is None else began
         try:
-            page = source.read(operation, parameters)
+            page = read()
         except (ClientError, BotoCoreError) as error:
             # A rejected request costs nothing; a broken response may have cost the page.
             budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
             if is_throttled(error):
                 _slow_down(error, budget)
-            policy.check_read(error, operation, parameters["TableName"], policy.clock() - began)
+            policy.check_read(error, *of, policy.clock() - began)
             policy.pause(attempt)
         else:
             consumed = estimate if page.consumed_units is None else page.consumed_units

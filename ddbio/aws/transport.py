@@ -52,37 +52,8 @@ _EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
 _SKEW_WORDS = ("Signature expired", "Signature not yet current")
 
 
-class PageSource(Protocol):
-    """Fetch pages of Scan and Query, for any number of threads."""
-
-    @property
-    def endpoint_url(self) -> str:
-        """Return where the requests go."""
-
-    def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
-        """Return one page; its items are the bytes that were received.
-
-        Parameters
-        ----------
-        operation
-            ``Scan`` or ``Query``.
-        parameters
-            Those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
-
-        Raises
-        ------
-        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
-            As botocore raises them: the caller's retry policy tells them apart.
-        DecodeError
-            If a verified body is not a page.
-        """
-
-    def close(self) -> None:
-        """Close what only this source uses."""
-
-
 class BodySender(Protocol):
-    """Send writes whose bodies are made elsewhere, any number at the same time."""
+    """Send requests whose bodies are made elsewhere, any number at the same time."""
 
     @property
     def endpoint_url(self) -> str:
@@ -104,6 +75,28 @@ class BodySender(Protocol):
 
     def close(self) -> None:
         """Close what only this sender uses."""
+
+
+class PageSource(BodySender, Protocol):
+    """Fetch pages of Scan and Query, for any number of threads; send a BatchGetItem as any sender of bodies does."""
+
+    def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
+        """Return one page; its items are the bytes that were received.
+
+        Parameters
+        ----------
+        operation
+            ``Scan`` or ``Query``.
+        parameters
+            Those of the API; ``ExclusiveStartKey`` is given as a page's ``last_evaluated_key``.
+
+        Raises
+        ------
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
+            As botocore raises them: the caller's retry policy tells them apart.
+        DecodeError
+            If a verified body is not a page.
+        """
 
 
 def open_page_source(spec: ClientSpec, lanes: int, *, accept_encoding: AcceptEncoding = "identity") -> PageSource:

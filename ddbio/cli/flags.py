@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import json
 import re
 import shlex
 import types
@@ -69,6 +70,7 @@ _WORDS = {
     "job_id": "NAME",
     "join": "N@SECONDS",
     "key": "PK:S,SK:N",
+    "keys": "FILE",
     "kms_key": "KEY",
     "like": "TABLE",
     "lose": "N@SECONDS",
@@ -179,7 +181,7 @@ def _metavar(name: str, choices: list[str]) -> str | None:
 
 
 def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
-    """Return the checked options; a schema flag names the file that holds it.
+    """Return the checked options; a flag for a schema or for keys names the file that holds them.
 
     Raises
     ------
@@ -190,6 +192,8 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     try:
         if values.get("schema") is not None:
             values["schema"] = _read_schema(values["schema"])
+        if values.get("keys") is not None:
+            values["keys"] = _read_keys(values["keys"])
         parsed = parse_options(options, values)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
@@ -266,6 +270,28 @@ def _read_schema(path: str) -> str:
     return text
 
 
+def _read_keys(path: str) -> Any:
+    """Return the keys of a file: a JSON list, JSON of a key a line, or columns of Parquet."""
+    if path.endswith(".parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.read_table(path)
+        except (OSError, pa.ArrowException) as error:
+            raise click.UsageError(f"file of keys {path!r} cannot be read: {error}") from None
+    text = path if path.lstrip().startswith("[") else _read_text(path, "file of keys")
+    # A single line that is a list is one key of several attributes, or all keys: the latter.
+    return text if _is_list(text) else f"[{','.join(filter(None, text.splitlines()))}]"
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except ValueError:
+        return False
+
+
 def read_schema_text(path: str) -> str:
     """Return what a schema file holds.
 
@@ -274,12 +300,16 @@ def read_schema_text(path: str) -> str:
     click.UsageError
         If it cannot be read, or is no text.
     """
+    return _read_text(path, "schema file")
+
+
+def _read_text(path: str, kind: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise click.UsageError(f"schema file {path!r} cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"{kind} {path!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"schema file {path!r} is not UTF-8 text") from None
+        raise click.UsageError(f"{kind} {path!r} is not UTF-8 text") from None
 
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:

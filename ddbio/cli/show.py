@@ -139,11 +139,14 @@ def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
     stated = "no capacity stated" if plan.table_rcu is None else f"{plan.table_rcu:g} RCU/s"
     billing = "on-demand" if plan.on_demand else "provisioned"
     name = plan.table if plan.index is None else f"{plan.table}, index {plan.index}"
-    groups = counted(plan.segments, "group of item collections" if plan.queries else "segment")
+    of = " of item collections" if plan.queries else " of keys" if plan.keys else ""
+    groups = counted(plan.segments, "group") + of if of else counted(plan.segments, "segment")
     by = f"by Query of {counted(plan.queries, 'item collection')}" if plan.queries else "by Scan of everything"
+    looked_up = f"by BatchGetItem of {counted(plan.keys, 'key')}" if plan.keys else by
     rows = [
         ("table", f"{name} ({billing}, {stated})"),
         *([("where", f"{plan.where}: {by}")] if plan.where else []),
+        *([("keys", looked_up)] if plan.keys or (plan.queries and not plan.where) else []),
         ("size", f"{plan.item_count:,} items, {format_bytes(plan.size_bytes)}, as DescribeTable or the sample says"),
         ("engine", f"{plan.engine} ({plan.engine_reason})"),
         ("split", f"{groups}, {counted(plan.tasks, 'task')}, {counted(plan.lanes, 'lane')}"),
@@ -231,6 +234,9 @@ def format_load_plan(plan: LoadPlan) -> str:
 
 
 def _read_items(report: ScanReport) -> str:
+    if report.missing_keys:
+        named = f" ({', '.join(report.missing_examples)})" if report.missing_examples else ""
+        return f"{report.items:,} read, {counted(report.missing_keys, 'key')} without an item{named}"
     scanned = max(report.items, report.scanned_items)
     return f"{scanned:,} read" + (f", {report.items:,} meet the condition" if scanned > report.items else "")
 

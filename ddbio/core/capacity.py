@@ -48,6 +48,10 @@ def item_size_bytes(item: Item) -> int:
     return sum(_text_bytes(name) + _value_bytes(value) for name, value in item.items())
 
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+BATCH_KEYS = 100
+
+
 def read_units(size_bytes: int, consistent: bool) -> float:  # noqa: FBT001 - the service's own name for the choice
     """Return the read units of one request that reads ``size_bytes``: one per 4 KiB, half if eventually consistent."""
     units = max(1, math.ceil(size_bytes / READ_UNIT_BYTES))

@@ -156,6 +156,11 @@ class Query:
     partition_key: AttributeValue
     sort: Test | None = None
 
+    def key(self) -> dict[str, AttributeValue]:
+        """Return the key that it states: the partition key, and the sort key if it is one value."""
+        sort = {} if self.sort is None or self.sort.operator != "=" else {str(self.sort.path[0]): self.sort.values[0]}
+        return {self.partition: self.partition_key, **sort}
+
     def write(self, to: Expressions) -> str:
         """Return it as a KeyConditionExpression."""
         own = Test("=", (self.partition,), (self.partition_key,)).write(to)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
+from ddbio.core.capacity import BATCH_KEYS, PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.core.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_RATIO
@@ -119,6 +119,8 @@ class ScanPlan(Result):
     """The condition that items must meet; units are those of all items that are read for it."""
     queries: int = 0
     """Item collections that are read, each by Queries of its own, ``segments`` groups of them; 0 for a Scan."""
+    keys: int = 0
+    """Items that are read by their keys, by BatchGetItem, ``segments`` groups of them; 0 for a Scan."""
     burst_saves_seconds: float = 0.0
     """By how much the capacity that the table can have saved up shortens the estimated seconds."""
     sample_seconds: float = 0.0
@@ -274,7 +276,10 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     index = table.index(options.index) if options.index else None
     count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
     selection = selection_of(table, options)
-    if selection.queries:
+    if selection.keys:
+        count = len(selection.keys)
+        size = math.ceil(count * sample.item_bytes)
+    elif selection.queries:
         per_query = sample.items / sample.collections if sample.collections else 1.0
         count = math.ceil(per_query * len(selection.queries))
         size = math.ceil(count * sample.item_bytes)
@@ -287,6 +292,8 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     segments = options.segments or _segments(size, budget, lanes, sample)
     if selection.queries:
         segments = min(len(selection.queries), COLLECTION_GROUPS_PER_LANE * lanes)
+    elif selection.keys:
+        segments = min(math.ceil(count / BATCH_KEYS), COLLECTION_GROUPS_PER_LANE * lanes)
     if options.limit is not None:
         segments = 1
     lanes = min(lanes, segments)
@@ -302,6 +309,10 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     )
     rate = index.rcu if index is not None and index.is_global else table.rcu
     requests = scan_pages(read_bytes, sample.item_bytes, segments=segments, page_items=limit)
+    if selection.keys:
+        # Each item is rounded up by itself, and one that is not there costs the least.
+        units = min(count, options.limit or count) * read_units(math.ceil(sample.item_bytes), options.consistent)
+        requests = segments * math.ceil(count / segments / min(BATCH_KEYS, limit or BATCH_KEYS))
     in_flight = max(lanes, tasks)
     served, server = _served(table, options, units, in_flight)
     times = {
@@ -350,6 +361,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         warnings=selection.warnings + (() if files is None else files.warnings),
         where=options.where,
         queries=len(selection.queries),
+        keys=len(selection.keys),
         writes=sample.writes,
         burst_saves_seconds=seconds - with_burst,
         sample_seconds=sample_seconds,

@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.conditions import Query, key_query, parse_condition
+from ddbio.core.conditions import Query, Test, key_query, parse_condition
+from ddbio.core.lookup_keys import encode_keys
+from ddbio.core.text.json_text import parse_json
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.conditions import Condition, Test
+    from ddbio.core.conditions import Condition
     from ddbio.core.table_description import TableDescription
     from ddbio.options import ScanOptions
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Hold what is read: the item collections of ``queries``, or everything; of that, what meets ``condition``.
+    """Hold what is read: the items of ``keys``, the item collections of ``queries``, or everything.
+
+    Of that, what meets ``condition`` is returned.
 
     The service reads and charges all items of the collections, whether they meet the condition or not.
     """
@@ -26,20 +30,24 @@ class Selection:
     queries: tuple[Query, ...] = ()
     condition: Condition | None = None
     warnings: tuple[str, ...] = ()
+    keys: tuple[bytes, ...] = ()
 
 
 def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
-    """Return what a read asks for, by its option ``where``.
+    """Return what a read asks for, by its options ``where`` and ``keys``.
 
     Raises
     ------
     OptionError
-        If the option is no condition, or compares a key with a constant of another type.
+        If ``where`` is no condition, or compares a key with a constant of another type; if ``keys`` are none of the
+        table's; or if both do not go together.
     """
-    if options.where is None:
-        return Selection()
-    condition = parse_condition(options.where)
+    condition = None if options.where is None else parse_condition(options.where)
     index = table.index(options.index) if options.index else None
+    if options.keys is not None:
+        return _of_keys(table, options, condition)
+    if condition is None:
+        return Selection()
     types = {**dict(table.key_types), **{key.name: key.tag for key in (index.keys if index else ())}}
     keys = index.key_names if index else tuple(name for name, _ in table.key_types)
     found = key_query(condition, keys)
@@ -55,6 +63,27 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
         _require_sort(found.sort, types)
     queries = tuple(Query(found.partition, key, found.sort) for key in found.partition_keys)
     return Selection(queries, found.rest)
+
+
+def _of_keys(table: TableDescription, options: ScanOptions, condition: Condition | None) -> Selection:
+    index = table.index(options.index) if options.index else None
+    types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
+    if options.keys is None:
+        return Selection()
+    found = encode_keys(options.keys, types)
+    if index is None and len(found.names) == len(types):
+        if condition is not None:
+            raise OptionError(
+                "where and keys: BatchGetItem, which reads items by their keys, takes no condition; filter what is read"
+            )
+        return Selection(keys=found.texts)
+    if condition is not None and not {name for name, _ in types}.isdisjoint(condition.names()):
+        raise OptionError("where and keys both test the keys: state them in one of the two")
+    queries = []
+    for text in found.texts:
+        partition, *sort = ((name, parse_json(text)[name]) for name in found.names)
+        queries.append(Query(*partition, *(Test("=", (name,), (value,)) for name, value in sort)))
+    return Selection(tuple(queries), condition)
 
 
 def _require_sort(test: Test, types: dict[str, str]) -> None:

@@ -129,6 +129,8 @@ class CopyReport(Report):
         Digest of what was read, with ``verify``.
     planned, actual
         Units of reads and writes, seconds, bytes of answers and USD, as planned and as it was.
+    scanned_items
+        Items the service read and charged: more than those that were copied, with ``where``.
     """
 
     source: str
@@ -147,6 +149,7 @@ class CopyReport(Report):
     digest: str | None = None
     planned: Figures | None = None
     actual: Figures | None = None
+    scanned_items: int = 0
 
 
 def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
@@ -308,6 +311,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         actual=Figures(
             usage.consumed_units + report.wcu_consumed + verify_units, seconds, stream.counts.wire_bytes, cost.usd
         ),
+        scanned_items=stream.counts.scanned_items,
     )
 
 
@@ -359,6 +363,7 @@ def _scan_options(options: CopyOptions, table: TableDescription | None = None) -
         lanes=options.lanes or BATCH_LANES,
         rcu_per_second=options.rcu_per_second,
         read_ratio=options.read_ratio,
+        where=options.where,
         nulls="keep",
         prices=options.prices,
     )

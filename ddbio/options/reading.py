@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
@@ -12,6 +18,36 @@ from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names, Pairs
 
 AcceptEncoding = Literal["identity", "gzip"]
+
+
+@plain_dataclass(eq=False, repr=False)
+class GivenKeys:
+    """Hold the keys that a read was given, and how they were encoded for a table's key attributes."""
+
+    value: Any
+    encoded: dict[Any, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return a digest of the keys, once they are encoded: the same for the same keys."""
+        digest = hashlib.blake2b(digest_size=16)
+        for found in self.encoded.values():
+            digest.update(b",".join(sorted(found.texts)))
+        return f"GivenKeys({digest.hexdigest()})"
+
+
+def _as_keys(value: Any) -> Any:
+    if value is None or isinstance(value, GivenKeys):
+        return value
+    if isinstance(value, str):
+        try:
+            return GivenKeys([*json.loads(value, parse_float=Decimal)])
+        except (TypeError, ValueError):
+            raise ValueError('write keys as a JSON list: ["a"], [["a", 1]] or [{"pk": "a", "sk": 1}]') from None
+    if isinstance(value, Mapping) or not (
+        isinstance(value, Sequence) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "columns")
+    ):
+        raise ValueError("give a list of keys, or an Arrow table or data frame with the key columns")
+    return GivenKeys(list(value) if isinstance(value, Sequence) else value)
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -57,6 +93,8 @@ class ScanOptions(ColumnOptions, LimitOptions):
     """Attributes to read (ProjectionExpression); default is all."""
     where: Annotated[str, Field(min_length=1)] | None = None
     """Items to read, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
+    keys: Annotated[GivenKeys | None, BeforeValidator(_as_keys), Field(repr=False)] = None
+    """Keys of the items to read, by BatchGetItem, or partition keys, by Query: a list, an Arrow table or data frame."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -182,6 +182,8 @@ class CopyOptions(CreateLikeOptions, LimitOptions):
     """Overwrite existing items, or skip keys that already exist."""
     newer_by: str | None = None
     """Attribute by which an older item never replaces a newer one."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """Items to copy, as PartiQL's WHERE: ``id = 'a' AND total > 9``. A partition key with values asks by Query."""
     consistent: bool = False
     """Use strongly consistent reads, at twice the read units."""
     segments: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

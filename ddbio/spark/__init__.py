@@ -8,6 +8,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
 
 from ddbio.spark.file_sizes import sized_files
-from ddbio.spark.registration import register, write_batch
+from ddbio.spark.lookup import lookup
+from ddbio.spark.registration import last_report, register, write_batch
 
-__all__ = ["register", "sized_files", "write_batch"]
+__all__ = ["last_report", "lookup", "register", "sized_files", "write_batch"]

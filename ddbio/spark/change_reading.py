@@ -21,8 +21,9 @@ from ddbio.ops.capture.capture import open_capture, prepare_capture
 from ddbio.ops.capture.log_reader import CapturedLog, captures_of, read_log_file
 from ddbio.ops.job.storage import open_store
 from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
+from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import request_lease_terms
-from ddbio.spark.reading import fit_batch, rename_option, rename_table, slice_batch
+from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker
 
@@ -104,7 +105,7 @@ def _log_options(values: Mapping[str, str]) -> LogStreamOptions:
 
 
 def _table_options(values: Mapping[str, str], source: str) -> TableStreamOptions:
-    given = rename_option(rename_table(values), "dest", {"log"})
+    given = rename_option(known_names(values, "read"), "dest", {"log"})
     return parse_options(TableStreamOptions, {**given, "source": source})
 
 

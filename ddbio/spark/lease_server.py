@@ -1,4 +1,4 @@
-"""Serve budgets from the driver's Python to DataFrame reads and writes that have a rate.
+"""Serve budgets from the driver's Python to DataFrame reads and writes that have a rate, and keep what they report.
 
 Spark plans a read in a process of its own, which ends before the first task begins, so the budget cannot live there.
 The planner asks this server for lease terms, and the tasks then reserve units from the leased budget. Planners find the
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TIMEOUT_SECONDS = 10.0
+
+LAST_REPORT = "last report"
+"""The name under which the driver keeps the report of the last write."""
+
+MAX_KEPT = 64
+"""Texts that are kept at once, the oldest of which are forgotten."""
 
 MAX_BUDGETS = 32
 """Budgets that are served at once; tasks that use an older one go on with their static portion."""
@@ -63,18 +69,37 @@ def request_lease_terms(
     application: str, units_per_second: float | None, ramp: Ramp | None = None, *, fenced: bool = False
 ) -> LeaseTerms | None:
     """Return what the driver of an application grants, or None if it runs no lease server."""
-    with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
+    start = None if ramp is None else ramp.start_per_second
+    with suppress(OSError, ValueError):
+        parallelism, lease, fence = _ask(application, [units_per_second, start, fenced])
+        found = None if fence is None else Fence(_to_address(fence[0]), *fence[1:])
+        return LeaseTerms(parallelism, None if lease is None else _to_address(lease), found)
+    return None
+
+
+def keep_text(application: str, name: str, text: str) -> None:
+    """Keep a text in the driver's Python, for later planners and for who asks there; nothing if no server runs."""
+    with suppress(OSError, ValueError):
+        _ask(application, {"name": name, "text": text})
+
+
+def kept_text(application: str, name: str) -> str | None:
+    """Return what was last kept under a name, or None."""
+    with suppress(OSError, ValueError):
+        found: str | None = _ask(application, {"name": name})
+        return found
+    return None
+
+
+def _ask(application: str, message: Any) -> Any:
+    with socket.socket(socket.AF_UNIX) as connection:
         path = _path(application)
         _require_private(path.parent)
         connection.settimeout(TIMEOUT_SECONDS)
         connection.connect(str(path))
-        start = None if ramp is None else ramp.start_per_second
-        connection.sendall(json.dumps([units_per_second, start, fenced]).encode() + b"\n")
+        connection.sendall(json.dumps(message).encode() + b"\n")
         with connection.makefile("rb") as response:
-            parallelism, lease, fence = json.loads(response.readline())
-        found = None if fence is None else Fence(_to_address(fence[0]), *fence[1:])
-        return LeaseTerms(parallelism, None if lease is None else _to_address(lease), found)
-    return None
+            return json.loads(response.readline())
 
 
 class LeaseServer:
@@ -105,6 +130,7 @@ class LeaseServer:
         self._alone_seconds, self._speculates = alone_seconds, speculates
         self._fence: BudgetServer | None = None
         self._servers: list[BudgetServer] = []
+        self._kept: dict[str, str] = {}
         self._lock = threading.Lock()
         self._path = _path(application)
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -132,6 +158,16 @@ class LeaseServer:
             lease = _of_address(self._open(budget))
         fence = [_of_address(self._open_fence()), self._alone_seconds, self._speculates] if fenced else None
         return [self._parallelism, lease, fence]
+
+    def keep(self, name: str, text: str | None) -> str | None:
+        """Keep a text under a name, if there is one; return what is kept."""
+        with self._lock:
+            if text is not None:
+                self._kept.pop(name, None)
+                self._kept[name] = text
+                while len(self._kept) > MAX_KEPT:
+                    del self._kept[next(iter(self._kept))]
+            return self._kept.get(name)
 
     def _open_fence(self) -> BudgetAddress:
         """Return where all writes of the application are fenced, for as long as it lives."""
@@ -170,8 +206,13 @@ class _Planner(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         # A planner that hung up goes on without.
         with suppress(OSError, ValueError):
-            terms = self.server.lease_server.terms(*json.loads(self.rfile.readline()))
-            self.wfile.write(json.dumps(terms).encode() + b"\n")
+            message, server = json.loads(self.rfile.readline()), self.server.lease_server
+            answer: Any
+            if isinstance(message, dict):
+                answer = server.keep(message["name"], message.get("text"))
+            else:
+                answer = server.terms(*message)
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 def _of_address(address: BudgetAddress) -> list[Any]:

@@ -23,6 +23,7 @@ from ddbio.errors import OptionError, SchemaError
 from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
+from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 # A batch of 1 GB overflows the JVM's default memory; from 2 MB on, larger batches are no faster.
 BATCH_BYTES = 16 * 1024 * 1024
-
-_TABLE_ALIASES = {"tablename", "path"}
 
 
 @options_dataclass(frozen=True, kw_only=True)
@@ -76,25 +75,14 @@ class ReadDescription:
 
 
 def parse_read_options(values: Mapping[str, str]) -> DataFrameOptions:
-    """Return checked options of a read; ``tableName`` and ``load("name")`` name the table as well.
+    """Return checked options of a read, by ddbio's names or those of other connectors; ``load("name")`` has the table.
 
     Raises
     ------
     OptionError
         If an option is unknown, malformed, missing or given twice.
     """
-    return parse_options(DataFrameOptions, rename_table(values))
-
-
-def rename_table(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options with the table under one name, however it was given.
-
-    Raises
-    ------
-    OptionError
-        If it is given twice.
-    """
-    return rename_option(values, "table", _TABLE_ALIASES)
+    return parse_options(DataFrameOptions, known_names(values, "read"))
 
 
 def rename_option(values: Mapping[str, str], own: str, aliases: set[str]) -> dict[str, Any]:

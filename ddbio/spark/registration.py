@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
-from ddbio.spark.lease_server import LeaseServer
+from ddbio.spark.lease_server import LAST_REPORT, LeaseServer
 from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, speculates
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
 
+    from ddbio.ops.job.report import WriteReport
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ def register(spark: SparkSession) -> None:
     """
     sources = _sources()
     if not is_connect(spark):
-        _keep_budgets(spark)
+        keep_budgets(spark)
     for source in sources:
         try:
             spark.dataSource.register(source)
@@ -68,7 +70,8 @@ def _sources() -> list[type[DataSource]]:
     ]
 
 
-def _keep_budgets(spark: SparkSession) -> None:
+def keep_budgets(spark: SparkSession) -> None:
+    """Serve the budgets of a session's reads and writes from this process; again is harmless."""
     context = spark.sparkContext
     application = SparkFiles.getRootDirectory()
     if application in _lease_servers:
@@ -86,6 +89,21 @@ def _keep_budgets(spark: SparkSession) -> None:
         log.warning("each task gets a static portion of its read's budget: %s", error)
     else:
         atexit.register(_lease_servers[application].close)
+
+
+def last_report(spark: SparkSession) -> WriteReport | None:
+    """Return what the last write of this session into a table did; None if there was none since ``register``.
+
+    Of a stream it is the last micro-batch. On Spark Connect, whose driver is elsewhere, there is none.
+    """
+    server = None if is_connect(spark) else _lease_servers.get(SparkFiles.getRootDirectory())
+    text = None if server is None else server.keep(LAST_REPORT, None)
+    if text is None:
+        return None
+    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    from ddbio.ops.job.report import WriteReport  # noqa: PLC0415 - see above
+
+    return WriteReport(**json.loads(text))
 
 
 def write_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:

@@ -5,9 +5,15 @@ A task or micro-batch that Spark repeats writes its rows again, which the modes 
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import pickle
 import tempfile
+import time
+from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -18,17 +24,21 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
+from ddbio.budget.counted import CountedBudget
+from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.core.schema.declare import time_forms
 from ddbio.core.time_columns import StoredRows
 from ddbio.errors import OptionError
+from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.options import WriteOptions, parse_options
-from ddbio.spark.lease_server import request_lease_terms
-from ddbio.spark.reading import open_budget, rename_table
+from ddbio.options.aliases import known_names
+from ddbio.spark.lease_server import LAST_REPORT, keep_text, kept_text, request_lease_terms
+from ddbio.spark.reading import open_budget
 from ddbio.spark.types import written_schema
 from ddbio.spark.worker import unfenced_retry
 
@@ -38,8 +48,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.loads.counts import WriteCounts
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.spark.lease_server import LeaseTerms
+
+PLAN_SECONDS = 600.0
+"""How long a stream goes on with a plan; then the table is described anew, whose capacity may have changed."""
 
 # Options of a query that Spark passes to its sink as well.
 _QUERY_OPTIONS = frozenset({"checkpointlocation"})
@@ -57,9 +70,12 @@ class FrameWriteOptions(WriteOptions):
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """Count what one task wrote."""
+    """Count what one task wrote, and what it took."""
 
     counts: WriteCounts
+    units: float = 0.0
+    throttles: dict[str, int] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -74,15 +90,15 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, values: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
-        self._options = parse_options(FrameWriteOptions, rename_table(values))
-        self._plan = plan_of(self._options)
+        self._began = time.time()
+        self._options = parse_options(FrameWriteOptions, known_names(values, "write"))
+        self._application = SparkFiles.getRootDirectory()
+        self._plan, terms = self._planned()
         self._rows = StoredRows(time_forms(self._options.timestamps))
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}
         rate = self._plan.wcu_per_second
-        self._is_ordered = self._plan.order_matters and not self._options.unique_keys
-        application = SparkFiles.getRootDirectory()
-        terms = request_lease_terms(application, rate, self._plan.ramp, fenced=self._is_ordered)
+        self._is_ordered = self._orders(self._plan)
         tasks = self._options.tasks or (None if terms is None else terms.parallelism)
         if rate is not None and tasks is None:
             raise OptionError(
@@ -96,6 +112,49 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 "off, or give newer_by, or unique_keys if each key occurs once"
             )
         self._share = None if rate is None or tasks is None else rate / tasks
+
+    def _orders(self, plan: WritePlan) -> bool:
+        return plan.order_matters and not self._options.unique_keys
+
+    def _planned(self) -> tuple[WritePlan, LeaseTerms | None]:
+        """Return the plan of the write, and what the driver grants it."""
+        plan = plan_of(self._options)
+        fenced = self._orders(plan)
+        return plan, request_lease_terms(self._application, plan.wcu_per_second, plan.ramp, fenced=fenced)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Keep the report in the driver: what a task has written is in the table."""
+        self._report(messages)
+
+    def _report(self, messages: list[WriterCommitMessage | None]) -> None:
+        counts, units, throttles, cpu_seconds = WriteCounts(), 0.0, Counter[str](), 0.0
+        for each in messages:
+            if isinstance(each, Written):
+                counts.merge(each.counts)
+                units, cpu_seconds = units + each.units, cpu_seconds + each.cpu_seconds
+                throttles.update(each.throttles)
+        if counts.unprocessed:
+            throttles["unprocessed"] = counts.unprocessed
+        report = WriteReport(
+            rows=counts.rows,
+            written=counts.written,
+            skipped=counts.skipped,
+            rejected=counts.rejected,
+            wcu_asked_per_second=self._plan.wcu_per_second,
+            wcu_consumed=units,
+            wcu_peak_10s_ratio=None,
+            write_seconds=round(counts.write_seconds, 3),
+            throttles=dict(throttles),
+            retries=counts.retries,
+            seconds=round(time.time() - self._began, 3),
+            cpu_seconds=round(cpu_seconds, 3),
+            job_id=self._job_id,
+            rejects_uri=self._options.reject_to if counts.rejected else None,
+            hottest_keys=counts.hot_keys.hottest(),
+            table=self._options.table,
+            mode=self._options.mode,
+        )
+        keep_text(self._application, LAST_REPORT, json.dumps(report.to_dict()))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition's rows."""
@@ -115,7 +174,9 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def _write(self, rows: Iterator[pa.RecordBatch], budget: Budget) -> Written:
         task = WriteTask(dynamodb_spec(self._options), self._plan, self._options.deadline_seconds)
-        return Written(write_batches(task, rows, RejectWriter(self._options, self._job_id), budget))
+        counted, began = CountedBudget(budget), time.process_time()
+        counts = write_batches(task, rows, RejectWriter(self._options, self._job_id), counted)
+        return Written(counts, counted.units, dict(counted.throttles), time.process_time() - began)
 
     def _enter_fence(self, stack: ExitStack) -> BudgetClient | None:
         """Return what lets only the latest attempt of this task write, or None if no driver can be reached."""
@@ -137,11 +198,27 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[misc]
     """Write the partitions of every micro-batch; a batch that Spark repeats is written again, with the same result.
 
-    Spark 4.0 hands Arrow batches only to the writers of batches, so this is one of those as well.
+    Spark 4.0 hands Arrow batches only to the writers of batches, so this is one of those as well. Spark makes one for
+    every micro-batch; the first one plans, and the driver keeps its plan and budget for those of the next minutes.
     """
 
+    def _planned(self) -> tuple[WritePlan, LeaseTerms | None]:
+        key = f"plan {hashlib.sha256(repr(self._options).encode()).hexdigest()}"
+        kept = kept_text(self._application, key)
+        if kept is not None:
+            # Only this user can enter the folder of the driver's socket.
+            planned_at, found = pickle.loads(base64.b64decode(kept))  # noqa: S301 - see above
+            if time.time() - planned_at < PLAN_SECONDS:
+                planned: tuple[WritePlan, LeaseTerms | None] = found
+                return planned
+        made = super()._planned()
+        keep_text(self._application, key, base64.b64encode(pickle.dumps((time.time(), made))).decode())
+        return made
+
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
-        """Do nothing: what a task has written is in the table."""
+        """Keep the report of the micro-batch in the driver: what a task has written is in the table."""
+        del batchId
+        self._report(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
         """Do nothing: the batch comes again."""

@@ -20,6 +20,7 @@ ARGUMENTS = {"arn", "dest", "dialect", "path", "place", "reports", "source", "ta
 # What users give, if it is more than the type of the field says.
 _GIVEN = {
     "join": "Sequence[tuple[int, float]] | str",
+    "keys": "Any",
     "lose": "Sequence[tuple[int, float]] | str",
     "credentials": "Credentials | Mapping[str, str] | None",
     "schema": "ItemSchema | pa.Schema | str | None",

@@ -291,3 +291,27 @@ def test_the_page_lists_every_option_and_key():
     wanted = {name: text for name, text in descriptions_of(CopyOptions).items() if name not in elsewhere}
     assert {name: listed.get(name) for name in wanted} == wanted
     assert [name for name in CopyReport.__dataclass_fields__ if f"`{name}`" not in PAGE.partition("## Report")[2]] == []
+
+
+def test_items_that_meet_a_condition(fake_of_conditions):
+    """Only those are copied; what was read for them is told, and a condition on the partition key is a Query."""
+    at = {"endpoint_url": fake_of_conditions.endpoint_url, "region": "eu-west-1"}
+    for number, (where, scanned) in enumerate({"total > 20": 90, "pk = 'b' AND total > 20": 30}.items()):
+        report = ddbio.copy_table("wide", f"narrow{number}", where=where, create_target=True, verify=True, **at)
+        wanted = sorted(
+            each["pk"] + str(each["sk"]) for each in ddbio.read_table("wide", where=where, **at).to_pylist()
+        )
+        found = ddbio.read_table(f"narrow{number}", **at).to_pylist()
+        assert sorted(each["pk"] + str(each["sk"]) for each in found) == wanted
+        assert (report.items, report.scanned_items) == (len(wanted), scanned)
+
+
+@pytest.fixture
+def fake_of_conditions():
+    """Serve a table of three collections."""
+    with FakeDynamoDB() as fake:
+        items = [
+            {"pk": {"S": pk}, "sk": {"N": str(sk)}, "total": {"N": str(sk)}} for pk in "abc" for sk in range(30)
+        ]  # fmt: skip
+        fake.load("wide", items, "pk,sk:N")
+        yield fake

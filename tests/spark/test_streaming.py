@@ -35,7 +35,7 @@ def count(fake, table):
     return ddbio.read_table(table, endpoint_url=fake.endpoint_url).num_rows
 
 
-def test_a_stream_is_written_and_goes_on(stream, fake, tmp_path):
+def test_a_stream_is_written_and_goes_on(spark, stream, fake, tmp_path):
     """Each micro-batch is written once; a query begun again under its checkpoint writes only what is new."""
     frame, add = stream
     fake.load("streamed", b"", "pk:S")
@@ -44,9 +44,14 @@ def test_a_stream_is_written_and_goes_on(stream, fake, tmp_path):
     add("a", 30)
     run(writer)
     assert (count(fake, "streamed"), sum(row[2] for row in fake.consumed("streamed"))) == (30, 30)
+    described = fake.requests()["DescribeTable"]
     add("c", 10)
+    add("d", 10)
     run(writer)
-    assert (count(fake, "streamed"), sum(row[2] for row in fake.consumed("streamed"))) == (40, 40)
+    assert (count(fake, "streamed"), sum(row[2] for row in fake.consumed("streamed"))) == (50, 50)
+    # Nothing was planned again, the read of the assertion apart.
+    assert fake.requests()["DescribeTable"] == described + 1
+    assert ddbio.last_report(spark).written == 10
 
 
 def test_each_batch_as_a_function(stream, fake):

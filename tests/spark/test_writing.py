@@ -112,3 +112,32 @@ def test_a_task_that_runs_again_without_a_fence_writes_only_unique_keys():
     again = [*batches, pa.record_batch({"pk": ["b"]})]
     with pytest.raises(ServiceError, match=r"ddbio.register.*nothing was written.*newer_by.*unique_keys"):
         rows_of_unique_keys(again, plan, None).__enter__()
+
+
+def test_the_last_write_is_reported(spark, frame, fake):
+    """What all tasks wrote, and what it took, is known in the driver afterwards."""
+    fake.load("reported", [{"pk": {"S": "7"}}], "pk:S")
+    writer = frame.write.format("dynamodb").mode("append").option("dynamodb.endpoint", fake.endpoint_url)
+    writer.option("mode", "create").option("dynamodb.output.tableName", "reported").save()
+    report = ddbio.last_report(spark)
+    assert (report.table, report.mode, report.rows, report.written, report.skipped) == (
+        *("reported", "create", ROWS, ROWS - 1, 1),
+    )
+    assert report.wcu_consumed == sum(row[2] for row in fake.consumed("reported"))
+    assert report.seconds > 0
+
+
+def test_newer_rows_and_operations(spark, fake):
+    """``newer_by`` keeps what is newer, and ``operation_by`` says what becomes of each row, as in a load."""
+    ddbio.register(spark)
+    options = {"endpointUrl": fake.endpoint_url}
+    fake.load("versions", [{"pk": {"S": key}, "v": {"N": str(v)}} for key, v in (("a", 1), ("b", 5))], "pk:S")
+    rows = spark.createDataFrame([("a", 3), ("b", 3)], "pk string, v long")
+    rows.write.format("dynamodb").mode("append").options(**options, newerBy="v").save("versions")
+    assert ddbio.last_report(spark).skipped == 1
+    found = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {row["pk"]: int(row["v"]) for row in found} == {"a": 3, "b": 5}
+    changes = spark.createDataFrame([("a", 9, "update"), ("b", None, "delete")], "pk string, w long, op string")
+    changes.write.format("dynamodb").mode("append").options(**options, operationBy="op").save("versions")
+    found = ddbio.read_table("versions", endpoint_url=fake.endpoint_url).to_pylist()
+    assert [(row["pk"], int(row["v"]), int(row["w"])) for row in found] == [("a", 3, 9)]

@@ -47,6 +47,12 @@ class Page:
     wire_bytes: int
     """Bytes of the whole body."""
 
+    missing: int = 0
+    """Keys that were looked up, and for which there is no item."""
+
+    missing_keys: tuple[bytes, ...] = ()
+    """Those of them that are known, as DynamoDB JSON."""
+
 
 def split_page(body: bytes) -> Page:
     """Return the page of a response body; the content of the items is not looked at.

@@ -169,7 +169,10 @@ class ScanReport(Report):
     layout
         How the files lie: their sizes, and how many are small.
     scanned_items
-        Items the service read and charged: more than it returned where they had to meet a condition.
+        Items the service read and charged: more than it returned where they had to meet a condition; of items that
+        were looked up, their keys.
+    missing_keys, missing_examples
+        Keys that were looked up and have no item, and some of them, as DynamoDB JSON, if keys are among the columns.
     """
 
     table: str
@@ -198,6 +201,8 @@ class ScanReport(Report):
     actual: Figures | None = None
     layout: LayoutSummary | None = None
     scanned_items: int = 0
+    missing_keys: int = 0
+    missing_examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

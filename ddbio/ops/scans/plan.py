@@ -106,8 +106,9 @@ def sample_table(
         rules.require(attributes_of(given))
     if given is not None and not rules.sampled:
         given = rules.apply(given)
-    queries = selection_of(table, options).queries
-    is_known = bool(table.item_count and table.size_bytes and not options.index and not queries)
+    selection = selection_of(table, options)
+    queries, keys = selection.queries, selection.keys
+    is_known = bool(table.item_count and table.size_bytes and not options.index and not queries and not keys)
     if given is not None and not rules.sampled and is_known:
         return Sample(given, 0, table.size_bytes / table.item_count, 0.0, complete=False)
     wanted = _wanted(options) if given is None else PROBE_ITEMS
@@ -122,7 +123,7 @@ def sample_table(
         schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
     _require_key_types(table, schema)
     unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
-    complete = not queries and len(pages) == 1 and pages[0].last_evaluated_key is None
+    complete = not queries and not keys and len(pages) == 1 and pages[0].last_evaluated_key is None
     partitions = _sampled_partitions(options, schema, pages)
     item_bytes = units * unit_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
@@ -264,9 +265,12 @@ def available_resources() -> Resources:
 
 def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) -> list[ScanTask]:
     """Return the tasks of a plan; together they read every segment once."""
-    whole, queries = request_of(table, options, plan.item_bytes), selection_of(table, options).queries
+    whole, selection = request_of(table, options, plan.item_bytes), selection_of(table, options)
+    queries, keys = selection.queries, selection.keys
 
     def request(segment: int) -> ReadRequest:
+        if keys:
+            return dataclasses.replace(whole, keys=keys[segment :: plan.segments])
         if queries:
             return dataclasses.replace(whole, queries=queries[segment :: plan.segments])
         return whole.of_segment(segment, plan.segments)
@@ -317,8 +321,14 @@ def _sample_pages(table: TableDescription, options: ScanOptions, budget: Budget,
     share = _probe_items(table, options, wanted)
     mean_bytes = table.size_bytes / table.item_count if table.item_count else ASSUMED_ITEM_BYTES
     whole = dataclasses.replace(request_of(table, options, mean_bytes), max_items=share, condition=None)
-    collections = _sampled_collections(selection_of(table, options).queries)
+    selection = selection_of(table, options)
+    collections = _sampled_collections(selection.queries)
     with closing(open_page_source(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
+        if selection.keys:
+            step = max(1, len(selection.keys) // wanted)
+            asked = dataclasses.replace(whole, keys=selection.keys[::step][:wanted], max_items=None)
+            yield from scan_pages(source, asked, budget, policy)
+            return
         if collections:
             for query in collections:
                 yield from scan_pages(source, dataclasses.replace(whole, queries=(query,)), budget, policy)

@@ -44,7 +44,7 @@ def scan_batches(options: ScanOptions) -> RecordBatchStream:
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     plan = _planned(options, budget, table)
     (task,) = scan_tasks(plan, options, table)
-    return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget))
+    return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget, table.name))
 
 
 def read_table(options: ScanOptions) -> pa.Table:
@@ -106,10 +106,13 @@ class _Nothing:
         return ()
 
 
-def _batches(stream: SegmentStream, budget: LocalBudget) -> Generator[pa.RecordBatch, None, None]:
+def _batches(stream: SegmentStream, budget: LocalBudget, table: str) -> Generator[pa.RecordBatch, None, None]:
     # At its end the budget closes first: lanes that wait for it end now, not at their next page.
     with closing(iter(stream)) as batches, budget.within_limits():
         yield from batches
+    if stream.counts.missing_keys:
+        named = ", ".join(key.decode() for key in stream.counts.missing)
+        _LOG.warning("table %s has no items for %d keys: %s", table, stream.counts.missing_keys, named or "not named")
 
 
 def digest_of_table(table: str, options: ConnectionOptions) -> Digest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""
+
+MOST_MISSING = 10
+"""Keys without an item that are named; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,10 @@ class ScanCounts:
     digest: Digest
     scanned_items: int = 0
     """Items that were read for them: more, if they had to meet a condition."""
+    missing_keys: int = 0
+    """Keys that were looked up, and for which there is no item."""
+    missing: list[bytes] = field(default_factory=list)
+    """Some of those, as DynamoDB JSON."""
 
 
 class _Sized(Protocol):
@@ -174,6 +181,9 @@ class PageStream(Generic[BlockT]):
             self.counts.items += page.count
             self.counts.scanned_items += page.scanned_count
             self.counts.wire_bytes += page.wire_bytes
+            if page.missing:
+                self.counts.missing_keys += page.missing
+                self.counts.missing += page.missing_keys[: MOST_MISSING - len(self.counts.missing)]
 
     def _deliver(self, block: BlockT) -> None:
         n_bytes = block.nbytes

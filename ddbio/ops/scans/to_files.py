@@ -35,7 +35,7 @@ from ddbio.ops.job.storage import (
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.stream import PageStream, ScanCounts, ScanTask, SegmentStream
+from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,7 +164,8 @@ class _ExportJob(_Job):
             table_id=self.table.table_id,
             began=datetime.now(UTC),
             filtered={
-                name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))
+                **{name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))},
+                **({"keys": True} if options.keys else {}),
             },
         )
 
@@ -268,6 +269,8 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             layout=layout_of(each.size_bytes for each in files),
             digest=digest,
             merged_nulls=merged_nulls(result.misfits for result in results),
+            missing_keys=sum(result.missing_keys for result in results),
+            missing_examples=tuple(key.decode() for result in results for key in result.missing)[:MOST_MISSING],
             planned=plan.figures,
         )
         report = replace(report, actual=_actual(job, report))
@@ -313,6 +316,8 @@ class FilesResult:
     misfits: MisfitLog
     digest: Digest
     scanned_items: int
+    missing_keys: int = 0
+    missing: tuple[bytes, ...] = ()
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -357,5 +362,7 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
 
 def _result(staged: tuple[StagedFile, ...], rescued: int, counts: ScanCounts) -> FilesResult:
     return FilesResult(
-        *(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest, counts.scanned_items)
+        *(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest, counts.scanned_items),
+        missing_keys=counts.missing_keys,
+        missing=tuple(counts.missing),
     )
