@@ -86,6 +86,8 @@ def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]]) -> LookupKeys
 def _table_of(value: Any, key_types: Sequence[tuple[str, str]]) -> pa.Table:
     if not isinstance(value, (list, tuple)):
         return record_batch_reader(value).read_all()
+    if not value:
+        raise OptionError("keys are empty: there is nothing to look up")
     names = [name for name, _ in key_types]
     rows = [_row_of(each, names) for each in value]
     used = [name for name in names if any(name in row for row in rows)]

@@ -76,7 +76,8 @@ def lookup(
     columns = _key_columns(frame, task, on)
     attributes = to_spark_schema(task.sample.schema)
     names = [name for name, _ in task.key_types[: len(columns)]]
-    kept = [field.name for field in attributes if field.name not in names]
+    unasked = set() if task.asked is None else {name for name, _ in task.key_types} - {*task.asked}
+    kept = [field.name for field in attributes if field.name not in unasked.union(names)]
     twice = sorted({into} & {*frame.columns} if into else {*kept} & {*frame.columns})
     if twice:
         raise OptionError(

@@ -40,6 +40,8 @@ class LookupTask:
     ----------
     key_types
         The names and types of the key attributes of the table, or of the index.
+    asked
+        The attributes that were asked for, if not all; keys are read besides.
     portion
         Read units per second of a task that reaches no budget.
     tasks
@@ -50,6 +52,7 @@ class LookupTask:
     table: TableDescription
     sample: Sample
     key_types: tuple[tuple[str, str], ...]
+    asked: tuple[str, ...] | None
     lease: BudgetAddress | None
     portion: float | None
     tasks: int | None
@@ -74,6 +77,12 @@ def describe_lookup(values: Mapping[str, Any], application: str | None) -> Looku
             raise OptionError(f"a lookup takes no option {name!r}")
     options = ScanOptions(**{field.name: getattr(given, field.name) for field in fields(ScanOptions)})
     table = describe_scan(options)
+    index = table.index(options.index) if options.index else None
+    key_types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
+    if options.columns is not None:
+        # Items are told apart by their keys.
+        keys = tuple(name for name, _ in key_types if name not in options.columns)
+        options = replace(options, columns=(*keys, *options.columns))
     rate = budget_of(table, options)
     terms = None if application is None else request_lease_terms(application, rate)
     lease = None if terms is None else terms.lease
@@ -84,10 +93,11 @@ def describe_lookup(values: Mapping[str, Any], application: str | None) -> Looku
         )
     with closing(LocalBudget(rate) if lease is None else open_budget(lease, rate)) as budget:
         sample = sample_table(table, options, budget)
-    index = table.index(options.index) if options.index else None
-    key_types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
+    unknown = [name for name, _ in key_types if name not in sample.schema.names]
+    if unknown:
+        raise OptionError(f"the schema of a lookup has the keys of the table, and this one has no {unknown[0]!r}")
     portion = None if rate is None else rate / (given.tasks or (terms.parallelism if terms else 1))
-    return LookupTask(options, table, sample, key_types, lease, portion, given.tasks)
+    return LookupTask(options, table, sample, key_types, given.columns, lease, portion, given.tasks)
 
 
 def read_keys(task: LookupTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

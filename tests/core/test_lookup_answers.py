@@ -19,7 +19,7 @@ MEMBERS = {
 KEYS = tuple(json.dumps({"pk": {"S": text}}).encode() for text in (ITEMS[0]["pk"]["S"], "b", "c]}", "gone"))
 
 
-@pytest.mark.parametrize("order", itertools.permutations(MEMBERS), ids=str)
+@pytest.mark.parametrize("order", [*itertools.permutations(MEMBERS)], ids=str)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_every_order_of_members(order, indent):
     """Items, units, unprocessed and missing keys are found wherever they stand."""

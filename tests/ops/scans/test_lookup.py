@@ -9,9 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import ddbio
-from ddbio.__main__ import main
+from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 from ddbio.testing import FakeDynamoDB, Faults
 
@@ -149,20 +150,24 @@ def test_index(fake):
     assert sorted(table["id"].to_pylist(), key=int) == [str(n) for n in range(0, 90, 3)]
 
 
-def test_plan_and_report(fake, tmp_path, capsys):
+def run(*words):
+    """Return what a command prints."""
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_plan_and_report(fake, tmp_path):
     """The plan says how many keys, requests and units; the report counts keys without an item."""
     (tmp_path / "keys.jsonl").write_text('["a", 1]\n["a", 2]\n["zz", 1]\n')
     pq.write_table(pa.table({"pk": ["a"] * 120, "sk": list(range(120))}), tmp_path / "keys.parquet")
     at = ["--endpoint-url", fake.endpoint_url, "--region", "eu-west-1", "--json"]
-    assert main(["plan", "scan", "orders", "--keys", str(tmp_path / "keys.parquet"), *at]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = run("plan", "scan", "orders", "--keys", str(tmp_path / "keys.parquet"), *at)
     assert (plan["keys"], plan["requests"], plan["estimated_units"], plan["queries"]) == (120, 2, 60, 0)
-    assert main(["scan", "orders", str(tmp_path / "out"), "--keys", str(tmp_path / "keys.jsonl"), *at]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = run("scan", "orders", str(tmp_path / "out"), "--keys", str(tmp_path / "keys.jsonl"), *at)
     assert (report["items"], report["missing_keys"], report["scanned_items"]) == (2, 1, 3)
     assert report["missing_examples"] == ['{"pk":{"S":"zz"},"sk":{"N":"1"}}']
-    assert main(["read", "orders", "--keys", '[["a", 149]]', *at[:-1]]) == 0
-    assert json.loads(capsys.readouterr().out)["sk"] == 149
+    assert int(run("read", "orders", "--keys", '[["a", 149]]', *at[:-1])["sk"]) == 149
 
 
 def test_one_budget(fake, tmp_path):
