@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ExportToFilesKeywords,
         ExportWindowsKeywords,
         FilesListKeywords,
+        HistoryKeywords,
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
@@ -87,10 +88,13 @@ if TYPE_CHECKING:
         StreamEventKeywords,
         VacuumKeywords,
         ValidateKeywords,
+        VerifyKeywords,
+        ViewKeywords,
         WaitKeywords,
         WriteKeywords,
     )
     from ddbio.api.lake import apply, maintain, plan_apply
+    from ddbio.api.lake_proof import history, history_view_sql, latest_view_sql, verify
     from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
@@ -182,6 +186,7 @@ if TYPE_CHECKING:
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
     from ddbio.ops.lake.maintain import MaintainReport
+    from ddbio.ops.lake.verify import VerifyReport
     from ddbio.ops.tables import CreatedTable
     from ddbio.options import Credentials
 
@@ -263,6 +268,7 @@ __all__ = [
     "FilesListKeywords",
     "Gap",
     "GapError",
+    "HistoryKeywords",
     "ImportEntry",
     "ImportFilesFromKeywords",
     "ImportFilesPlan",
@@ -319,6 +325,9 @@ __all__ = [
     "ValidatePlan",
     "ValidationError",
     "ValidationReport",
+    "VerifyKeywords",
+    "VerifyReport",
+    "ViewKeywords",
     "WaitKeywords",
     "WarmReport",
     "Window",
@@ -351,9 +360,12 @@ __all__ = [
     "fold_exports_to_files",
     "from_dynamodb_json",
     "heal_capture",
+    "history",
+    "history_view_sql",
     "idempotency_key",
     "infer_schema",
     "last_report",
+    "latest_view_sql",
     "layout",
     "list_backups",
     "list_bulk_puts",
@@ -407,6 +419,7 @@ __all__ = [
     "to_dynamodb_json",
     "vacuum",
     "validate",
+    "verify",
     "verify_capture",
     "wait_bulk_put",
     "wait_export",
@@ -438,12 +451,15 @@ _NAMES = {
         "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
         "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
         "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
-        "FilesListKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords LayoutKeywords "
+        "FilesListKeywords HistoryKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
+        "LayoutKeywords "
         "LoadKeywords MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords "
         "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
-        "StreamEventKeywords VacuumKeywords ValidateKeywords WaitKeywords WriteKeywords"
+        "StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords "
+        "WaitKeywords WriteKeywords"
     ),
     "ddbio.api.lake": "apply maintain plan_apply",
+    "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
@@ -504,6 +520,7 @@ _NAMES = {
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.lake.apply": "ApplyPlan ApplyReport",
     "ddbio.ops.lake.maintain": "MaintainReport",
+    "ddbio.ops.lake.verify": "VerifyReport",
     "ddbio.ops.tables": "CreatedTable",
     "ddbio.options": "Credentials",
 }

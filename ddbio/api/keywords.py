@@ -291,6 +291,15 @@ class FilesListKeywords(ConnectionKeywords, total=False):
     """Version of the folder; default is the newest."""
 
 
+class HistoryKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.HistoryOptions`."""
+
+    key: str | None
+    """The item's key: ``S:user#7|N:19`` as in the column ``_key``, ``{"pk": "user#7", "sk": 19}``, or the plain
+    value of a key of one attribute; default is every item.
+    """
+
+
 class LayoutKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.LayoutOptions`."""
 
@@ -403,6 +412,19 @@ class VacuumKeywords(ConnectionKeywords, total=False):
 
     older_than: str
     """Keep versions that were the newest within this time, and files younger than it: ``12h``, ``7d``, ``4w``."""
+
+
+class ViewKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ViewOptions`."""
+
+    name: str | None
+    """Name of the view; default is the query alone."""
+    log_relation: str | None
+    """How the engine calls the log: the name of a table; default is its folder."""
+    lake_relation: str | None
+    """How the engine calls the lake table; default is its folder."""
+    format: Literal["auto", "delta", "iceberg"]
+    """Format of the lake table; by default its files tell."""
 
 
 class WaitPolicyKeywords(ConnectionKeywords, total=False):
@@ -961,6 +983,31 @@ class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
     """Stop after this many items; which ones is undefined."""
     accept_encoding: Literal["identity", "gzip"]
     """``gzip`` asks for compressed pages: several times fewer bytes for more CPU, for slow networks."""
+
+
+class VerifyKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.VerifyOptions`."""
+
+    format: Literal["auto", "delta", "iceberg"]
+    """Format of the lake table; by default its files tell."""
+    at: datetime | str | None
+    """Time, with its zone, as of which both are compared, by a full export; default is now, by a scan."""
+    export_to: str | None
+    """``s3://bucket/prefix`` for the full export that the service is asked for."""
+    log: str | None
+    """Folder of the log that is applied: it tells what items were that have changed since the time."""
+    version: int | None
+    """Version of the lake table to compare; default is the newest."""
+    margin_seconds: float
+    """How far the times of changes and the time of an export may be apart: clocks differ."""
+    examples: int
+    """Differing keys to show of each kind, with both items; 0 saves the second reading that finds them."""
+    consistent: bool
+    """Scan by strongly consistent reads, at twice the read units."""
+    rcu_per_second: float | None
+    """Read units per second that the table may be scanned with."""
+    read_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
 
 
 class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):

@@ -121,6 +121,10 @@ VERBS = Verbs(
             "folders:files",
             "Print the live files of folder PATH, one a line: those that belong to its newest, or another, version.",
         ),
+        "history": (
+            "lake_proof:history",
+            "Print the states of the item KEY, or of every item, that SOURCE has, a log of changes or a lake table.",
+        ),
         "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
         "layout": (
             "inspection:layout",
@@ -154,6 +158,14 @@ VERBS = Verbs(
             "Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.",
         ),
         "vacuum": ("folders:vacuum", "Delete old versions of folder PATH, and the files that only they name."),
+        "verify": (
+            "lake_proof:verify",
+            "Tell whether LAKE, a table of a lake, holds what TABLE holds; exit code 1 if it does not.",
+        ),
+        "view": (
+            "lake_proof:view",
+            "Print the SQL of views over a log of changes, for Spark, DuckDB and Athena.",
+        ),
         "warm": ("warm:warm", "Compile all loops ahead of their first use, or load stored ones."),
     }
 )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
+    from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
@@ -114,6 +115,7 @@ __all__ = [
     "ExportWindowsOptions",
     "FilesListOptions",
     "FilesOptions",
+    "HistoryOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",
     "ImportStartOptions",
@@ -144,6 +146,8 @@ __all__ = [
     "TimeLimitOptions",
     "VacuumOptions",
     "ValidateOptions",
+    "VerifyOptions",
+    "ViewOptions",
     "WaitOptions",
     "WaitPolicyOptions",
     "WriteOptions",
@@ -167,6 +171,7 @@ _NAMES = {
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
+    "lake_proof": "HistoryOptions VerifyOptions ViewOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",

@@ -36,5 +36,10 @@ def versions(epoch: int, sequences: Any) -> pa.Array[Any]:
     if longest.is_valid and longest.as_py() > _ORDER_DIGITS:
         raise SchemaError(f"a sequence number has {longest.as_py()} digits, and the service gives at most 40")
     padded: Any = pc.utf8_lpad(sequences, _ORDER_DIGITS, "0")
-    joined: pa.Array[Any] = pc.binary_join_element_wise(pa.scalar(f"{epoch:04x}"), padded, "")
+    joined: pa.Array[Any] = pc.binary_join_element_wise(pa.scalar(prefix_of(epoch)), padded, "")
     return joined
+
+
+def prefix_of(epoch: int) -> str:
+    """Return what the versions of an epoch begin with."""
+    return f"{epoch:04x}"

@@ -8,8 +8,11 @@ from ddbio.aws.s3_store import S3Store
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
+    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import LakeTable
     from ddbio.options import ConnectionOptions
+
+_PLACES = {"delta": "_delta_log/", "iceberg": "metadata/v"}
 
 
 def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> LakeTable:
@@ -30,3 +33,8 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
     from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
 
     return DeltaLakeTable(store, given)
+
+
+def lake_format(store: ObjectStore) -> str | None:
+    """Return the table format of a folder; None if it is no lake table."""
+    return next((name for name, place in _PLACES.items() if any(True for _ in store.list(place))), None)

@@ -204,7 +204,7 @@ class _ReadByTasks(ABC):
             yield budget
 
 
-class _InOneThread(_ReadByTasks):
+class InOneThread(_ReadByTasks):
     """Hash the rows of a side where they are read."""
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
@@ -322,7 +322,7 @@ class TableSide(_ReadByTasks):
         return self._planned
 
 
-class ExportSide(_InOneThread):
+class ExportSide(InOneThread):
     """Read a native full export, verified against its manifests."""
 
     has_unique_keys = True
@@ -362,7 +362,7 @@ class ExportSide(_InOneThread):
         return export_tasks(self._export, export_columns(self._export, options), options, count)
 
 
-class FilesSide(_InOneThread):
+class FilesSide(InOneThread):
     """Read the live files of a folder, or one file."""
 
     has_unique_keys = False
@@ -410,7 +410,7 @@ class FilesSide(_InOneThread):
         return FilesPortion(self._store, reading.keys, tuple(units))
 
 
-class DataSide(_InOneThread):
+class DataSide(InOneThread):
     """Read Arrow data, a data frame that offers itself as Arrow, or a DataFrame of Spark."""
 
     has_unique_keys = False

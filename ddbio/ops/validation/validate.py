@@ -29,8 +29,9 @@ from ddbio.ops.job.report import Clock
 from ddbio.ops.job.storage import require_shared
 from ddbio.ops.validation.columns import differing_columns
 from ddbio.ops.validation.hashing import Hashing
+from ddbio.ops.validation.lake_side import open_side
 from ddbio.ops.validation.row_store import RowsElsewhere, RowStore
-from ddbio.ops.validation.sides import Reading, TableSide, open_side
+from ddbio.ops.validation.sides import Reading, TableSide
 from ddbio.ops.validation.sums import Checks, Sums
 from ddbio.options.quality import QualityRules, read_rules
 

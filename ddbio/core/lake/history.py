@@ -1,0 +1,70 @@
+"""Turn the states of items into their history: each state is valid until the next one (SCD2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns, column_name
+from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
+
+VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
+BASE_OPERATION: Final = "BASE"
+"""The operation of a state that a base load has read: what made it is not known."""
+
+_TIME = pa.timestamp("us", "UTC")
+
+
+def history_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the history of items that lie in a lake table with a schema."""
+    own: list[pa.Field[Any]] = [
+        pa.field(KEY, pa.string(), nullable=False),
+        pa.field(VALID_FROM, _TIME),
+        pa.field(VALID_TO, _TIME),
+        pa.field(STATE_OPERATION, pa.string(), nullable=False),
+        pa.field(VERSION, pa.string(), nullable=False),
+    ]
+    attributes = [field.with_name(history_name(field)) for field in attribute_columns(schema)]
+    return pa.schema([*own, *attributes, RESCUE_FIELD])
+
+
+def history_name(field: pa.Field[Any]) -> str:
+    """Return the name of the column of an attribute in a history: its own, unless a history has one of that name."""
+    own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
+    return column_name(name_of_field(field), own) if field.name.lower() in own else field.name
+
+
+def history_of(rows: pa.Table) -> pa.Table:
+    """Return the states of each item in their order, each once, with the times from and to which it was the newest.
+
+    Parameters
+    ----------
+    rows
+        Rows of a lake table, or rows of a log as such: a delete is a state, too, with the key's attributes alone.
+    """
+    ordered = rows.take(pc.sort_indices(rows, sort_keys=[(KEY, "ascending"), (VERSION, "ascending")])).combine_chunks()
+    keys, versions = ordered.column(KEY).to_pylist(), ordered.column(VERSION).to_pylist()
+    pairs = list(zip(keys, versions, strict=True))
+    first = np.array([place == 0 or pairs[place - 1] != pair for place, pair in enumerate(pairs)], np.bool_)
+    kept = ordered.filter(pa.array(first))
+    keys = [key for key, is_first in zip(keys, first, strict=True) if is_first]
+    times: list[Any] = kept.column(TIME).to_pylist()
+    # A state ends where the next one of its item begins.
+    ends = [
+        times[place + 1] if place + 1 < len(keys) and keys[place + 1] == key else None for place, key in enumerate(keys)
+    ]
+    operations: Any = kept.column(OPERATION)
+    columns: dict[str, Any] = {
+        VALID_FROM: kept.column(TIME).cast(_TIME),
+        VALID_TO: pa.array(ends, pa.int64()).cast(_TIME),
+        STATE_OPERATION: pc.fill_null(operations, BASE_OPERATION),
+    }
+    wanted = history_schema(rows.schema)
+    names = [*columns, *attribute_columns(rows.schema).names, RESCUE_FIELD.name]
+    return pa.table(
+        [kept.column(KEY), *columns.values(), kept.column(VERSION), *(kept.column(name) for name in names[3:])],
+        schema=wanted,
+    )

@@ -1,0 +1,206 @@
+"""Write views over the log of a table's changes as SQL: the history of items, and the newest state beside a lake table.
+
+The same query runs on Spark, DuckDB and Athena but for how names are quoted and relations called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ddbio.core.capture.columns import EVENT_TIME, OPERATION, SEQUENCE
+from ddbio.core.lake.columns import DELETED, VERSION, lake_fields
+from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_name
+from ddbio.core.lake.versions import prefix_of
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+Dialect = Literal["spark", "duckdb", "athena"]
+
+SPARK_LOG: Final = "ddbio_log"
+"""The temporary view by which Spark reads the folder of a log."""
+
+_PLACE = "_place"
+_ORDER_DIGITS = 40
+
+
+@dataclass(frozen=True)
+class ViewedLog:
+    """Say what a view reads of a log.
+
+    Attributes
+    ----------
+    keys
+        The key attributes.
+    columns
+        The columns of the attributes.
+    relation
+        How the engine calls the log.
+    """
+
+    keys: Sequence[str]
+    columns: pa.Schema
+    relation: str
+
+
+def history_query(log: ViewedLog, dialect: Dialect) -> str:
+    """Return the query for the states of all items, each with the times from and to which it was the newest."""
+    quote = _quoting(dialect)
+    keys = ", ".join(quote(name) for name in log.keys)
+    order = f"length({SEQUENCE}), {SEQUENCE}"
+    attributes = [f"{quote(field.name)} AS {quote(history_name(field))}" for field in log.columns]
+    shown = [
+        *attributes,
+        RESCUE_NAME,
+        f"{OPERATION} AS {quote(STATE_OPERATION)}",
+        f"{EVENT_TIME} AS {quote(VALID_FROM)}",
+        f"lead({EVENT_TIME}) OVER (PARTITION BY {keys} ORDER BY {order}) AS {quote(VALID_TO)}",
+        SEQUENCE,
+    ]
+    # A compaction that keeps old files leaves each change there twice.
+    once = f"row_number() OVER (PARTITION BY {keys}, {SEQUENCE} ORDER BY {EVENT_TIME}) AS {_PLACE}"
+    return f"SELECT {_joined(shown)}\nFROM (SELECT *, {once} FROM {log.relation}) AS changes\nWHERE {_PLACE} = 1"  # noqa: S608 - a text that is printed
+
+
+def latest_query(
+    log: ViewedLog, lake: pa.Schema, relation: str, since: datetime | None, epoch: int, dialect: Dialect
+) -> str:  # fmt: skip
+    """Return the query for the newest state of all items: by version, of what the lake table and the log have.
+
+    Parameters
+    ----------
+    lake
+        The columns of the attributes of the lake table.
+    since
+        Changes before it are in the lake table.
+    epoch
+        That of the log's stream.
+
+    Raises
+    ------
+    OptionError
+        If a column of the log cannot be shown as the lake table has it.
+    """
+    quote = _quoting(dialect)
+    own = {name_of_field(field): field for field in lake}
+    mine = {name_of_field(field): field for field in log.columns}
+    for name, field in mine.items():
+        if name in own:
+            _require_alike(field, own[name])
+    new = lake_fields([mine[name] for name in mine if name not in own], lake.names)
+    fields = [*lake, *new]
+    known = set(lake.names)
+
+    def of_log(field: pa.Field[Any]) -> str:
+        found = mine.get(name_of_field(field))
+        return f"{'NULL' if found is None else quote(found.name)} AS {quote(field.name)}"
+
+    def of_lake(field: pa.Field[Any]) -> str:
+        return f"b.{quote(field.name)}" if field.name in known else f"NULL AS {quote(field.name)}"
+
+    keys = [quote(own[name].name) for name in log.keys]
+    columns = [of_log(field) for field in fields]
+    columns += [RESCUE_NAME, OPERATION, f"'{prefix_of(epoch)}' || lpad({SEQUENCE}, {_ORDER_DIGITS}, '0') AS {VERSION}"]
+    condition = "" if since is None else f"\n  WHERE {EVENT_TIME} >= {_time(since, dialect)}"
+    same = " AND ".join(f"n.{key} = b.{key}" for key in keys)
+    shown = [f"n.{quote(field.name)}" for field in fields]
+    newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {VERSION} DESC) AS {_PLACE}"
+    return "\n".join(
+        [
+            "WITH changes AS (",
+            f"  SELECT {_joined(columns, 4)}",
+            f"  FROM {log.relation}{condition}",
+            "),",
+            "newest AS (",
+            f"  SELECT * FROM (SELECT *, {newest} FROM changes) AS placed",  # noqa: S608 - a text that is printed
+            f"  WHERE {_PLACE} = 1",
+            ")",
+            f"SELECT {_joined([*shown, f'n.{RESCUE_NAME}', f'n.{VERSION}'])}",
+            f"FROM newest AS n LEFT JOIN {relation} AS b ON {same}",
+            f"WHERE n.{OPERATION} <> 'REMOVE' AND (b.{VERSION} IS NULL OR b.{VERSION} <= n.{VERSION})",
+            "UNION ALL",
+            f"SELECT {_joined([*map(of_lake, fields), f'b.{RESCUE_NAME}', f'b.{VERSION}'])}",
+            f"FROM {relation} AS b LEFT JOIN newest AS n ON {same}",
+            f"WHERE NOT b.{DELETED} AND (n.{VERSION} IS NULL OR n.{VERSION} < b.{VERSION})",
+        ]
+    )
+
+
+def log_relation(uri: str, dialect: Dialect) -> tuple[str, str | None]:
+    """Return how an engine calls the folder of a log, and the statement that makes it known.
+
+    Raises
+    ------
+    OptionError
+        If the engine reads no folders.
+    """
+    if dialect == "duckdb":
+        return (
+            f"read_parquet({_text(f'{uri}/year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
+            None,
+        )
+    if dialect == "spark":
+        # The folders are hours, and no columns: an attribute may be called so.
+        options = f"path {_text(uri)}, mergeSchema 'true', recursiveFileLookup 'true'"
+        return SPARK_LOG, f"CREATE OR REPLACE TEMPORARY VIEW {SPARK_LOG} USING parquet OPTIONS ({options})"
+    raise OptionError("Athena reads tables of its catalog alone: give log_relation; 'ddbio catalog sync' makes one")
+
+
+def lake_relation(uri: str, table_format: str, dialect: Dialect) -> str:
+    """Return how an engine calls a lake table by its folder.
+
+    Raises
+    ------
+    OptionError
+        If it reads none.
+    """
+    if dialect == "duckdb":
+        return f"{table_format}_scan({_text(uri)})"
+    if dialect == "spark" and table_format == "delta":
+        return f"delta.`{uri}`"
+    raise OptionError(f"{dialect} reads {table_format} tables of its catalog alone: give lake_relation")
+
+
+def statements(query: str, name: str | None, setup: str | None, dialect: Dialect) -> str:
+    """Return a query, or the view of that name, behind the statement that it needs."""
+    kind = "TEMPORARY VIEW" if dialect == "spark" and setup is not None else "VIEW"
+    text = query if name is None else f"CREATE OR REPLACE {kind} {name} AS\n{query}"
+    return text if setup is None else f"{setup};\n{text}"
+
+
+def _require_alike(field: pa.Field[Any], lake: pa.Field[Any]) -> None:
+    tags = tag_of_field(field), tag_of_field(lake)
+    if tags[0] == tags[1] and (tags[0] == "N" or lake_fields([field])[0].type == lake.type):
+        return
+    raise OptionError(
+        f"{name_of_field(field)} is {lake.type} in the lake table and {field.type} in the log: SQL cannot show the one "
+        "as the other; make the lake table anew"
+    )
+
+
+def _quoting(dialect: Dialect) -> Any:
+    mark = "`" if dialect == "spark" else '"'
+    return lambda name: f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def _time(time: datetime, dialect: Dialect) -> str:
+    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    # Athena takes the times of a table's files for those of UTC, without a zone.
+    return f"TIMESTAMP '{text}'" if dialect == "athena" else f"CAST('{text}+00:00' AS {_TIME_TYPES[dialect]})"
+
+
+_TIME_TYPES = {"spark": "TIMESTAMP", "duckdb": "TIMESTAMPTZ"}
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _joined(parts: Sequence[str], indent: int = 2) -> str:
+    return (",\n" + " " * indent).join(parts)

@@ -1,0 +1,33 @@
+"""Keys as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddbio.core.lake.key_argument import key_text_of
+from ddbio.errors import OptionError
+
+BOTH = {"pk": "S", "sk": "N"}
+
+
+@pytest.mark.parametrize(
+    ("given", "types", "text"),
+    [
+        ("user#7", {"pk": "S"}, "S:user#7"),
+        ("1.50", {"pk": "N"}, "N:1.5"),
+        ("S:a|N:5", BOTH, "S:a|N:5"),
+        ('{"pk": "a|b", "sk": 19.0}', BOTH, "S:a\\|b|N:19"),
+        ('{"sk": {"N": "1e2"}, "pk": {"S": "a"}}', BOTH, "S:a|N:100"),
+        ('{"pk": "aGk="}', {"pk": "B"}, "B:6869"),
+    ],
+)
+def test_a_key_is_read(given, types, text):
+    """The text of ``_key``, a JSON object plain or of attribute values, and the value of a key of one attribute."""
+    assert key_text_of(given, types) == text
+
+
+@pytest.mark.parametrize("given", ["a", '{"pk": "a"}', '{"pk": "a", "sk": "x"}', "{", '{"pk": "a", "sk": {"S": "1"}}x'])
+def test_what_is_no_key_is_refused(given):
+    """The message says which attributes a key has."""
+    with pytest.raises(OptionError, match="pk"):
+        key_text_of(given, BOTH)

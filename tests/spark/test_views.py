@@ -1,0 +1,38 @@
+"""Views over a log as SQL that Spark runs: the newest state of all items, and their history."""
+
+from __future__ import annotations
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.core.lake.columns import column_name
+from tests.ops.lake.test_schedules import expected, items_of
+from tests.ops.lake.test_verify_schedules import Past
+
+
+@pytest.mark.slow
+def test_spark_runs_the_views(spark, tmp_path):
+    """The newest states equal the model over a part of the log that is applied; the history has each change once."""
+    past = Past(5, tmp_path, attributes=("a", "b c", "operation"))
+    past.apply()
+    past.grow()
+    base = deltalake.DeltaTable(past.lake).to_pyarrow_table()
+    pq.write_table(base.cast(pa.schema([field.remove_metadata() for field in base.schema])), tmp_path / "base.parquet")
+    spark.read.parquet(str(tmp_path / "base.parquet")).createOrReplaceTempView("views_base")
+    sql = ddbio.latest_view_sql(tmp_path / "log", past.lake, dialect="spark", lake_relation="views_base", name="newest")
+    for statement in sql.split(";\n"):
+        spark.sql(statement)
+    rows = [{**row.asDict(), "_deleted": False} for row in spark.sql("SELECT * FROM newest").collect()]
+    assert items_of(rows, {**{name: name for name in rows[0]}, column_name("b c", set()): "b c"}) == expected(
+        past.log.model()
+    )
+    for statement in ddbio.history_view_sql(tmp_path / "log", dialect="spark", name="states").split(";\n"):
+        spark.sql(statement)
+    assert spark.sql("SELECT * FROM states").count() == len(past.changes())
+    ends = spark.sql("SELECT count(*) AS ends FROM states WHERE valid_to IS NULL").collect()[0]["ends"]
+    assert ends == len({each.key for each in past.changes()})
+    for name in ("newest", "states", "ddbio_log", "views_base"):
+        spark.catalog.dropTempView(name)
