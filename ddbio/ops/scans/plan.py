@@ -122,10 +122,13 @@ def sample_table(
     if given is None or rules.sampled:
         schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
     _require_key_types(table, schema)
-    unit_bytes = READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     complete = not queries and not keys and len(pages) == 1 and pages[0].last_evaluated_key is None
     partitions = _sampled_partitions(options, schema, pages)
-    item_bytes = units * unit_bytes / scanned if scanned else 0.0
+    read_bytes = units * READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
+    if not complete:
+        # Each page was rounded up to whole units: by half of one in the mean.
+        read_bytes -= len(pages) * READ_UNIT_BYTES / 2
+    item_bytes = read_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
     writes = None if target is None else sample_writes(list(_items_of(pages)), target)
     collections = len(_sampled_collections(queries))
