@@ -22,7 +22,7 @@ GB = 1024**3
 """What AWS bills as a GB."""
 SECONDS_A_MONTH = 730 * 3600
 
-START_SECONDS = 0.5
+START_SECONDS = 0.25
 """Assumed: what a job takes before its first request: describing tables and files, opening connections."""
 
 S3_PART_BYTES = 8 * 1024 * 1024

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
-from ddbio.core.capacity import WriteCost, read_units, write_units
+from ddbio.core.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_units
 from ddbio.core.create_table import create_table_request
 from ddbio.core.estimate import Figures
 from ddbio.core.index_units import SampledWrites
@@ -279,7 +279,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
     progress = None if watch is None else partial(watch.writing, plan)
     with budget.within_limits(), closing(iter(stream)) as items:
-        report = write_raw_items(items, _write_options(options, limits), progress)
+        report = write_raw_items(items, _write_options(options, limits), progress, _read_bytes_per_second(plan))
     read = stream.counts.digest
     if options.verify and watch is not None:
         watch.verifying(options.target)
@@ -370,6 +370,13 @@ def _scan_options(options: CopyOptions, table: TableDescription | None = None) -
     if table is None:
         return scan
     return replace(scan, segments=options.segments or rotated_segments(table.size_bytes))
+
+
+def _read_bytes_per_second(plan: ScanPlan) -> float | None:
+    """Return the most bytes of items that the budget lets a scan read in a second."""
+    if plan.rcu_per_second is None:
+        return None
+    return plan.rcu_per_second * READ_UNIT_BYTES * (1 if plan.consistent else 2)
 
 
 def _in_rotation(task: ScanTask) -> ScanTask:

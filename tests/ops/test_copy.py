@@ -57,6 +57,19 @@ def test_a_copy_holds_every_item_as_it_was(server):
     assert report.digest == ddbio.digest("source", endpoint_url=server.endpoint_url)
 
 
+def test_a_copy_that_reads_slowly_writes_what_it_has_read(server):
+    """Items are written while others are still read, not after all of a small table was."""
+    items = [{"pk": {"S": f"{number:05d}"}, "sk": {"N": "1"}, "text": {"S": "x" * 960}} for number in range(4_000)]
+    server.load("slow", lines_of(items), "pk:S,sk:N")
+    report = ddbio.copy_table(
+        "slow", "target", create_target=True, rcu_per_second=100, endpoint_url=server.endpoint_url
+    )
+    assert report.written == len(items)
+    first_write = min(at for at, _, units in server.consumed("target") if units)
+    last_read = max(at for at, units, _ in server.consumed("slow") if units)
+    assert first_write < last_read
+
+
 def test_a_copy_is_verified_by_tables_whatever_folders_are_called(server, tmp_path, monkeypatch):
     """Folders called as the tables are neither read nor in the way."""
     monkeypatch.chdir(tmp_path)

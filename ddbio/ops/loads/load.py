@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.load")
 # A smaller window will do for items that come from all partitions of a table anyway.
 _ROTATED_WINDOW_BYTES = 32 * 1024 * 1024
+_LEAST_WINDOW_BYTES, _WINDOW_SECONDS = 1024 * 1024, 2.0
 
 
 class LoadWatch(Protocol):
@@ -130,25 +131,35 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     return _write_here(options, rows, rows_are_here=rows_are_here, least_units=least)
 
 
-def write_raw_items(items: Iterable[RawItems], options: WriteOptions, progress: Progress | None = None) -> WriteReport:
+def write_raw_items(
+    items: Iterable[RawItems],
+    options: WriteOptions,
+    progress: Progress | None = None,
+    read_bytes_per_second: float | None = None,
+) -> WriteReport:
     """Write the items of a table, read in rotation for this write, into another table, unchanged.
 
     Parameters
     ----------
     progress
         Returns a context that shows the write while it is open.
+    read_bytes_per_second
+        The most bytes of items that are read in a second: the write does not wait for many seconds of them.
 
     Raises
     ------
     DdbioError
         See ``write_table``.
     """
+    window_bytes = _ROTATED_WINDOW_BYTES
+    if read_bytes_per_second is not None:
+        window_bytes = min(window_bytes, max(_LEAST_WINDOW_BYTES, int(_WINDOW_SECONDS * read_bytes_per_second)))
 
     def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
-        return RowSpreader(plan, any_order=True, window_bytes=_ROTATED_WINDOW_BYTES).spread(items)
+        return RowSpreader(plan, any_order=True, window_bytes=window_bytes).spread(items)
 
-    # The lanes of the scan read ahead.
-    return _write_here(options, spread, rows_are_here=True, progress=progress)
+    # The lanes of the scan read ahead, unless a budget holds them back.
+    return _write_here(options, spread, rows_are_here=read_bytes_per_second is None, progress=progress)
 
 
 def load_files(
