@@ -77,6 +77,25 @@ def simulations(text: str, folder: Path = record.RESULTS) -> str:
     return "".join((before, begin, *(f"{line}\n" for line in lines), end, rest.partition(end)[2]))
 
 
+def layouts(text: str, folder: Path = record.RESULTS) -> str:
+    """Return the page with the layouts of the newest row of files; as it is while there is none."""
+    row, begin, end = newest(folder / "files.jsonl"), "<!-- layouts:begin -->\n", "<!-- layouts:end -->"
+    if row is None or begin not in text:
+        return text
+    found = row["figures"]["layout"]
+    counts = [f"{count} task{'s' * (count > 1)}" for count in map(int, next(iter(found.values())))]
+    lines = [f"| | {' | '.join(counts)} |", f"|---|{'---|' * len(counts)}"]
+    for name, by_tasks in found.items():
+        lines.append(f"| {name} | {' | '.join(map(_layout, by_tasks.values()))} |")
+    before, _, rest = text.partition(begin)
+    return "".join((before, begin, *(f"{line}\n" for line in lines), end, rest.partition(end)[2]))
+
+
+def _layout(found: dict[str, Any]) -> str:
+    small, near = (100 * found[name] for name in ("small_file_ratio", "bytes_near_target_ratio"))
+    return f"{found['files']:,} of {found['median_bytes'] / 2**20:.2f} MiB, {small:.0f} % small, {near:.0f} % near"
+
+
 def hours(seconds: float) -> str:
     """Return a time in hours and minutes."""
     minutes = round(seconds / 60)
@@ -92,7 +111,7 @@ def shipped_figures(folder: Path = record.RESULTS) -> dict[Path, str]:
 def main(words: list[str]) -> int:
     """Renew the page, the picture and the package's figures, or check them; return the exit code."""
     renewed = {
-        PAGE: replace(PAGE.read_text("utf-8"), render()),
+        PAGE: layouts(replace(PAGE.read_text("utf-8"), render())),
         picture.PICTURE: picture.render(),
         SIMULATIONS: simulations(SIMULATIONS.read_text("utf-8")),
         **shipped_figures(),

@@ -65,6 +65,33 @@ class ShufflingEngine(Engine, Protocol):
         """Return the results of the tasks that the shuffle makes, or raise the first error after all have ended."""
         ...
 
+    def run_joined(
+        self, sources: Sequence[Any], function: Callable[[Iterable[bytes], Budget], ResultT], partitions: int
+    ) -> list[ResultT]:
+        """Return what a function makes of each partition of the parts of all sources, in the order of their keys.
+
+        Parameters
+        ----------
+        sources
+            ``SplitTasks``, and what the engine has of its own that yields such parts.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SplitTasks:
+    """Tasks that only read, under a budget, and yield parts for a shuffle.
+
+    Attributes
+    ----------
+    split
+        Yields parts under keys that begin with the number of their partition.
+    """
+
+    tasks: Sequence[Any]
+    split: Callable[[Any, Budget], Iterable[tuple[tuple[int, ...], bytes]]]
+    budget: LocalBudget
+
 
 @dataclass(frozen=True)
 class Shuffle:

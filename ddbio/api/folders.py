@@ -135,7 +135,7 @@ def publish(
     check
         Called with the URIs or local paths of the files; nothing is published if it raises.
     **options
-        ``expect_rows`` and ``expect_digest``; see :class:`ddbio.PublishKeywords` for all.
+        ``expect_rows``, ``expect_digest`` and ``rules``; see :class:`ddbio.PublishKeywords` for all.
 
     Raises
     ------

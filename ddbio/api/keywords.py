@@ -824,6 +824,8 @@ class PublishKeywords(CatalogConnectionKeywords, TimeLimitKeywords, total=False)
     """Publish only if the files hold so many rows."""
     expect_digest: str | None
     """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    rules: str | None
+    """Publish only if the rows keep the quality rules of this YAML file, as ``ddbio validate`` evaluates them."""
     catalog: str | None
     """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
     job_id: str | None

@@ -163,7 +163,7 @@ def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version
     click.echo(report.to_json() if as_json else format_values(values))
 
 
-_ONLY_PUBLISH = {"expect_rows", "expect_digest", "job_id", "max_usd", "max_seconds", "prices", "compute"}
+_ONLY_PUBLISH = {"expect_rows", "expect_digest", "rules", "job_id", "max_usd", "max_seconds", "prices", "compute"}
 
 
 @click.command("publish")

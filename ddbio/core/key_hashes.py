@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self, TypeAlias
 
     Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BUCKET_BITS = 12
 BUCKETS = 1 << BUCKET_BITS
 _SHIFT = np.uint64(64 - BUCKET_BITS)
+_GROUP_ROWS = 1_000_000
 
 # Odd numbers whose bits are evenly spread: the golden ratio, and the first digits of pi.
 _ONE, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
@@ -73,6 +74,19 @@ def bucket_places(keys: Words) -> Counts:
     """Return where each bucket begins among sorted keys, and where the last one ends."""
     bounds = np.arange(1, BUCKETS, dtype=np.uint64) << _SHIFT
     return np.concatenate([[0], np.searchsorted(keys, bounds), [len(keys)]]).astype(np.int64)
+
+
+def bucket_groups(buckets: Iterable[int], counts: Counts) -> Iterator[list[int]]:
+    """Yield buckets in groups of about a million rows, by the number of rows in each bucket."""
+    group, size = list[int](), 0
+    for bucket in buckets:
+        group.append(bucket)
+        size += int(counts[bucket])
+        if size >= _GROUP_ROWS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 class BucketSums:

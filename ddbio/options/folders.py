@@ -91,6 +91,8 @@ class PublishOptions(CatalogConnectionOptions, TimeLimitOptions):
     """Publish only if the files hold so many rows."""
     expect_digest: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     """Publish only if the rows have this digest, as ``ddbio digest`` prints it."""
+    rules: str | None = None
+    """Publish only if the rows keep the quality rules of this YAML file, as ``ddbio validate`` evaluates them."""
     catalog: str | None = None
     """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None

@@ -6,17 +6,19 @@ A job runs in a thread of its own, so that the caller can stop it and know when 
 from __future__ import annotations
 
 import logging
+import pickle
 import signal
 import threading
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import InheritableThread
 
-from ddbio.budget import BudgetClosedError, BudgetServer
+from ddbio.budget import BudgetClosedError, BudgetServer, LocalBudget
+from ddbio.engine import SplitTasks
 from ddbio.errors import DdbioError, ServiceError
 from ddbio.spark.session import (
     CpuMeter,
@@ -30,15 +32,16 @@ from ddbio.spark.session import (
     start_session,
     task_attempts,
 )
-from ddbio.spark.worker import Failure, FailureList, TaskRunner, WorkerTracebackError
+from ddbio.spark.worker import Failure, ListOnDriver, PartsReader, TaskRunner, WorkerTracebackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark import RDD, SparkContext
     from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame
 
-    from ddbio.budget import Budget, LocalBudget
+    from ddbio.budget import Budget, BudgetAddress
     from ddbio.engine import Shuffle
     from ddbio.spark.worker import Outcome
 
@@ -91,7 +94,7 @@ class SparkEngine:
         DdbioError
             The error of the task that failed first, as its own class; what nobody expected is a ServiceError.
         """
-        return self._run(lambda _: self._context.parallelize(tasks, len(tasks)), len(tasks), function, budget)
+        return self._run(lambda *_: self._context.parallelize(tasks, len(tasks)), len(tasks), function, budget)
 
     def run_shuffled(
         self,
@@ -108,16 +111,59 @@ class SparkEngine:
             As :meth:`run`.
         """
 
-        def shuffled_tasks(failures: Accumulator[list[Failure]]) -> RDD[TaskT]:
+        def shuffled_tasks(failures: Accumulator[list[Failure]], _: BudgetAddress) -> RDD[TaskT]:
             return shuffled(self._context.parallelize(tasks, len(tasks)), shuffle, failures)
 
         # A lost executor may still run, and so may tasks of a stage that Spark runs again.
         alone_seconds = lost_after_seconds(self._context) / 2
         return self._run(shuffled_tasks, shuffle.partitions if tasks else 0, function, budget, alone_seconds)
 
+    def run_joined(
+        self, sources: Sequence[Any], function: Callable[[Iterable[bytes], Budget], ResultT], partitions: int
+    ) -> list[ResultT]:
+        """Return what a function makes of each partition of the parts of all sources, in the order of their keys.
+
+        Parameters
+        ----------
+        sources
+            ``SplitTasks``, or DataFrames of the columns ``partition``, ``slot``, ``side``, ``data``, and ``error``: a
+            pickled error in place of a part.
+
+        Raises
+        ------
+        DdbioError
+            As :meth:`run`.
+        """
+        split = [each for each in sources if isinstance(each, SplitTasks)]
+        unreported = [self._context.accumulator([], ListOnDriver()) for _ in split]
+        budget = split[0].budget if split else LocalBudget(None, job="join")
+        with ExitStack() as stack:
+
+            def joined(failures: Accumulator[list[Failure]], address: BudgetAddress) -> RDD[Iterable[bytes]]:
+                # The first budget is served already: where only one port is open, one side at least can be joined.
+                host, bind, ports = budget_place(self._context)
+                addresses = [address] + [
+                    stack.enter_context(BudgetServer(each.budget, host, bind=bind, ports=ports)).address
+                    for each in split[1:]
+                ]
+                parts = [frame_parts(each, failures) for each in sources if not isinstance(each, SplitTasks)]
+                for each, at, counts in zip(split, addresses, unreported, strict=True):
+                    portion = _portion(each.budget, len(each.tasks))
+                    reader = PartsReader(each.split, at, portion, task_attempts(self._context), failures, counts)
+                    tasks = self._context.parallelize(each.tasks, max(1, len(each.tasks)))
+                    parts.append(tasks.mapPartitions(reader))
+                return gathered(self._context.union(parts), partitions, _parts_alone)
+
+            try:
+                return self._run(joined, partitions, function, budget)
+            finally:
+                for each, counts in zip(split, unreported, strict=True):
+                    for left in counts.value:
+                        each.budget.add(left)
+
     def _run(
         self,
-        tasks: Callable[[Accumulator[list[Failure]]], RDD[TaskT]],
+        tasks: Callable[[Accumulator[list[Failure]], BudgetAddress], RDD[TaskT]],
         count: int,
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
@@ -125,14 +171,13 @@ class SparkEngine:
     ) -> list[ResultT]:
         if not count:
             return []
-        failures = self._context.accumulator([], FailureList())
+        failures = self._context.accumulator([], ListOnDriver())
         host, bind, ports = budget_place(self._context)
         with BudgetServer(budget, host, bind=bind, ports=ports) as server:
-            rate = budget.units_per_second
-            portion = None if rate is None else rate / count
+            portion = _portion(budget, count)
             attempts, began_at = task_attempts(self._context), time.time()
             runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
-            job = Job(self._context, tasks(failures).mapPartitions(runner))
+            job = Job(self._context, tasks(failures, server.address).mapPartitions(runner))
             try:
                 job.wait(lambda: failures.value)
             except BaseException:
@@ -290,9 +335,42 @@ class Gather:
 
 def shuffled(tasks: RDD[Any], shuffle: Shuffle, failures: Accumulator[list[Failure]]) -> RDD[Any]:
     """Return an RDD with one task in each partition, made of all the parts that are for it."""
-    parts = tasks.mapPartitions(Splitter(shuffle.split, failures))
-    ordered = parts.repartitionAndSortWithinPartitions(shuffle.partitions, _partition_of)
-    return ordered.mapPartitionsWithIndex(Gather(shuffle.gather))
+    return gathered(tasks.mapPartitions(Splitter(shuffle.split, failures)), shuffle.partitions, shuffle.gather)
+
+
+def gathered(parts: RDD[Any], partitions: int, make: Callable[[int, Iterable[bytes]], Any]) -> RDD[Any]:
+    """Return an RDD with one task in each partition, made of the parts that are for it, in the order of their keys."""
+    return parts.repartitionAndSortWithinPartitions(partitions, _partition_of).mapPartitionsWithIndex(Gather(make))
+
+
+def _parts_alone(_: int, parts: Iterable[bytes]) -> Iterable[bytes]:
+    return parts
+
+
+def frame_parts(frame: DataFrame, failures: Accumulator[list[Failure]]) -> RDD[Any]:
+    """Return the parts that a DataFrame holds."""
+    return frame.rdd.mapPartitions(FrameParts(failures))
+
+
+@dataclass(frozen=True)
+class FrameParts:
+    """Take rows for parts, whose key are three of their columns; the driver stops the job if one is an error."""
+
+    failures: Accumulator[list[Failure]]
+
+    def __call__(self, rows: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Yield the parts of a partition."""
+        for row in rows:
+            if row.error is not None:
+                self.failures.add([Failure(pickle.loads(row.error), "")])  # noqa: S301 - our own worker wrote it
+            else:
+                yield (row.partition, row.slot, row.side), bytes(row.data)
+
+
+def _portion(budget: LocalBudget, count: int) -> float | None:
+    """Return what each of so many tasks may spend while the driver is out of reach."""
+    rate = budget.units_per_second
+    return None if rate is None else rate / max(1, count)
 
 
 def _partition_of(key: tuple[int, ...]) -> int:

@@ -16,16 +16,19 @@ from ddbio.core.key_words import key_words
 from ddbio.core.schema.arrow import declare_types
 from ddbio.errors import DdbioError
 from ddbio.ops.validation.hashing import RowHasher
+from ddbio.ops.validation.meeting import parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
 from ddbio.spark.digest import declared_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import ExitStack
     from typing import TypeAlias
 
     from pyspark.sql import DataFrame
 
     from ddbio.ops.validation.hashing import Hashing
+    from ddbio.ops.validation.meeting import Wanted
     from ddbio.ops.validation.sums import Checks
 
     _Results: TypeAlias = Callable[[Iterator[pa.RecordBatch], RowHasher], Iterator[dict[str, Any]]]
@@ -48,6 +51,8 @@ _ROWS = _Outcome(rows=pa.binary())
 _SUMS = _Outcome(sums=pa.binary(), error=pa.binary())
 _WORDS = _Outcome(keys=pa.binary(), items=pa.binary(), error=pa.binary())
 _KEYS = _Outcome(slot=pa.int64(), keys=pa.binary(), error=pa.binary())
+# As ``SparkEngine.run_joined`` takes them.
+_PARTS = _Outcome(partition=pa.int64(), slot=pa.int64(), side=pa.int64(), data=pa.binary(), error=pa.binary())
 _REPEATS = _Outcome(count=pa.int64(), error=pa.binary())
 # Neighbouring buckets make a slot, whose keys one task looks at.
 _SLOTS = 256
@@ -80,6 +85,11 @@ class FrameSummary:
         for row in found:
             _require_fine(row["error"])
         return sum(row["count"] for row in found)
+
+    def parts(self, wanted: Wanted, stack: ExitStack) -> DataFrame:
+        """Return the wanted rows as the parts that Spark's engine joins."""
+        del stack
+        return self.read(_parts_of(wanted), _PARTS)
 
     def _names(self, group: int | None) -> tuple[str, ...] | None:
         return None if group is None else self.sums.unique_names[group]
@@ -182,6 +192,14 @@ def _words_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:
                 yield {"keys": rows.keys.tobytes(), "items": rows.items.tobytes()}
 
     return words
+
+
+def _parts_of(wanted: Wanted) -> _Results:
+    def parts(batches: Iterator[pa.RecordBatch], hasher: RowHasher) -> Iterator[dict[str, Any]]:
+        for (partition, slot, side), data in parts_of(map(hasher.hashed, batches), wanted):
+            yield {"partition": partition, "slot": slot, "side": side, "data": data}
+
+    return parts
 
 
 def _keys_of(buckets: Sequence[int], names: Sequence[str] | None) -> _Results:

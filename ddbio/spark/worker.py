@@ -24,7 +24,7 @@ from ddbio.budget import AttemptReplacedError, BudgetClient, BudgetClosedError, 
 from ddbio.errors import DdbioError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.accumulators import Accumulator
 
@@ -70,15 +70,15 @@ class Outcome:
     unreported: RequestCounts
 
 
-class FailureList(AccumulatorParam):  # type: ignore[misc]
-    """Collect failures on the driver as each task ends, long before the job does."""
+class ListOnDriver(AccumulatorParam):  # type: ignore[misc]
+    """Collect values on the driver as each task ends, long before the job does."""
 
-    def zero(self, value: list[Failure]) -> list[Failure]:
+    def zero(self, value: list[Any]) -> list[Any]:
         """Return an empty list."""
         del value
         return []
 
-    def addInPlace(self, value1: list[Failure], value2: list[Failure]) -> list[Failure]:  # noqa: N802 - PySpark's name
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - PySpark's name
         """Return the first list with the second appended."""
         value1.extend(value2)
         return value1
@@ -122,7 +122,7 @@ class TaskRunner:
             # As a value it would be the task's outcome.
             raise
         except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
-            failure = self._failure(error)
+            failure = _failure(error, self.attempts)
             self.failures.add([failure])
         finally:
             unreported = client.close()
@@ -135,16 +135,47 @@ class TaskRunner:
         if not client.has_met_driver():
             raise unfenced_retry(self.address)
 
-    def _failure(self, error: Exception) -> Failure:
-        text = traceback.format_exc()
-        if isinstance(error, BudgetClosedError):
-            return Failure(None, text)
-        if isinstance(error, DdbioError) and not error.retryable:
-            return Failure(error, text)
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() + 1 < self.attempts:
-            raise error
-        return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
+
+@dataclass(frozen=True)
+class PartsReader:
+    """Run tasks that yield parts for a shuffle, and only read. Errors are values as those of ``TaskRunner`` are.
+
+    Attributes
+    ----------
+    unreported
+        Takes the counts of each task that have not reached the driver.
+    """
+
+    split: Callable[[Any, Budget], Iterable[tuple[tuple[int, ...], bytes]]]
+    address: BudgetAddress
+    fallback_units_per_second: float | None
+    attempts: int
+    failures: Accumulator[list[Failure]]
+    unreported: Accumulator[list[RequestCounts]]
+
+    def __call__(self, tasks: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Yield the parts of every task."""
+        for task in tasks:
+            client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second)
+            try:
+                yield from self.split(task, client)
+            except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
+                self.failures.add([_failure(error, self.attempts)])
+            finally:
+                self.unreported.add([client.close()])
+
+
+def _failure(error: Exception, attempts: int) -> Failure:
+    """Return the value for an error, or raise it if Spark may run the task again."""
+    text = traceback.format_exc()
+    if isinstance(error, BudgetClosedError):
+        return Failure(None, text)
+    if isinstance(error, DdbioError) and not error.retryable:
+        return Failure(error, text)
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() + 1 < attempts:
+        raise error
+    return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
 
 
 def unfenced_retry(address: BudgetAddress | None) -> ServiceError:

@@ -115,6 +115,19 @@ def test_the_page_of_simulations_is_that_of_its_row(tmp_path):
     assert shown.endswith("<!-- simulate:end -->\nb\n")
 
 
+def test_layouts_are_those_of_their_row(tmp_path):
+    """The table of formats and tasks is made of the newest row; ``./task docs`` renews it."""
+    page = report.PAGE.read_text("utf-8")
+    assert report.layouts(page) == page
+    found = {"files": 1200, "median_bytes": 3 << 19, "small_file_ratio": 0.25, "bytes_near_target_ratio": 0.971}
+    figures = {"layout": {"orc": {"1": found, "4": found}}}
+    (tmp_path / "files.jsonl").write_text(json.dumps({"scale": 1.0, "figures": figures}) + "\n")
+    shown = report.layouts("a\n<!-- layouts:begin -->\nold\n<!-- layouts:end -->\nb\n", tmp_path)
+    assert "| | 1 task | 4 tasks |\n|---|---|---|\n| orc | 1,200 of 1.50 MiB, 25 % small, 97 % near | 1,200" in shown
+    assert "old" not in shown
+    assert report.layouts("no marks", tmp_path) == "no marks"
+
+
 def test_how_the_gates_counts_vary_is_shown(tmp_path):
     """The newest baseline has the coefficient of variation of its counts, beside the goal."""
     folder = tmp_path / "e2e"

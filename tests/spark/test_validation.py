@@ -72,6 +72,30 @@ def test_tasks_of_spark_validate_a_table_and_its_files(spark, fake, tmp_path):
     assert {each.kind: each.key["pk"]["S"] for each in found.examples} == {"missing": "new", "different": "k7"}
 
 
+def test_rows_of_sides_that_differ_meet_in_a_shuffle(spark, fake, tmp_path):
+    """Tables, files and DataFrames are joined by tasks: the report is that of this process, repeated keys included."""
+    items = [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}} for n in range(400)]
+    fake.load("joined", b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in items), "pk:S")
+    fake.load("other", b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in items[:150]), "pk:S")
+    at = {"endpoint_url": fake.endpoint_url}
+    rows = spark.createDataFrame(
+        [(f"k{n}", n + n % 2) for n in range(50, 400)] + [("k60", 60), ("k61", 0)], "pk string, n long"
+    )
+    rows.write.parquet(str(tmp_path / "lake"))
+    named = {"key": "pk", "nulls": "merge", "examples": 200, **at}
+    for source, target in (("joined", tmp_path / "lake"), (tmp_path / "lake", rows), ("joined", "other")):
+        found = ddbio.validate(source, target, engine="spark", **named)
+        wanted = ddbio.validate(source, rows.toArrow() if target is rows else target, engine="local", **named)
+        left_out = dict.fromkeys((*_OWN, "rcu_consumed"))
+        assert {**found.to_dict(), **left_out} == {**wanted.to_dict(), **left_out}
+        assert sorted((each.kind, each.key["pk"]["S"]) for each in found.examples) == sorted(
+            (each.kind, each.key["pk"]["S"]) for each in wanted.examples
+        )
+    no_key = spark.createDataFrame([(None, 1)], "pk string, n long")
+    with pytest.raises(ddbio.SchemaError, match="pk"):
+        ddbio.validate(tmp_path / "lake", no_key, engine="spark", **named)
+
+
 _RULES = """
 columns:
   pk: {not_null: true, unique: true}

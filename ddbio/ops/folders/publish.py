@@ -40,6 +40,7 @@ from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 from ddbio.ops.prices import prices_of
 from ddbio.ops.user_files import machine_speeds
+from ddbio.options import ValidateOptions, connection_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,7 +76,7 @@ class PublishPlan(EstimatedPlan):
     files, rows
         Its live files and their rows; rows are null where only reading would tell.
     reads_files
-        Whether the files are read, for the digest or the number of rows that is expected.
+        Whether the files are read: for the digest or the number of rows that is expected, or for rules.
     estimate
         What copying, and reading, takes and costs.
     """
@@ -147,8 +148,8 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
     NotFoundError
         If the source has no live file, or one of them is gone.
     TargetError
-        If the files do not hold what is expected, or another job replaces files of the target now. Or if they could
-        not be the table that ``catalog`` names.
+        If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
+        if they could not be the table that ``catalog`` names.
     """
     check_folder(options.source, options.catalog, options, None, options.dest)
     return registered(_published(options, check), options.dest, options.catalog, options)
@@ -218,6 +219,7 @@ def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
         raise NotFoundError(f"{options.source} holds no live file: name the folder that a job wrote")
     count, size, rows = len(found.files), sum(each.size_bytes for each in found.files), _rows(found)
     reads_files = options.expect_digest is not None or (options.expect_rows is not None and rows is None)
+    reads_files = reads_files or options.rules is not None
     seconds = START_SECONDS
     if is_s3(options.source) or is_s3(options.dest):
         seconds += _COPY_SECONDS * max(1.0, (count + size / _COPY_BYTES) / _THREADS)
@@ -332,9 +334,34 @@ def _require_expected(
                 f"{options.source} holds {rows:,} rows, not {options.expect_rows:,} as expected: nothing was published",
                 options.source,
             )
+    if options.rules is not None:
+        _require_rules(options, options.rules, source, found)
     if check is not None:
         folder = options.source.rstrip("/")
         check([f"{folder}/{each.path}" for each in found.files])
+
+
+def _require_rules(options: PublishOptions, rules: str, source: ObjectStore, found: Snapshot) -> None:
+    """Refuse files whose rows break a quality rule."""
+    from ddbio.ops.validation.validate import validate  # noqa: PLC0415 - much, and most publications have no rules
+
+    checked = validate(ValidateOptions(**connection_of(options), source=options.source, rules=rules))
+    if live_files(source).paths != found.paths:
+        raise TargetError(
+            f"another job changed {options.source} while its rows were checked: nothing was published; run it again",
+            options.source,
+        )
+    broken = [each for each in checked.rules if not each.passed]
+    if broken:
+        shown = "; ".join(
+            f"{each.rule}{'' if each.column is None else f' of {each.column}'}: {each.failures:,} rows"
+            + (f", such as {each.examples[0]}" if each.examples else "")
+            for each in broken
+        )
+        raise TargetError(
+            f"{options.source} breaks {len(broken)} of {len(checked.rules)} rules ({shown}): nothing was published",
+            options.source,
+        )
 
 
 def _was_published(store: ObjectStore, newest: Snapshot, facts: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.key_hashes import Rows, bucket_places, repeated
+from ddbio.core.key_hashes import Rows, bucket_groups, bucket_places, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,6 @@ HELD_BYTES = 128 * 1024 * 1024
 """Bytes of rows that a side holds in memory: eight million rows."""
 
 _WORD_BYTES = 8
-_GROUP_ROWS = 1_000_000
 
 
 class _Run(NamedTuple):
@@ -67,19 +66,7 @@ class RowStore:
 
     def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
         """Return how many rows of some buckets have the key of another one."""
-        return sum(repeated(self.rows(group).keys.copy()) for group in self.groups(buckets, counts))
-
-    def groups(self, buckets: Sequence[int], counts: Counts) -> Iterator[list[int]]:
-        """Yield the buckets in groups of about a million rows, by the number of rows in each bucket."""
-        group, size = list[int](), 0
-        for bucket in buckets:
-            group.append(bucket)
-            size += int(counts[bucket])
-            if size >= _GROUP_ROWS:
-                yield group
-                group, size = [], 0
-        if group:
-            yield group
+        return sum(repeated(self.rows(group).keys.copy()) for group in bucket_groups(buckets, counts))
 
     def rows(self, buckets: Sequence[int]) -> Rows:
         """Return the rows of some buckets."""
@@ -144,22 +131,28 @@ class RowsElsewhere(RowStore):
 
     def __init__(self, summary: Summary, group: int | None = None) -> None:
         super().__init__()
-        self._summary, self._group, self._loaded = summary, group, set[int]()
+        self.summary = summary
+        self._group, self._loaded = group, set[int]()
+        self._counted: dict[tuple[int, ...], int] = {}
 
     def load(self, buckets: Sequence[int]) -> None:
         """Get the rows of some buckets in one more reading, unless they are there."""
         wanted = sorted(set(buckets) - self._loaded)
         self._loaded.update(wanted)
         if wanted:
-            for rows in self._summary.rows(wanted, self._group):
+            for rows in self.summary.rows(wanted, self._group):
                 self.add(rows)
 
+    def note_repeated(self, buckets: Sequence[int], count: int) -> None:
+        """Note how many rows of some buckets have the key of another one."""
+        self._counted[tuple(buckets)] = count
+
     def repeated(self, buckets: Sequence[int], counts: Counts) -> int:
-        """Return how many rows of some buckets have the key of another one, counted where they are if possible."""
+        """Return how many rows of some buckets have the key of another one, counted where they are unless loaded."""
+        noted = self._counted.get(tuple(buckets))
+        if noted is not None:
+            return noted
         wanted = [bucket for bucket in buckets if counts[bucket] > 1]
-        if not set(wanted) <= self._loaded:
-            found = self._summary.repeated(wanted, self._group)
-            if found is not None:
-                return found
-        self.load(wanted)
-        return super().repeated(wanted, counts)
+        if set(wanted) <= self._loaded:
+            return super().repeated(wanted, counts)
+        return self.summary.repeated(wanted, self._group)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ddbio.core.key_hashes import Words
     from ddbio.core.rescue import MisfitLog
     from ddbio.core.scan_plan import ScanPlan
-    from ddbio.engine import Engine
+    from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import PageDecoder
@@ -87,7 +87,7 @@ class Reading:
     schema: pa.Schema | None
     keys: Mapping[str, str]
     nulls: Nulls
-    engine: Engine | None = None
+    engine: ShufflingEngine | None = None
 
 
 class Side(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from ddbio.ops.validation.columns import ColumnsSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import ExitStack
 
     import pyarrow as pa
 
     from ddbio.ops.validation.hashing import HashedRows
+    from ddbio.ops.validation.meeting import Wanted
     from ddbio.options.quality import QualityRules
 
 
@@ -98,8 +100,12 @@ class Summary(Protocol):
         """Yield the rows of some buckets by their keys, or of a unique group; that reads everything once more."""
         ...
 
-    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int | None:
-        """Return how many rows of some buckets have the key of another, counted elsewhere; None if that cannot be."""
+    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
+        """Return how many rows of some buckets have the key of another, counted elsewhere."""
+        ...
+
+    def parts(self, wanted: Wanted, stack: ExitStack) -> Any:
+        """Return what ``ShufflingEngine.run_joined`` takes of this side, open as long as the stack is."""
         ...
 
 

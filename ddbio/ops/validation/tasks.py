@@ -13,28 +13,31 @@ from ddbio.core.decode import Decoder
 from ddbio.core.key_hashes import Rows
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import declare_types
+from ddbio.engine import SplitTasks
 from ddbio.files.formats import is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.exports.tasks import ExportStream
 from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.validation.hashing import RowHasher
+from ddbio.ops.validation.meeting import Wanted, meet, parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from contextlib import AbstractContextManager, ExitStack
     from typing import Literal, TypeAlias
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.key_hashes import Words
     from ddbio.core.staged import StoredObject
-    from ddbio.engine import Engine
+    from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing
+    from ddbio.ops.validation.meeting import PartKey
     from ddbio.ops.validation.sums import Checks
 
     OpenBudget: TypeAlias = Callable[[], AbstractContextManager[LocalBudget]]
@@ -187,6 +190,21 @@ def sum_portion(task: PortionTask, budget: Budget) -> tuple[bytes, MisfitLog]:
     return sums.to_bytes(), misfits
 
 
+@dataclass(frozen=True)
+class PartsTask:
+    """Say which rows of a portion a task reads for a shuffle."""
+
+    portion: Portion
+    hashing: Hashing
+    wanted: Wanted
+
+
+def parts_of_portion(task: PartsTask, budget: Budget) -> Iterator[tuple[PartKey, bytes]]:
+    """Yield the wanted rows of a portion as parts of a shuffle."""
+    with closing(task.portion.hashed(task.hashing, budget, MisfitLog())) as read:
+        yield from parts_of(read, task.wanted)
+
+
 def words_of_portion(task: PortionTask, budget: Budget) -> Rows:
     """Return two words of each row of a portion that lies in a wanted bucket."""
     buckets, names = task.wanted or ((), None)
@@ -221,7 +239,7 @@ class TasksSummary:
         Opens the budget of one more reading.
     """
 
-    engine: Engine
+    engine: ShufflingEngine
     portions: Sequence[Portion]
     hashing: Hashing
     sums: Sums
@@ -236,10 +254,20 @@ class TasksSummary:
             for first in range(0, len(tasks), self.engine.parallelism):
                 yield from self.engine.run(words_of_portion, tasks[first : first + self.engine.parallelism], budget)
 
-    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int | None:
-        """Return None: repeated keys are looked for in the rows that the tasks return, or 0 for no bucket."""
-        del group
-        return None if buckets else 0
+    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
+        """Return how many rows of some buckets have the key of another: a shuffle brings equal keys together."""
+        if not buckets:
+            return 0
+        names, sums = None, self.sums.buckets
+        if group is not None:
+            names, sums = self.sums.unique_names[group], self.sums.unique[group]
+        wanted = replace(Wanted.of(buckets, sums.counts, self.engine.parallelism), names=names)
+        return meet(self.engine, [self], wanted).repeated[0]
+
+    def parts(self, wanted: Wanted, stack: ExitStack) -> SplitTasks:
+        """Return the tasks that read the wanted rows for a shuffle."""
+        tasks = [PartsTask(each, self.hashing, wanted) for each in self.portions]
+        return SplitTasks(tasks, parts_of_portion, stack.enter_context(self.open_budget()))
 
     def batches_with(self, keys: Words) -> Iterator[pa.RecordBatch]:
         """Yield the rows with some keys."""
@@ -251,8 +279,12 @@ class TasksSummary:
 
 
 def summarise(
-    engine: Engine, portions: Sequence[Portion], hashing: Hashing, checks: Checks | None, open_budget: OpenBudget
-) -> tuple[TasksSummary, MisfitLog]:  # fmt: skip
+    engine: ShufflingEngine,
+    portions: Sequence[Portion],
+    hashing: Hashing,
+    checks: Checks | None,
+    open_budget: OpenBudget,
+) -> tuple[TasksSummary, MisfitLog]:
     """Have the tasks of an engine read a side once; return what they have summed, and what did not fit its columns."""
     sums, misfits = Sums(checks), MisfitLog()
     with open_budget() as budget:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
 from ddbio.core.estimate import Figures
 from ddbio.core.job_limits import check_limits
-from ddbio.core.key_hashes import BUCKETS, differences
+from ddbio.core.key_hashes import BUCKETS, bucket_groups, differences
 from ddbio.core.key_words import key_words
 from ddbio.core.quality import RuleResult, row_items
 from ddbio.core.rescue import MisfitLog
@@ -30,6 +30,7 @@ from ddbio.ops.job.storage import require_shared
 from ddbio.ops.validation.columns import differing_columns
 from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.lake_side import open_side
+from ddbio.ops.validation.meeting import Found, Wanted, meet
 from ddbio.ops.validation.row_store import RowsElsewhere, RowStore
 from ddbio.ops.validation.sides import Reading, TableSide
 from ddbio.ops.validation.sums import Checks, Sums
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.digest import Digest
-    from ddbio.core.key_hashes import BucketSums, Differences
+    from ddbio.core.key_hashes import BucketSums
     from ddbio.core.validation import ValidatePlan
-    from ddbio.engine import Engine
+    from ddbio.engine import ShufflingEngine
     from ddbio.ops.validation.columns import ColumnsSeen
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
@@ -148,7 +149,7 @@ def validate(
         readings = [_Pass(job, side, stack) for side in job.sides]
         for each in readings:
             each.read()
-        found = _Found() if job.target is None else _compare(*readings, most=options.examples)
+        found = Found() if job.target is None else _compare(*readings, engine, most=options.examples)
         repeats = _repeats(readings)
         wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
         items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
@@ -214,14 +215,17 @@ def _open(options: ValidateOptions, source: Any, target: Any, from_file: str | N
     return _Job(options, first, second, reading, rules)
 
 
-def _open_engine(job: _Job, stack: ExitStack, master: str | None, conf: Mapping[str, str] | None) -> Engine | None:
+def _open_engine(
+    job: _Job, stack: ExitStack, master: str | None, conf: Mapping[str, str] | None
+) -> ShufflingEngine | None:
     """Return the engine whose tasks read the sides; None if this process does."""
     options = job.options
     if options.engine == "local" or (options.engine == "auto" and running_spark_parallelism() is None):
         return None
     places = {name: side.place for name, side in zip(("source", "target"), job.sides, strict=False)}
     require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
-    return stack.enter_context(closing(open_engine("spark", master=master, conf=conf)))
+    engine = cast("ShufflingEngine", open_engine("spark", master=master, conf=conf))
+    return stack.enter_context(closing(engine))
 
 
 class _Pass:
@@ -298,32 +302,26 @@ def _repeats(readings: Sequence[_Pass]) -> list[int]:
     ]
 
 
-@dataclass
-class _Found:
-    """Count what differs, and hold the hashes of the keys of some of it."""
-
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(get_args(Kind), 0))
-    keys: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in get_args(Kind)})
-
-    def add(self, given: Differences, most: int) -> None:
-        for kind in get_args(Kind):
-            self.counts[kind] += getattr(given, kind)
-            keys = getattr(given, f"{kind}_keys")
-            self.keys[kind] += keys[: max(0, most - len(self.keys[kind]))].tolist()
-
-
-def _compare(source: _Pass, target: _Pass, *, most: int) -> _Found:
+def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, *, most: int) -> Found:
     """Return what differs, looking only at the buckets whose counts or sums do."""
-    found = _Found()
+    found = Found()
     differing = source.sums.differing(target.sums)
-    for each in (source, target):
-        each.store.load(differing)
-    for group in source.store.groups(differing, source.sums.counts + target.sums.counts):
-        found.add(differences(source.store.rows(group), target.store.rows(group)), most)
+    counts = source.sums.counts + target.sums.counts
+    one, other = source.store, target.store
+    if differing and engine is not None and isinstance(one, RowsElsewhere) and isinstance(other, RowsElsewhere):
+        wanted = replace(Wanted.of(differing, counts, engine.parallelism), with_items=True)
+        found = meet(engine, (one.summary, other.summary), wanted, most)
+        for store, count in zip((one, other), found.repeated, strict=True):
+            store.note_repeated(differing, count)
+        return found
+    for store in (one, other):
+        store.load(differing)
+    for group in bucket_groups(differing, counts):
+        found.add(differences(one.rows(group), other.rows(group)), most)
     return found
 
 
-def _wanted(found: _Found, *, in_source: bool, in_target: bool) -> tuple[set[int], set[int]]:
+def _wanted(found: Found, *, in_source: bool, in_target: bool) -> tuple[set[int], set[int]]:
     """Return the keys whose items the source may hold, and the target, given whether keys are repeated in either.
 
     A key that a side is said to lack may only be there if the other has it more than once.
@@ -348,7 +346,7 @@ def _items_by_key(job: _Job, side: Side, wanted: set[int]) -> dict[int, dict[str
     return items
 
 
-def _examples(found: _Found, items: list[dict[int, dict[str, Any]]], keys: tuple[str, ...]) -> list[Example]:
+def _examples(found: Found, items: list[dict[int, dict[str, Any]]], keys: tuple[str, ...]) -> list[Example]:
     examples = []
     for kind in get_args(Kind):
         for hash_ in found.keys[kind]:

@@ -124,6 +124,20 @@ def test_only_what_is_expected_is_published(places):
         ddbio.publish(curated / "nothing", curated)
 
 
+def test_rows_that_break_a_rule_are_not_published(places, tmp_path, capsys):
+    """The message says which rule, and how many rows; rows that keep all rules are published."""
+    staging, curated = places
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("columns: {pk: {regex: '1-.*', unique: true}}\nrow_count: {min: 20}", "utf-8")
+    with pytest.raises(TargetError, match=r"breaks 1 of 3 rules \(regex: 1-\.\* of pk: 10 rows, such as .*2-0"):
+        ddbio.publish(staging, curated, rules=str(rules))
+    assert not curated.exists()
+    rules.write_text("columns: {pk: {unique: true}}\nrow_count: {min: 20, max: 20}", "utf-8")
+    assert ddbio.plan_publish(staging, curated, rules=str(rules)).reads_files
+    cli(["publish", str(staging), str(curated), "--rules", str(rules), "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["changed"]
+
+
 def test_only_what_is_published_is_compared(places):
     """Rows that another program put beside the live files are not copied, and do not count."""
     staging, curated = places

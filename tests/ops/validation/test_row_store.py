@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, buckets_of
+from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, bucket_groups, buckets_of
 from ddbio.ops.validation.row_store import RowStore
 
 
@@ -29,5 +29,5 @@ def test_rows_come_back_by_bucket(held_bytes):
 def test_groups_are_bounded_by_rows():
     """Buckets are read together up to about a million rows."""
     counts = np.full(BUCKETS, 300_000, np.int64)
-    assert list(RowStore().groups(range(6), counts)) == [[0, 1, 2, 3], [4, 5]]
-    assert list(RowStore().groups([], counts)) == []
+    assert list(bucket_groups(range(6), counts)) == [[0, 1, 2, 3], [4, 5]]
+    assert list(bucket_groups([], counts)) == []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import ddbio
+from ddbio.budget import LocalBudget
 from ddbio.core.key_hashes import BUCKETS, Rows
 from ddbio.core.key_words import key_words
 from ddbio.engine import LocalEngine
@@ -16,6 +19,7 @@ from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.row_store import RowsElsewhere
 from ddbio.ops.validation.sides import Reading, open_side
 from ddbio.ops.validation.sums import Checks, Sums
+from ddbio.ops.validation.tasks import words_of_portion
 from ddbio.options import ValidateOptions
 from ddbio.options.quality import ColumnRules, QualityRules, ValueRange
 
@@ -26,10 +30,20 @@ HASHING = Hashing(("pk",), 1.0)
 
 
 class _Pickling(LocalEngine):
-    """Run tasks as workers elsewhere get them."""
+    """Run tasks as workers elsewhere get them, and shuffle in memory."""
 
     def run(self, function, tasks, budget):
+        assert function is not words_of_portion
         return super().run(function, pickle.loads(pickle.dumps(list(tasks))), budget)
+
+    def run_joined(self, sources, function, partitions):
+        parts = []
+        for source in sources:
+            for task in pickle.loads(pickle.dumps(list(source.tasks))):
+                parts += source.split(task, source.budget)
+        parts.sort(key=itemgetter(0))
+        budget, found = LocalBudget(None), pickle.loads(pickle.dumps(function))
+        return [found((data for key, data in parts if key[0] == number), budget) for number in range(partitions)]
 
 
 @pytest.fixture
@@ -64,10 +78,11 @@ def test_tasks_add_up_to_the_side(side):
         ("not_null", 0, 0),
     ]
     every = range(BUCKETS)
-    assert np.array_equal(np.sort(Rows.joined(list(summary.rows(every))).items), np.sort(Rows.joined(rows).items))
     with RowsElsewhere(summary, 0) as unique, RowsElsewhere(summary) as keys:
         assert unique.repeated(every, found.unique[0].counts) == 100
         assert keys.repeated(every, found.buckets.counts) == 0
+    local = replace(summary, engine=LocalEngine())
+    assert np.array_equal(np.sort(Rows.joined(list(local.rows(every))).items), np.sort(Rows.joined(rows).items))
     hashes = key_words(pa.record_batch({"pk": ["k3", "k9", "none"]}), ("pk",))
     shown = [row["pk"] for batch in side.batches_with(reading, ("pk",), hashes) for row in batch.to_pylist()]
     assert sorted(shown) == ["k3", "k9"]

@@ -1,0 +1,165 @@
+"""Compare rows, and count repeated keys, in the tasks of a shuffle that brings equal keys together.
+
+What two sides hold of some buckets is divided into slots, of about a million rows each, that one task looks at one
+after the other. Whoever started them gets counts, and the keys of a few examples.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+import numpy as np
+
+from ddbio.core.key_hashes import BUCKETS, Rows, bucket_groups, buckets_of, differences, repeated
+from ddbio.core.validation import Kind
+from ddbio.ops.validation.sums import rows_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Self, TypeAlias
+
+    from ddbio.budget import Budget
+    from ddbio.core.key_hashes import Counts, Differences
+    from ddbio.engine import ShufflingEngine
+    from ddbio.ops.validation.hashing import HashedRows
+    from ddbio.ops.validation.sums import Summary
+
+    PartKey: TypeAlias = tuple[int, int, int]
+
+# Slot, side, rows, and whether the hashes of items follow those of keys.
+_HEAD = struct.Struct("<qqq?")
+_GATHERED_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Say which rows of a side go to a shuffle, and where; a picklable value.
+
+    Attributes
+    ----------
+    slots
+        The slot of each bucket, which rise with the buckets; -1 of those whose rows are not wanted.
+    partitions
+        How many tasks the slots are dealt to.
+    names
+        The attributes whose values must be unique; None for the keys.
+    with_items
+        Whether items are compared, or only keys.
+    side
+        0 for the source, 1 for the target.
+    """
+
+    slots: Counts
+    partitions: int
+    names: tuple[str, ...] | None = None
+    with_items: bool = False
+    side: int = 0
+
+    @classmethod
+    def of(cls, buckets: Sequence[int], counts: Counts, parallelism: int) -> Self:
+        """Return what is wanted of some buckets, given the rows in each."""
+        slots, groups = np.full(BUCKETS, -1, np.int64), 0
+        for number, group in enumerate(bucket_groups(buckets, counts)):
+            slots[group], groups = number, number + 1
+        return cls(slots, max(1, min(groups, parallelism)))
+
+
+@dataclass
+class Found:
+    """Count what differs and what is repeated, and hold the hashes of the keys of some of what differs."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(get_args(Kind), 0))
+    keys: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in get_args(Kind)})
+    repeated: list[int] = field(default_factory=lambda: [0, 0])
+
+    def add(self, given: Differences, most: int) -> None:
+        """Add what differs in some buckets, and keep so many keys of each kind."""
+        for kind in get_args(Kind):
+            self._add(kind, getattr(given, kind), getattr(given, f"{kind}_keys")[:most].tolist(), most)
+
+    def merge(self, other: Found, most: int) -> None:
+        """Add what was found in other buckets."""
+        for kind in get_args(Kind):
+            self._add(kind, other.counts[kind], other.keys[kind], most)
+        self.repeated = [one + another for one, another in zip(self.repeated, other.repeated, strict=True)]
+
+    def _add(self, kind: str, count: int, keys: list[int], most: int) -> None:
+        self.counts[kind] += count
+        self.keys[kind] += keys[: max(0, most - len(self.keys[kind]))]
+
+
+def meet(engine: ShufflingEngine, summaries: Sequence[Summary], wanted: Wanted, most: int = 0) -> Found:
+    """Return what the wanted rows of one side, or of two, come to, by reading the sides once more.
+
+    Parameters
+    ----------
+    most
+        Keys to return of each kind of difference.
+    """
+    found = Found()
+    with ExitStack() as stack:
+        sources = [each.parts(replace(wanted, side=side), stack) for side, each in enumerate(summaries)]
+        for each in engine.run_joined(sources, partial(compare_parts, most), wanted.partitions):
+            found.merge(each, most)
+    return found
+
+
+def parts_of(hashed: Iterable[HashedRows], wanted: Wanted) -> Iterator[tuple[PartKey, bytes]]:
+    """Yield the wanted rows as parts of slots: partition, slot and side, then two words a row or one."""
+    chosen = wanted.slots >= 0
+    gathered, count = list[Rows](), 0
+    for each in itertools.chain(hashed, [None]):
+        if each is not None:
+            gathered.append(rows_in(each, chosen, wanted.names))
+            count += len(gathered[-1].keys)
+        if count >= _GATHERED_ROWS or (each is None and count):
+            yield from _divided(Rows.joined(gathered).sorted(), wanted)
+            gathered, count = [], 0
+
+
+def _divided(rows: Rows, wanted: Wanted) -> Iterator[tuple[PartKey, bytes]]:
+    slots = wanted.slots[buckets_of(rows.keys)]
+    starts = np.flatnonzero(np.diff(slots, prepend=-1)).tolist()
+    for first, last in itertools.pairwise([*starts, len(slots)]):
+        slot = int(slots[first])
+        head = _HEAD.pack(slot, wanted.side, last - first, wanted.with_items)
+        items = rows.items[first:last].tobytes() if wanted.with_items else b""
+        yield (slot % wanted.partitions, slot, wanted.side), head + rows.keys[first:last].tobytes() + items
+
+
+class _Part(NamedTuple):
+    slot: int
+    side: int
+    rows: Rows
+    with_items: bool
+
+
+def _part_of(data: bytes) -> _Part:
+    slot, side, count, with_items = _HEAD.unpack_from(data)
+    keys = np.frombuffer(data, np.uint64, count, _HEAD.size)
+    items = np.frombuffer(data, np.uint64, count, _HEAD.size + keys.nbytes) if with_items else keys
+    return _Part(slot, side, Rows(keys, items), with_items)
+
+
+def compare_parts(most: int, parts: Iterable[bytes], budget: Budget) -> Found:
+    """Return what the parts of some slots, which come slot by slot, differ in, and how many keys are repeated."""
+    del budget
+    found = Found()
+    for _, held in itertools.groupby(map(_part_of, parts), key=attrgetter("slot")):
+        sides: tuple[list[Rows], list[Rows]] = ([], [])
+        with_items = False
+        for part in held:
+            sides[part.side].append(part.rows)
+            with_items = part.with_items
+        source, target = map(Rows.joined, sides)
+        if with_items:
+            found.add(differences(source, target), most)
+        found.repeated[0] += repeated(source.keys)
+        found.repeated[1] += repeated(target.keys)
+    return found
