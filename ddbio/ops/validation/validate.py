@@ -149,7 +149,7 @@ def validate(
         readings = [_Pass(job, side, stack) for side in job.sides]
         for each in readings:
             each.read()
-        found = Found() if job.target is None else _compare(*readings, engine, most=options.examples)
+        found = Found() if job.target is None else _compare(readings[0], readings[1], engine, options.examples)
         repeats = _repeats(readings)
         wanted = _wanted(found, in_source=repeats[0] > 0, in_target=repeats[-1] > 0)
         items = [_items_by_key(job, side, keys) if keys else {} for side, keys in zip(job.sides, wanted, strict=False)]
@@ -302,7 +302,7 @@ def _repeats(readings: Sequence[_Pass]) -> list[int]:
     ]
 
 
-def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, *, most: int) -> Found:
+def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, most: int) -> Found:
     """Return what differs, looking only at the buckets whose counts or sums do."""
     found = Found()
     differing = source.sums.differing(target.sums)
@@ -311,8 +311,8 @@ def _compare(source: _Pass, target: _Pass, engine: ShufflingEngine | None, *, mo
     if differing and engine is not None and isinstance(one, RowsElsewhere) and isinstance(other, RowsElsewhere):
         wanted = replace(Wanted.of(differing, counts, engine.parallelism), with_items=True)
         found = meet(engine, (one.summary, other.summary), wanted, most)
-        for store, count in zip((one, other), found.repeated, strict=True):
-            store.note_repeated(differing, count)
+        one.note_repeated(differing, found.repeated[0])
+        other.note_repeated(differing, found.repeated[1])
         return found
     for store in (one, other):
         store.load(differing)
