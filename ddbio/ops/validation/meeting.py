@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.core.key_hashes import Counts, Differences
     from ddbio.engine import ShufflingEngine
     from ddbio.ops.validation.hashing import HashedRows
-    from ddbio.ops.validation.sums import Summary
+    from ddbio.ops.validation.sums import Sums
 
     PartKey: TypeAlias = tuple[int, int, int]
 
@@ -68,6 +68,27 @@ class Wanted:
         for number, group in enumerate(bucket_groups(buckets, counts)):
             slots[group], groups = number, number + 1
         return cls(slots, max(1, min(groups, parallelism)))
+
+
+class Summary(Protocol):
+    """Hold what processes elsewhere have read: little, however many rows there are."""
+
+    @property
+    def sums(self) -> Sums:
+        """Return what all rows add up to."""
+        ...
+
+    def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
+        """Yield the rows of some buckets by their keys, or of a unique group; that reads everything once more."""
+        ...
+
+    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
+        """Return how many rows of some buckets have the key of another, counted elsewhere."""
+        ...
+
+    def parts(self, wanted: Wanted, stack: ExitStack) -> Any:
+        """Return what ``ShufflingEngine.run_joined`` takes of this side, open as long as the stack is."""
+        ...
 
 
 @dataclass

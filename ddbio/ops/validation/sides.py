@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing
-    from ddbio.ops.validation.sums import Checks, Summary
+    from ddbio.ops.validation.meeting import Summary
+    from ddbio.ops.validation.sums import Checks
     from ddbio.ops.validation.tasks import Portion, TasksSummary
     from ddbio.options import ConnectionOptions, ValidateOptions
 

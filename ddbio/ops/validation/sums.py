@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from ddbio.core.quality import RuleChecker, rows_with
 from ddbio.ops.validation.columns import ColumnsSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import ExitStack
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
     from ddbio.ops.validation.hashing import HashedRows
-    from ddbio.ops.validation.meeting import Wanted
     from ddbio.options.quality import QualityRules
 
 
@@ -86,27 +84,6 @@ class Sums:
         unique = [sums.to_bytes() for sums in self.unique]
         counted = [] if self.checker is None else self.checker.results()
         return pickle.dumps((self.digest.as_tuple(), self.seen.types, self.buckets.to_bytes(), unique, counted))
-
-
-class Summary(Protocol):
-    """Hold what processes elsewhere have read: little, however many rows there are."""
-
-    @property
-    def sums(self) -> Sums:
-        """Return what all rows add up to."""
-        ...
-
-    def rows(self, buckets: Sequence[int], group: int | None = None) -> Iterator[Rows]:
-        """Yield the rows of some buckets by their keys, or of a unique group; that reads everything once more."""
-        ...
-
-    def repeated(self, buckets: Sequence[int], group: int | None = None) -> int:
-        """Return how many rows of some buckets have the key of another, counted elsewhere."""
-        ...
-
-    def parts(self, wanted: Wanted, stack: ExitStack) -> Any:
-        """Return what ``ShufflingEngine.run_joined`` takes of this side, open as long as the stack is."""
-        ...
 
 
 def unique_rows(batch: pa.RecordBatch, names: Sequence[str]) -> Rows:
