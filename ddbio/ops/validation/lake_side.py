@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from ddbio.core.key_hashes import Words
     from ddbio.ops.validation.hashing import Hashing
+    from ddbio.ops.validation.meeting import Summary
     from ddbio.ops.validation.sides import Nulls, Reading, Side
-    from ddbio.ops.validation.sums import Checks, Summary
+    from ddbio.ops.validation.sums import Checks
     from ddbio.options import ConnectionOptions, ValidateOptions
 
 
