@@ -10,8 +10,10 @@ import json
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import md5
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import igzip
@@ -23,14 +25,19 @@ from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
-from ddbio.core.item_key import key_hashes
-from ddbio.core.raw_items import RawItemReader
-from ddbio.files.line_writers import compress
+from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints, key_hashes
+from ddbio.core.loads.batches import LaneSplitter, RowBytes, spread_ranges, write_units
+from ddbio.core.loads.requests import PUT, batch_template
+from ddbio.core.raw_items import RawItemParts, RawItemReader, RawItems
+from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, rotated_segments
+from ddbio.files.line_writers import LineBuffer, compress
 from ddbio.files.parquet import dictionary_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 TABLE = "rows"
 """What the endpoint that takes every write calls its table."""
@@ -39,6 +46,9 @@ _PUTS_PER_REQUEST = 25
 _IN_FLIGHT = 8
 _GROUP_ROWS = 65_536
 _READ_BYTES = 1 << 20
+_WINDOW_PARTS = 32
+_CHANGED_SHARE = 20
+_KEY_TYPES = dict(part.split(":") for part in orders.KEY.split(","))
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Steps:
         self._places, self._few = places, few
         self.ways: dict[str, Callable[[], object]] = {
             "fetch": self._fetch,
+            "fetch in rotation": self._fetch_in_rotation,
             "decode": self._decode,
             "check": self._check,
             "infer": self._infer,
@@ -89,6 +100,13 @@ class Steps:
             "compress": lambda: len(compress(pa.py_buffer(self._text), "zstd")),
             "hash": self._hash,
             "hash keys": lambda: [key_hashes(batch, orders.KEYS) for batch in self._columns],
+            "fingerprint keys": self._fingerprint,
+            "find duplicates": lambda: KeySet().add(Fingerprints.joined(self._fingerprints)),
+            "shuffle": self._shuffle,
+            "spread": self._spread,
+            "deal": self._deal,
+            "sum MD5": lambda: [md5(path.read_bytes()) for path in _data_files(self._places.export)],
+            "filter": self._filter,
             "read lines": self._read_lines,
             "gunzip": self._gunzip,
             "changes": lambda: ChangeDecoder(self._schema, orders.KEYS).decode(self._changes),
@@ -140,8 +158,22 @@ class Steps:
         return b"".join(map(_unzipped, _data_files(self._places.increment)))
 
     @cached_property
+    def _fingerprints(self) -> list[Fingerprints]:
+        return self._fingerprint()
+
+    @cached_property
+    def _items(self) -> list[RawItems]:
+        """The items as text, in pieces as large as the chunks of a write."""
+        lines = b"\n".join(self._lines)
+        return list(RawItemReader(_KEY_TYPES).read(lines, "items"))
+
+    @cached_property
     def _lines(self) -> list[bytes]:
         return self._text.splitlines()
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(line) + 1 for line in self._lines)])
 
     @cached_property
     def _batches(self) -> list[bytes]:
@@ -159,19 +191,34 @@ class Steps:
     def _singles(self) -> list[bytes]:
         return [json.dumps(update_of(json.loads(line))).encode() for line in self._text.splitlines()[: self._few]]
 
-    def _fetched(self) -> Iterator[bytes]:
+    def _wire(self) -> LightTransport:
         spec = ClientSpec(endpoint_url=self._places.read_url)
-        wire = LightTransport(spec.client("dynamodb"), spec)
-        parameters: dict[str, Any] = {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL"}
+        return LightTransport(spec.client("dynamodb"), spec)
+
+    def _fetched(self) -> Iterator[bytes]:
+        wire, parameters = self._wire(), {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL"}
         while True:
             page = wire.read("Scan", parameters)
             yield page.items
             if page.last_evaluated_key is None:
                 return
-            parameters["ExclusiveStartKey"] = page.last_evaluated_key
+            parameters["ExclusiveStartKey"] = page.last_evaluated_key  # type: ignore[assignment] # of one request
 
     def _fetch(self) -> None:
         deque(self._fetched(), maxlen=0)
+
+    def _fetch_in_rotation(self) -> None:
+        """Read a small page of each of many segments in turn, so that what comes is from all partitions."""
+        wire, item_bytes = self._wire(), len(self._text) // len(self._lines)
+        segments = rotated_segments(len(self._text))
+        asked = {"TableName": self._places.table, "ReturnConsumedCapacity": "TOTAL", "TotalSegments": segments}
+        asked["Limit"] = max(1, ROTATED_PAGE_BYTES // item_bytes)
+        waiting = deque[dict[str, Any]]({**asked, "Segment": number} for number in range(segments))
+        while waiting:
+            parameters = waiting.popleft()
+            page = wire.read("Scan", parameters)
+            if page.last_evaluated_key is not None:
+                waiting.append({**parameters, "ExclusiveStartKey": page.last_evaluated_key})
 
     def _decode(self) -> None:
         decoder = Decoder(self._schema)
@@ -179,9 +226,39 @@ class Steps:
             decoder.decode_batches(page, "page")
 
     def _check(self) -> None:
-        reader = RawItemReader(dict(part.split(":") for part in orders.KEY.split(",")))
+        reader = RawItemReader(_KEY_TYPES)
         for page in self._pages:
             deque(reader.read(page, "page"), maxlen=0)
+
+    def _spread(self) -> None:
+        """Put the items of each window into another order, so that every chunk has some from all over it."""
+        for first in range(0, len(self._items), _WINDOW_PARTS):
+            window = self._items[first : first + _WINDOW_PARTS]
+            parts = RawItemParts(window)
+            for chunk in spread_ranges([len(part) for part in window], len(window)):
+                parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
+
+    def _deal(self) -> None:
+        """Sort the items of each chunk by the hash of their key, and lay out each lane's as requests have them."""
+        splitter = LaneSplitter(_IN_FLIGHT, batch_template(TABLE, *PUT), deque())
+        for items in self._items:
+            begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
+            texts = RowBytes(items.data, begins, ends, write_units(items.sizes), 0)
+            splitter.split(texts, np.arange(len(items)), items.hashes, {})
+
+    def _filter(self) -> None:
+        """Take the rows that no change is of."""
+        for batch in self._rows:
+            batch.filter(pa.array(np.arange(batch.num_rows) % _CHANGED_SHARE != 0))
+
+    def _fingerprint(self) -> list[Fingerprints]:
+        return [key_fingerprints(batch, orders.KEYS) for batch in self._columns]
+
+    def _shuffle(self) -> None:
+        """Take the lines of a file in random order."""
+        lines = LineBuffer(len(self._text))
+        lines.add(np.frombuffer(self._text, np.uint8), self._ends)
+        lines.take(np.random.default_rng(0).permutation(len(self._lines)))
 
     def _infer(self) -> None:
         infer_schema_of_body(b"\n".join(orders.lines("mixed", 2_000)))
@@ -212,7 +289,12 @@ class Steps:
         table = self._table
         chosen: Any = dictionary_columns(table.slice(0, _GROUP_ROWS))
         with pq.ParquetWriter(
-            io.BytesIO(), table.schema, compression="zstd", use_dictionary=chosen, write_page_index=True
+            io.BytesIO(),
+            table.schema,
+            compression="zstd",
+            use_dictionary=chosen,
+            write_page_index=True,
+            write_page_checksum=True,
         ) as writer:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 

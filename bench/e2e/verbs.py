@@ -80,22 +80,22 @@ VERBS: dict[str, Verb] = {
     "scan": Verb(_scan, ("fetch", "infer", "decode", "write Parquet"), CLIENT_SCAN),
     "export read": Verb(
         lambda places, folder, _: _files("export", "read", str(places.export), str(folder / "read")),
-        ("gunzip", "infer", "decode", "write Parquet"),
+        ("gunzip", "sum MD5", "infer", "decode", "write Parquet"),
     ),
     "export fold": Verb(
         lambda places, folder, _: _files(
             "export", "fold", str(places.export), str(places.increment), str(folder / "fold")
         ),
-        ("gunzip", "infer", "decode", "changes", "hash keys", "write Parquet"),
+        ("gunzip", "sum MD5", "infer", "decode", "changes", "hash keys", "filter", "write Parquet"),
     ),
     "load parquet": Verb(
         lambda places, folder, number: _load(places.parquet, places, folder, number),
-        ("read Parquet", "encode", "hash keys", "lay out", "send batches"),
+        ("read Parquet", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load lines": Verb(
         lambda places, folder, number: _load(places.lines, places, folder, number),
-        ("read lines", "check", "lay out", "send batches"),
+        ("read lines", "check", "spread", "deal", "lay out", "send batches"),
         BATCH_WRITER,
     ),
     "load update": Verb(
@@ -104,8 +104,10 @@ VERBS: dict[str, Verb] = {
         UPDATE_ITEM,
         few=True,
     ),
-    "copy": Verb(_copy, ("fetch", "check", "lay out", "send batches"), BATCH_WRITER),
-    "import files": Verb(_import_files, ("read Parquet", "encode", "hash keys", "compress")),
+    "copy": Verb(_copy, ("fetch in rotation", "check", "spread", "deal", "lay out", "send batches"), BATCH_WRITER),
+    "import files": Verb(
+        _import_files, ("read Parquet", "encode", "fingerprint keys", "find duplicates", "shuffle", "compress")
+    ),
     "schema": Verb(lambda places, _, __: ["schema", str(places.lines)], ("infer",)),
     "digest": Verb(lambda places, _, __: ["digest", str(places.parquet)], ("read Parquet", "hash")),
 }

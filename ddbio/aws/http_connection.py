@@ -88,9 +88,14 @@ class _Receiver(io.RawIOBase):
         if seconds != self._socket.gettimeout():
             self._socket.settimeout(seconds)
 
-    def read_first(self) -> bytes:
+    def read_first(self, timeout_seconds: float) -> bytes:
         """Return the first bytes of a response."""
-        received = self._socket.recv(_BUFFER_BYTES)
+        try:
+            received = self._socket.recv(_BUFFER_BYTES)
+        except BlockingIOError:
+            # None was there when the socket was not to wait.
+            self.set_timeout(timeout_seconds)
+            received = self._socket.recv(_BUFFER_BYTES)
         self.received += len(received)
         self.ended = not received
         return received
@@ -145,6 +150,7 @@ class Connection:
         self._served = self._is_drained = False
         self._received_before = 0
         self._drained_at = 0.0
+        self._is_secure = isinstance(self._socket, ssl.SSLSocket)
         self._pending = self._socket.pending if isinstance(self._socket, ssl.SSLSocket) else _no_pending_bytes
         self._readiness = select.poll()
         self._readiness.register(self._socket, select.POLLIN)
@@ -173,8 +179,10 @@ class Connection:
         self._received_before = self._receiver.received
         timeout_seconds = self._endpoint.read_timeout_seconds
         try:
-            self._receiver.set_timeout(timeout_seconds)
-            self._socket.sendall(request)
+            left = request if self._is_secure else self._send_at_once(request)
+            if left:
+                self._receiver.set_timeout(timeout_seconds)
+                self._socket.sendall(left)
         except (OSError, EOFError) as error:
             raise self._failure(error) from error
         except BaseException:
@@ -185,12 +193,22 @@ class Connection:
         self._receiver.deadline = sent_at + _READ_TIMEOUTS_PER_RESPONSE * timeout_seconds
         return self
 
+    def _send_at_once(self, request: bytes) -> memoryview:
+        """Send what the socket takes without a wait, which saves asking whether it would wait; return the rest."""
+        self._receiver.set_timeout(0)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            sent = self._socket.send(request)
+        return memoryview(request)[sent:]
+
     def receive(self) -> HttpResponse:
         """Return the response to the last request; close the connection if that fails."""
         try:
-            if time.monotonic() >= self.expires_at:
-                self._receiver.set_timeout(_EXPIRED_READ_SECONDS)
-            return self._receive()
+            is_late = time.monotonic() >= self.expires_at
+            timeout_seconds = _EXPIRED_READ_SECONDS if is_late else self._endpoint.read_timeout_seconds
+            if is_late or self._is_secure:
+                self._receiver.set_timeout(timeout_seconds)
+            return self._receive(timeout_seconds)
         except (OSError, EOFError) as error:
             raise self._failure(error) from error
         except BaseException:
@@ -206,8 +224,8 @@ class Connection:
         stale = self._served and self._receiver.received == self._received_before
         return (StaleConnectionError if stale else ConnectionClosedError)(endpoint_url=url, error=error)
 
-    def _receive(self) -> HttpResponse:
-        lines, received = self._head()
+    def _receive(self, timeout_seconds: float) -> HttpResponse:
+        lines, received = self._head(timeout_seconds)
         headers = _headers(lines)
         version, status = _OK if lines[0] == _OK_LINE else _status(lines[0])
         if received is None:
@@ -224,9 +242,9 @@ class Connection:
         self.reusable = delimited and version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
         return HttpResponse(status, headers, body)
 
-    def _head(self) -> tuple[list[str], bytes | None]:
+    def _head(self, timeout_seconds: float) -> tuple[list[str], bytes | None]:
         """Return the lines of the head, and what came with it of the body; None if the head came in pieces."""
-        received = self._receiver.read_first()
+        received = self._receiver.read_first(timeout_seconds)
         head, end, rest = received.partition(_HEAD_END)
         lines = head.decode("latin-1").split("\r\n")
         if end and head.count(b"\n") == len(lines) - 1:

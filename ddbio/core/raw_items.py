@@ -22,7 +22,7 @@ from ddbio.core.kernel.encode.load import allocate
 from ddbio.core.kernel.encode.rules import key_rules
 from ddbio.core.kernel.lines import ROOM_RATIO, split_items
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.text import hash_text_plainly, is_utf8
+from ddbio.core.kernel.text import copy_utf8, hash_text_plainly
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.text.framing import NOT_ITEMS, checked_items
 from ddbio.core.text.json_text import compact_json, parse_json
@@ -266,18 +266,18 @@ class RawItemReader:
         """
         place, most = 0, len(data) if framing == "page" else PIECE_BYTES
         while place < len(data):
-            piece = data[place : _cut(data, place, most)]
+            piece = memoryview(data)[place : _cut(data, place, most)]
             items, walked = self._walk(piece, framing)
             if not walked and place + len(piece) == len(data):
                 return place, line
             # A document of many lines may go on after the piece.
             most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
-            place += walked
+            begin, place = place, place + walked
             if framing == "page":
                 if len(items):
                     yield items
                 continue
-            ended = piece.count(b"\n", 0, walked)
+            ended = data.count(b"\n", begin, place)
             if len(items):
                 yield replace(items, lines=_lines_of(items, line, ended))
             line += ended
@@ -296,16 +296,15 @@ class RawItemReader:
             raise
         return self._walk(lines, "items")[0]
 
-    def _walk(self, piece: bytes, framing: Framing) -> tuple[RawItems, int]:
+    def _walk(self, piece: bytes | memoryview, framing: Framing) -> tuple[RawItems, int]:
         """Return the items of whole documents, and the number of bytes these take."""
         begin, work = _SIDE_BYTES + PAD, self._work
         data = allocate(begin + len(piece) + PAD)
         stop = len(data) - PAD
-        data[begin:stop] = np.frombuffer(piece, np.uint8)
+        if not copy_utf8(piece, data, begin):
+            return self._items(data, 0), 0
         data[stop:] = _QUOTE
         state, ended = work.state, walk.NO_ROOM
-        if not is_utf8(piece):
-            return self._items(data, 0), 0
         while ended == walk.NO_ROOM:
             self._reserve(len(piece) // _LEAST_ITEM_BYTES + 1)
             work = self._work._replace(data=data)

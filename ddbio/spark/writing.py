@@ -34,7 +34,7 @@ from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import RejectWriter
-from ddbio.ops.loads.scheduler import WriteTask, write_batches
+from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.options import WriteOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import LAST_REPORT, keep_text, kept_text, request_lease_terms

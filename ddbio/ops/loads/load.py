@@ -29,17 +29,18 @@ from ddbio.engine import (
     running_spark_parallelism,
 )
 from ddbio.errors import DdbioError, OptionError
+from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
 from ddbio.ops.loads.file_checks import check_files
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
-from ddbio.ops.loads.scheduler import WriteTask, write_batches
 from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.text_columns import declared_types, read_layouts
 from ddbio.ops.loads.unit_reader import describe_source
+from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.ops.prices import cost_of, job_cost
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
     from ddbio.core.raw_items import RawItems
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
-    from ddbio.ops.loads.scheduler import WriteInput
     from ddbio.ops.loads.sources import FileSource, Rows
+    from ddbio.ops.loads.write import WriteInput
     from ddbio.options import LoadOptions, WriteOptions
 
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
@@ -224,7 +225,9 @@ def _load(
 ) -> WriteReport:
     """Write the units that are not finished."""
     clock, source = run.clock, found.source
-    task = WriteTask(dynamodb_spec(options), found.write, options.deadline_seconds)
+    task = WriteTask(
+        dynamodb_spec(options), found.write, options.deadline_seconds, isinstance(source.store, LocalStore)
+    )
     is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0

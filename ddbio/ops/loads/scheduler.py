@@ -1,4 +1,4 @@
-"""Write rows: encode them in chunks, deal them to lanes, and send the requests of all lanes from one thread.
+"""Send the requests of all lanes of a write from one thread.
 
 A lane sends one request after the other, and retries what was throttled or lost (``ddbio.aws.write_retries``). While
 one lane waits for its answer, for units of the budget or for the end of a back-off, the scheduler serves the others.
@@ -11,176 +11,28 @@ import itertools
 import threading
 import time
 from collections import deque
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.retry import backoff_seconds
-from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write_retries import Answer, Lane, Pause, Send, begin, take
-from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DEFERRED_BYTES, DeferredRows
-from ddbio.core.loads.encode import Encoders, chunks
-from ddbio.core.loads.rejects import RejectedRow, refused_row
-from ddbio.errors import DdbioError, PartialWriteError
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.lane_work import LaneQueue, LaneWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ddbio.aws.client import ClientSpec
-    from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.connection_pool import PendingResponse, ResponsePoller
     from ddbio.aws.transport import BodySender
     from ddbio.budget import Budget, Grant, Reservation
     from ddbio.core.loads.batches import Writes
-    from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.raw_items import RawItems
+    from ddbio.core.loads.rejects import RejectedRow
     from ddbio.ops.loads.lane_work import Rows, Steps
-    from ddbio.ops.loads.rejects import RejectWriter
-
-    _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
-
-
-_CHUNKS_AHEAD = 2
-
-WriteInput: TypeAlias = "pa.RecordBatch | RawItems | RejectedRow | Checkpoint"
-"""What a write takes, in its order: rows, rows that are rejected already, and checkpoints between them."""
-
-
-@dataclass(frozen=True)
-class WriteTask:
-    """Hold what a worker needs to write; picklable."""
-
-    spec: ClientSpec
-    plan: WritePlan
-    deadline_seconds: float
-    rows_are_here: bool = False
-    """Whether the next rows are there at once, so that the requests need no thread of their own."""
-
-
-def write_batches(
-    task: WriteTask,
-    batches: Iterable[WriteInput],
-    rejects: RejectWriter,
-    budget: Budget,
-    locate: Callable[[RejectedRow], RejectedRow] | None = None,
-) -> WriteCounts:
-    """Write all rows; return when each is written, skipped or rejected.
-
-    Whatever ends this, rejected rows are stored first, and the message of an error counts them.
-
-    Parameters
-    ----------
-    locate
-        Adds the place in the source to a rejected row, which has its number among ``batches``.
-
-    Raises
-    ------
-    PartialWriteError
-        If rejected rows have no place, or are too many; the message counts what was accepted until then.
-    DdbioError
-        The error of the first lane that failed, after all lanes have ended.
-    """
-
-    def reject(rows: list[RejectedRow]) -> None:
-        rejects.add(rows if locate is None else [locate(row) for row in rows])
-
-    try:
-        return _write(task, batches, budget, reject)
-    except DdbioError as error:
-        if rejects.count:
-            error.args = (f"{error} ({rejects.count} rejected rows lie in {rejects.uri})", *error.args[1:])
-        raise
-    finally:
-        rejects.flush()
-
-
-def _write(task: WriteTask, batches: Iterable[WriteInput], budget: Budget, reject: _Reject) -> WriteCounts:
-    counts, plan = WriteCounts(), task.plan
-    failure: BaseException | None = None
-    source = open_body_sender(task.spec, plan.lanes, compresses=plan.compress_requests)
-    # With a single lane a second thread would only take turns with this one.
-    is_inline = task.rows_are_here or plan.lanes == 1
-    poller = ResponsePoller(can_wake=not is_inline)
-    with closing(source), closing(poller):
-        key_names = list(dict(plan.key_types))
-        url, deadline_seconds = source.endpoint_url, task.deadline_seconds
-        lanes = [Lane(plan.table, key_names, budget, deadline_seconds, endpoint_url=url) for _ in range(plan.lanes)]
-        scheduler = WriteScheduler(lanes, source, budget, poller, nulls=plan.nulls_matter)
-        if not plan.sends_single_items:
-            scheduler.chunks_ahead = _CHUNKS_AHEAD
-        runner = InlineRunner(scheduler) if is_inline else ThreadRunner(scheduler, poller)
-        try:
-            _feed(plan, batches, runner, counts, reject)
-            runner.finish()
-        except BaseException as error:  # noqa: BLE001 - raised below, when every answer was taken
-            failure = error
-            runner.abandon()
-    try:
-        _settle(scheduler, counts, reject)
-    except BaseException as error:  # noqa: BLE001 - the first error is raised below
-        failure = failure or error
-    for lane in lanes:
-        counts.merge(lane.counts)
-    counts.write_seconds = scheduler.seconds
-    if isinstance(failure, PartialWriteError):
-        accepted = counts.written + counts.skipped
-        message = f"{failure} ({accepted:,} rows were accepted until then, {counts.rejected:,} rejected)"
-        raise PartialWriteError(message, accepted, counts.rejected, failure.rejects_uri) from failure
-    if failure is not None:
-        raise failure
-    return counts
-
-
-def _feed(
-    plan: WritePlan,
-    batches: Iterable[WriteInput],
-    runner: InlineRunner | ThreadRunner,
-    counts: WriteCounts,
-    reject: _Reject,
-) -> None:
-    """Encode all rows and give them to the scheduler."""
-    scheduler = runner.scheduler
-    encoders = Encoders(plan, scheduler.free_buffers)
-    for batch in batches:
-        if isinstance(batch, Checkpoint):
-            runner.put_checkpoint(batch)
-            _settle(scheduler, counts, reject)
-            continue
-        if isinstance(batch, RejectedRow):
-            _reject_rows([replace(batch, row=counts.rows)], counts, reject)
-            counts.rows += 1
-            continue
-        encoder = encoders.of(batch)
-        for chunk in chunks(batch, plan):
-            encoded = encoder.encode(chunk, counts.rows)  # type: ignore[arg-type] # it is the encoder of such rows
-            if encoded.refusals:
-                rows = [refused_row(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]
-                _reject_rows(rows, counts, reject)
-            runner.put(encoded.lanes, chunk, counts.rows)
-            counts.rows += chunk.num_rows
-            _settle(scheduler, counts, reject)
-
-
-def _settle(scheduler: WriteScheduler, counts: WriteCounts, reject: _Reject) -> None:
-    """Store the rows that the service rejected, then report the checkpoints that were reached before."""
-    reached = scheduler.take_reached()
-    if scheduler.rejects:
-        _reject_rows([scheduler.rejects.popleft() for _ in range(len(scheduler.rejects))], counts, reject)
-    for checkpoint in reached:
-        checkpoint.reached()
-
-
-def _reject_rows(rows: list[RejectedRow], counts: WriteCounts, reject: _Reject) -> None:
-    counts.rejected += len(rows)
-    reject(rows)
 
 
 class WriteScheduler:
@@ -281,7 +133,14 @@ class WriteScheduler:
 
     def step(self) -> None:
         """Send what may be sent, wait for an answer or the end of a pause, and continue those lanes; see ``add``."""
-        wait_seconds = self._send()
+        self._take_answers(self._send())
+
+    def attend(self) -> None:
+        """Continue the lanes whose answer or end of a pause has come, and send what may be sent; wait for nothing."""
+        self._take_answers(0.0)
+        self._send()
+
+    def _take_answers(self, wait_seconds: float | None) -> None:
         for pending in self._poller.wait(wait_seconds):
             queue, grant, sent_at = self._sent.pop(pending)
             answer = take(pending, grant, sent_at)
@@ -402,6 +261,10 @@ class InlineRunner:
         """Add a checkpoint."""
         self.scheduler.add_checkpoint(checkpoint)
 
+    def attend(self) -> None:
+        """Let the lanes go on that can, while rows are read."""
+        self.scheduler.attend()
+
     def finish(self) -> None:
         """Return when all is done."""
         while self.scheduler.is_busy:
@@ -431,6 +294,9 @@ class ThreadRunner:
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint; see ``put``."""
         self._put(partial(self.scheduler.add_checkpoint, checkpoint))
+
+    def attend(self) -> None:
+        """Do nothing: the thread sees to the lanes."""
 
     def finish(self) -> None:
         """Return when all is done; see ``put``."""

@@ -60,8 +60,11 @@ class RowSpreader:
         self._rows = 0
         self._orders: deque[tuple[int, RowRanges]] = deque()
 
-    def spread(self, rows: Iterable[Rows]) -> Iterator[Rows]:
-        """Yield the rows in chunks that fill the batches of all lanes; a checkpoint comes after the rows before it."""
+    def spread(self, rows: Iterable[Rows]) -> Iterator[Rows | None]:
+        """Yield the rows in chunks that fill the batches of all lanes; a checkpoint comes after the rows before it.
+
+        None says that rows have come, and that more are waited for.
+        """
         window = _Window(self._plan, self._window_bytes)
         for each in rows:
             if not isinstance(each, Checkpoint):
@@ -72,6 +75,8 @@ class RowSpreader:
                 window.checkpoints.append(each)
             if window.is_full or not window.rows:
                 yield from self._close(window)
+            else:
+                yield None
         yield from self._close(window)
 
     def number_of(self, row: int) -> int:

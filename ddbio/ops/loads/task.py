@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.encode import legal_key_hashes
+from ddbio.core.loads.encode import ItemsOfRows, legal_key_hashes
 from ddbio.engine import Shuffle
 from ddbio.ops.loads.rejects import RejectWriter
-from ddbio.ops.loads.scheduler import write_batches
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
+from ddbio.ops.loads.write import write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
-    from ddbio.ops.loads.scheduler import WriteTask
     from ddbio.ops.loads.sources import Unit
+    from ddbio.ops.loads.write import WriteTask
     from ddbio.options import WriteOptions
 
 ShuffleKey: TypeAlias = tuple[int, int, int]
@@ -81,9 +81,21 @@ class LoadJob:
             return dataclasses.replace(row, row=number, file=file, file_row=file_row, line=line)
 
         try:
-            return write_batches(self.task, spreader.spread(rows), rejects, budget, locate)
+            return write_batches(self.task, spreader.spread(_as_items(rows, self.task.plan)), rejects, budget, locate)
         finally:
             self.checkpoints.flush()
+
+
+def _as_items(
+    rows: Iterable[pa.RecordBatch | RawItems | Checkpoint], plan: WritePlan
+) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
+    """Yield rows as raw items where the plan lets them be."""
+    items = ItemsOfRows(plan)
+    for each in rows:
+        if isinstance(each, pa.RecordBatch):
+            yield from items.of(each)
+        else:
+            yield each
 
 
 def run_load(

@@ -25,7 +25,7 @@ def spread(feed, *, rate=None, any_order=False, window_bytes=WINDOW_BYTES):
     """Return what becomes of a feed, and of the numbers of its rows."""
     spreading = RowSpreader(plan_of(rate), any_order=any_order, window_bytes=window_bytes)
     handed, numbers = [], []
-    for each in spreading.spread(feed):
+    for each in (each for each in spreading.spread(feed) if each is not None):
         handed.append(each)
         if not isinstance(each, Checkpoint):
             numbers += [spreading.number_of(len(numbers) + place) for place in range(each.num_rows)]
@@ -72,7 +72,7 @@ def test_numbers_of_rows_are_kept_while_they_may_be_asked_for():
     """A row that a lane still holds has its number after many small windows, and what is long done is forgotten."""
     spreading = RowSpreader(plan_of(), any_order=True, window_bytes=1)
     feed = [pa.record_batch({"pk": [f"{n}-{place}" for place in range(1000)]}) for n in range(200)]
-    handed = [each.column(0).to_pylist() for each in spreading.spread(feed)]
+    handed = [each.column(0).to_pylist() for each in spreading.spread(feed) if each is not None]
     number = spreading.number_of(150_003)
     assert handed[150][3] == f"150-{number - 150_000}"
     assert spreading.number_of(3) == 3
