@@ -48,6 +48,7 @@ MAX_DOCUMENT_BYTES = 32 << 20
 _SIDE_BYTES = 512 * 1024
 _LEAST_ITEM_BYTES = 48
 _SCRATCH_BYTES = 8192
+_LOOK_BYTES = 64 * 1024
 _DIGITS_BYTES = 128
 _QUOTE, _LINE_END = b'"\n'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -241,11 +242,11 @@ class RawItemReader:
             raise DecodeError(NOT_ITEMS)
         rest, first_line = b"", 1
         for block in blocks:
-            data = rest + block if rest else bytes(block)
-            if first_line == 1 and data.startswith(_BYTE_ORDER_MARK):
+            data = memoryview(rest + block if rest else block)
+            if first_line == 1 and data[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK:
                 data = data[len(_BYTE_ORDER_MARK) :]
             walked, next_line = yield from self._read_whole_documents(data, framing, first_line)
-            rest, line, first_line = data[walked:], first_line, next_line
+            rest, line, first_line = bytes(data[walked:]), first_line, next_line
             # No item is as large: the text is broken, and the reference says how.
             if len(rest) > MAX_DOCUMENT_BYTES:
                 yield self._of_reference(data, walked, framing, line)
@@ -255,7 +256,7 @@ class RawItemReader:
             yield self._of_reference(data, walked, framing, line)
 
     def _read_whole_documents(
-        self, data: bytes, framing: Framing, line: int
+        self, data: memoryview, framing: Framing, line: int
     ) -> Generator[RawItems, None, tuple[int, int]]:
         """Yield the items of documents that the walk takes; return where the first begins that it does not take.
 
@@ -266,7 +267,7 @@ class RawItemReader:
         """
         place, most = 0, len(data) if framing == "page" else PIECE_BYTES
         while place < len(data):
-            piece = memoryview(data)[place : _cut(data, place, most)]
+            piece = data[place : _cut(data, place, most)]
             items, walked = self._walk(piece, framing)
             if not walked and place + len(piece) == len(data):
                 return place, line
@@ -277,14 +278,16 @@ class RawItemReader:
                 if len(items):
                     yield items
                 continue
-            ended = data.count(b"\n", begin, place)
+            # Several times as fast as counting in bytes.
+            ended = int(np.count_nonzero(np.frombuffer(data[begin:place], np.uint8) == _LINE_END))
             if len(items):
                 yield replace(items, lines=_lines_of(items, line, ended))
             line += ended
         return place, line
 
-    def _of_reference(self, data: bytes, place: int, framing: Framing, first_line: int) -> RawItems:
+    def _of_reference(self, text: memoryview, place: int, framing: Framing, first_line: int) -> RawItems:
         """Return the items of text after a position, read by the reference and printed anew."""
+        data = bytes(text)
         try:
             lines = "\n".join(map(compact_json, checked_items(data[place:], framing))).encode()
         except DecodeError:
@@ -408,9 +411,13 @@ def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, i
     return (key, -1, 0) if rule is None else (key, TAGS.index(rule.tag), rule.longest)
 
 
-def _cut(data: bytes, place: int, most: int) -> int:
+def _cut(data: memoryview, place: int, most: int) -> int:
     """Return the end of a piece: the first line end after ``most`` bytes, or the end of the data."""
-    return len(data) if place + most >= len(data) else data.find(b"\n", place + most) + 1 or len(data)
+    for at in range(place + most, len(data), _LOOK_BYTES):
+        found = bytes(data[at : at + _LOOK_BYTES]).find(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return len(data)
 
 
 def shift_line(error: DecodeError, lines: int) -> DecodeError:

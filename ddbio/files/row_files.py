@@ -137,9 +137,8 @@ class RowFiles:
             with _naming(entry.path):
                 file = cast("TextReader", self._open(entry, json_format))
                 if file.has_item_ranges:
-                    with file.range_of(part) as (text, head):
-                        framing = framing_of(text if head is None else head) if text else "items"
-                        yield from _with_lines(file, reader.read_blocks([text], framing))
+                    with file.items_of(part) as (view, head):
+                        yield from _with_lines(file, reader.read_blocks([view] if view else [], framing_of(head)))
                     return
                 blocks = line_blocks(self._store.read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))

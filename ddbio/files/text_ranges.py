@@ -60,15 +60,18 @@ def next_document(text: bytes, place: int) -> int | None:
     return None
 
 
-def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, bytes]:
+def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, memoryview]:
     """Return the documents of JSON that begin within a range, and the byte where the first one does."""
     first = max(0, begin - _LOOK_BACK - 1)
-    text = store.read_range(entry, first, end - first)
+    # As a rule the last document ends in what is read beyond the range.
+    text = store.read_range(entry, first, min(end + _TAIL_BYTES, entry.size_bytes) - first)
     start = next_document(text, begin - first) if begin else 0
-    if start is None:
+    if start is None or first + start >= end:
         # It begins at the end of the range, or is a part of a document that began before.
-        return end, b""
-    tail_bytes, last = _TAIL_BYTES, None if end < entry.size_bytes else len(text)
+        return end, memoryview(b"")
+    tail_bytes, last = _TAIL_BYTES, len(text) if end == entry.size_bytes else next_document(text, end - first)
+    if last is None and first + len(text) >= entry.size_bytes:
+        last = len(text)
     while last is None:
         held = len(text)
         text += store.read_range(entry, first + held, min(tail_bytes, entry.size_bytes - first - held))
@@ -77,7 +80,7 @@ def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int
         tail_bytes *= 4
         if last is None and (first + len(text) >= entry.size_bytes or len(text) == held):
             last = len(text)
-    return first + start, text[start:last]
+    return first + start, memoryview(text)[start:last]
 
 
 class LineCounts:

@@ -185,10 +185,22 @@ class TextReader:
 
         Lines in errors become those of the file, and so do the lines of rows that are added to ``row_lines``.
         """
+        with self._text_of(part) as view:
+            text = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
+            yield (text, self._head) if part else (_utf8(text), None)
+
+    @contextmanager
+    def items_of(self, part: int) -> Iterator[tuple[memoryview, bytes]]:
+        """Return the DynamoDB JSON that begins in a range, uncopied, and what the file begins with."""
+        with self._text_of(part) as text:
+            yield text, self._head or b""
+
+    @contextmanager
+    def _text_of(self, part: int) -> Iterator[memoryview]:
         starts, entry = self._options.starts, self._entry
         if starts:
             begin, end = starts[part].byte, starts[part + 1].byte
-            text = self._store.read_range(entry, begin, end - begin) if begin < end else b""
+            text = memoryview(self._store.read_range(entry, begin, end - begin) if begin < end else b"")
         else:
             begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
             begin, text = read_documents(self._store, entry, begin, end)
@@ -196,7 +208,7 @@ class TextReader:
         # Where rows begin, their lines are known too.
         self.row_lines = RowLines(None if starts else lines_before)
         try:
-            yield (text, self._head) if part else (_utf8(text), None)
+            yield text
         except DecodeError as error:
             raise shift_line(error, starts[part].lines if starts else lines_before()) from None
 

@@ -59,7 +59,7 @@ def test_documents_are_read_once_wherever_a_file_is_cut(rows, between, indent, c
     assert b"".join(part for _, part in parts) == text
     counts = LineCounts(store)
     for begin, part in parts:
-        assert text.startswith(part, begin)
+        assert text.startswith(bytes(part), begin)
         assert counts.before(store.entry, begin) == text[:begin].count(b"\n")
 
 
