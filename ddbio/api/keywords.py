@@ -466,6 +466,10 @@ class CaptureKeywords(PriceKeywords, total=False):
 
     stream: str | None
     """The data stream, by name or ARN, if the changes of the table go to several."""
+    fan_out: str | None
+    """A consumer of the data stream, by name or ARN, that gets its records by enhanced fan-out instead of polling
+    them; one that is named and not there is registered, and stays.
+    """
     leases: int
     """Parts of the shards that processes take leases of: so many processes can share a capture."""
     available_now: bool

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.endpoint_route import STREAMS
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
-from ddbio.aws.transport import open_body_sender
+from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import NotFoundError, OptionError
 
@@ -70,6 +70,10 @@ class ShardService:
         """Close the connections."""
         self._sender.close()
 
+    def events_transport(self) -> LightTransport | None:
+        """Return what can take responses of events, or None if botocore sends the requests."""
+        return self._sender if isinstance(self._sender, LightTransport) else None
+
     def send(self, operation: str, body: bytes) -> PendingResponse:
         """Send a request."""
         return self._sender.begin(operation, "", body)
@@ -108,6 +112,7 @@ class StreamSource(ShardService):
     """
 
     keeps_seconds = math.inf
+    pushes = False
 
     def __init__(self, spec: ClientSpec, arn: str, limit: int | None = None) -> None:
         super().__init__(spec, STREAMS, f"stream {arn}")
@@ -117,6 +122,11 @@ class StreamSource(ShardService):
     def name(self) -> str:
         """Return the stream's ARN."""
         return self._arn
+
+    @property
+    def polling(self) -> StreamSource:
+        """Return itself."""
+        return self
 
     def pause_after(self, _: int) -> float:
         """Return no pause: the loop's own suffice."""

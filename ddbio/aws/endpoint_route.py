@@ -47,7 +47,7 @@ class Api:
 DYNAMODB = Api("dynamodb", (*READS, "BatchGetItem", *WRITES))
 STREAMS = Api("dynamodbstreams", ("DescribeStream", "GetShardIterator", "GetRecords"))
 
-KINESIS = Api("kinesis", ("DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"))
+KINESIS = Api("kinesis", ("DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords", "SubscribeToShard"))
 
 _LONG_ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/any/stream/any"
 _SHARD = {"StreamArn": _LONG_ARN, "ShardId": "shardId-00000000000000000000-00000000", "ShardIteratorType": "LATEST"}
@@ -230,6 +230,9 @@ def call_minimal(client: Any, operation: str, table: str) -> Any:
             parameters["Item"] = {}
         case "UpdateItem" | "DeleteItem":
             parameters["Key"] = {}
+        case "SubscribeToShard":
+            # The endpoint may depend on the consumer's account and region.
+            parameters = {"ConsumerARN": table, "ShardId": "any", "StartingPosition": {"Type": "LATEST"}}
     return getattr(client, xform_name(operation))(**parameters)
 
 

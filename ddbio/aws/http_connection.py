@@ -141,7 +141,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._socket = _connect(endpoint)
+        self._socket = connect(endpoint)
         self.opened_at = time.monotonic()
         self._receiver = _Receiver(self._socket, endpoint.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
@@ -340,7 +340,8 @@ _SHUN_SECONDS = 60.0
 _shunned_until: dict[Any, float] = {}
 
 
-def _connect(endpoint: Endpoint) -> socket.socket:
+def connect(endpoint: Endpoint) -> socket.socket:
+    """Return a connection; a failure is raised as botocore would raise it."""
     try:
         connection = _connect_to_any(endpoint)
     except TimeoutError as error:

@@ -74,10 +74,17 @@ class KinesisSource(ShardService):
         summary = self.call("DescribeStreamSummary", self._stream)["StreamDescriptionSummary"]
         self._keeps_seconds = float(summary["RetentionPeriodHours"]) * _HOUR_SECONDS
 
+    pushes = False
+
     @property
     def name(self) -> str:
         """Return the stream's ARN."""
         return self._arn
+
+    @property
+    def polling(self) -> KinesisSource:
+        """Return itself."""
+        return self
 
     @property
     def keeps_seconds(self) -> float:

@@ -27,6 +27,7 @@ from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.connection_pool import ConnectionPool
 from ddbio.aws.endpoint_route import DYNAMODB, RouteTable, find_obstacle
 from ddbio.aws.error_codes import error_code
+from ddbio.aws.event_stream import EventStream
 from ddbio.aws.http_bodies import MIN_COMPRESSED_BYTES, TruncatedBodyError, compress_body, decompress_body, verify_body
 from ddbio.core.text.page import Page, split_page
 from ddbio.errors import OptionError
@@ -180,6 +181,18 @@ class LightTransport:
     def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
         """Send a body; see ``BodySender``."""
         return _LightResponse(self, operation, table, body, encoding)
+
+    def open_events(self, operation: str, resource: str, body: bytes) -> EventStream:
+        """Send a request over a connection of its own, whose response is events that come when they come.
+
+        Parameters
+        ----------
+        resource
+            The ARN on which the endpoint may depend.
+        """
+        route = self._routes.find(operation, resource)
+        head = route.head(body, time.time() + self._clock_offset_seconds, "")
+        return EventStream(route.endpoint, head + body)
 
     def close(self) -> None:
         """Close the connections."""

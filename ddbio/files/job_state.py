@@ -60,12 +60,11 @@ class JobState:
         for entry in self.store.list(f"{META}{self.job_id}.{self.kind}/"):
             yield json.loads(self.store.read(entry.path))
 
-    def listed(self) -> dict[str, float]:
-        """Return the names of all records, and when each was written by the clock of the store."""
+    def listed(self, prefix: str = "") -> dict[str, float]:
+        """Return the names of all records that begin so, and when each was written by the clock of the store."""
         folder = f"{META}{self.job_id}.{self.kind}/"
-        return {
-            each.path.removeprefix(folder).removesuffix(".json"): each.modified_at for each in self.store.list(folder)
-        }
+        found = self.store.list(f"{folder}{prefix}")
+        return {each.path.removeprefix(folder).removesuffix(".json"): each.modified_at for each in found}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete records; those that are not there are passed over."""

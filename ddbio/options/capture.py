@@ -24,6 +24,9 @@ class CaptureOptions(PriceOptions):
     """Where changes are read: the table's own stream, or the Kinesis data stream that they go to."""
     stream: str | None = None
     """The data stream, by name or ARN, if the changes of the table go to several."""
+    fan_out: Annotated[str, Field(min_length=1)] | None = None
+    """A consumer of the data stream, by name or ARN, that gets its records by enhanced fan-out instead of polling
+    them; one that is named and not there is registered, and stays."""
     leases: Annotated[int, Field(ge=1, le=1000)] = 1
     """Parts of the shards that processes take leases of: so many processes can share a capture."""
     available_now: bool = False

@@ -27,6 +27,12 @@ from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker
 
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:
+    # Spark before 4.2 asks for the latest offset without a limit.
+    SupportsTriggerAvailableNow = object
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -130,13 +136,15 @@ class LogPart(InputPartition):  # type: ignore[misc]
     files: Sequence[LogFile]
 
 
-class LogReader(DataSourceStreamReader):  # type: ignore[misc]
+class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Read a log; any number of executors may, for no shard is asked."""
 
     def __init__(self, store: ObjectStore, log: CapturedLog, columns: pa.Schema, terms: _Terms) -> None:
         self._store, self._log, self._columns, self._terms = store, log, columns, terms
         self._reached: dict[str, int] | None = None
         """The last offset that was given out, or that Spark has shown: a limit counts from there."""
+        self._target: dict[str, int] | None = None
+        """Where a query of AvailableNow ends."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own
         """Return where a new query begins."""
@@ -144,13 +152,31 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         self._reached = written if self._terms.starts_late else dict.fromkeys(written, 0)
         return self._reached
 
-    def latestOffset(self, start: Mapping[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802, ARG002 - PySpark's own, from 4.2 on with what a batch begins at
-        """Return the end of the next micro-batch; a later Spark says what it begins at."""
-        written, reached = self._log.written(), start or self._reached
-        if self._terms.records is not None and reached is not None:
-            written = self._log.limit(reached, written, self._terms.records)
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's own, from 4.2 on
+        """Return how many changes a micro-batch has at most, about."""
+        return ReadAllAvailable() if self._terms.records is None else ReadMaxRows(self._terms.records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's own, from 4.2 on
+        """Note what is there now: the query ends behind it, after as many micro-batches as its limit makes."""
+        self._target = self._newest()
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own, from 4.2 on
+        """Return the newest offset, for the query's metrics."""
+        return self._log.written()
+
+    def latestOffset(self, start: Mapping[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802 - PySpark's own
+        """Return the end of the next micro-batch; from 4.2 on Spark says what it begins at, and its limit."""
+        written, reached = self._target or self._newest(), start or self._reached
+        # Before 4.2 the option is all that is known; from then on Spark's word counts.
+        records = self._terms.records if limit is None else getattr(limit, "max_rows", None)
+        if records is not None and reached is not None:
+            written = self._log.limit(reached, written, records)
         self._reached = written
         return written
+
+    def _newest(self) -> dict[str, int]:
+        """Return the position behind all that can be read now."""
+        return self._log.written()
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogPart]:
         """Return parts of the batches behind one offset up to another, about equal in rows."""
@@ -190,13 +216,13 @@ class CapturingReader(LogReader):
         self._opened: OpenCapture | None = None
         self._closing: contextlib.ExitStack | None = None
 
-    def latestOffset(self, start: Mapping[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802 - PySpark's own
-        """Capture what there is now, and return the end of the next micro-batch."""
+    def _newest(self) -> dict[str, int]:
+        """Capture what there is now, and return the position behind it."""
         if self._opened is None or self._closing is None:
             self._closing = contextlib.ExitStack()
             self._opened = self._closing.enter_context(open_capture(self._options, threading.Event()))
         self._opened.loop.run(available_now=True)
-        return super().latestOffset(start, limit)
+        return super()._newest()
 
     def stop(self) -> None:
         """Let the capture go."""

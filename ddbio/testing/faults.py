@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FaultKind: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
 
-READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan"})
+READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan", "SubscribeToShard"})
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem"})
 _LIMITS = (
     "ProvisionedThroughputExceeded",

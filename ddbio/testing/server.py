@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ddbio.testing.refusal import broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 Chunks: TypeAlias = "list[bytes | memoryview]"
@@ -136,11 +136,18 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """Hold one reply; its length, checksum and date are added when it is sent."""
+    """Hold one reply; its length, checksum and date are added when it is sent.
+
+    Attributes
+    ----------
+    events
+        Comes instead of the body, piece by piece; an empty piece is a look whether the client is still there.
+    """
 
     status: int
     body: Chunks
     headers: dict[str, str] = field(default_factory=dict)
+    events: Iterator[bytes] | None = None
 
 
 class CutError(Exception):
@@ -204,6 +211,11 @@ class Server:
 
 
 _request_numbers = count(1)
+
+
+def _head(status: int, headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n{lines}\r\n".encode("latin-1")
 
 
 class _Conversation:
@@ -310,6 +322,9 @@ class _Conversation:
         return bool(received)
 
     def _send(self, reply: HttpReply, *, keeps_alive: bool) -> None:
+        if reply.events is not None:
+            self._send_events(reply, reply.events)
+            return
         checksum = length = 0
         for chunk in reply.body:
             checksum = zlib.crc32(chunk, checksum)
@@ -323,9 +338,30 @@ class _Conversation:
             "x-amz-crc32": str(checksum),
             **reply.headers,
         }
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"HTTP/1.1 {int(reply.status)} {HTTPStatus(reply.status).phrase}\r\n{lines}\r\n".encode("latin-1")
-        self._send_all([memoryview(chunk) for chunk in (head, *reply.body)])
+        self._send_all([memoryview(chunk) for chunk in (_head(reply.status, headers), *reply.body)])
+
+    def _send_events(self, reply: HttpReply, events: Iterator[bytes]) -> None:
+        headers = {
+            "Server": "Server",
+            "Date": formatdate(usegmt=True),
+            "Transfer-Encoding": "chunked",
+            "x-amzn-RequestId": f"{next(_request_numbers):052d}",
+            **reply.headers,
+        }
+        self._connection.sendall(_head(reply.status, headers))
+        for piece in events:
+            if piece:
+                self._connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+            elif self._is_closed():
+                raise ConnectionError
+        self._connection.sendall(b"0\r\n\r\n")
+
+    def _is_closed(self) -> bool:
+        """Return whether the client has gone, or the server stops."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
 
     def _send_all(self, views: list[memoryview]) -> None:
         while views:

@@ -42,6 +42,8 @@ from ddbio.testing.calls.imports import (
 )
 from ddbio.testing.calls.kinesis import OPERATIONS as KINESIS_OPERATIONS
 from ddbio.testing.calls.kinesis import describe_destination, disable_destination, enable_destination
+from ddbio.testing.calls.kinesis_consumers import OPERATIONS as CONSUMER_OPERATIONS
+from ddbio.testing.calls.kinesis_consumers import Subscription, initial_response, subscribe_to_shard
 from ddbio.testing.calls.reads import batch_get_item, get_item
 from ddbio.testing.calls.scans import query, scan
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
@@ -61,7 +63,7 @@ from ddbio.testing.server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.testing.faults import FaultKind
     from ddbio.testing.server import Chunks
@@ -114,15 +116,17 @@ _STREAM_OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chu
     "ListStreams": list_streams,
 }
 _KINESIS = "Kinesis_20131202"
-_APIS = {
+_APIS: dict[str, Mapping[str, Callable[[Database, Request], dict[str, Any] | Chunks | Subscription]]] = {
     "DynamoDB_20120810": _OPERATIONS,
     "DynamoDBStreams_20120810": _STREAM_OPERATIONS,
-    _KINESIS: KINESIS_OPERATIONS,
+    _KINESIS: {**KINESIS_OPERATIONS, **CONSUMER_OPERATIONS, "SubscribeToShard": subscribe_to_shard},
 }
 
 _CREDENTIAL = re.compile(r"AWS4-HMAC-SHA256 .*Credential=[^/,\s]+/\d{8}/[^/]+/[^/]+/aws4_request", re.DOTALL)
 AMZ_JSON = {"Content-Type": "application/x-amz-json-1.0"}
 _KINESIS_JSON = {"Content-Type": "application/x-amz-json-1.1"}
+_EVENTS = {"Content-Type": "application/vnd.amazon.eventstream"}
+_LOOK_SECONDS = 0.02
 
 
 class Service:
@@ -170,7 +174,19 @@ class Service:
             reply = operation(self.database, asked)
         if fault is not None:
             raise fault_error(fault)
+        if isinstance(reply, Subscription):
+            return HttpReply(200, [], _EVENTS, self._events(reply))
         return HttpReply(200, reply if isinstance(reply, list) else [to_json(reply)], _json_of(request))
+
+    def _events(self, subscription: Subscription) -> Iterator[bytes]:
+        """Yield the events of a subscription as they come, and nothing while there are none."""
+        yield initial_response()
+        while not subscription.has_ended:
+            with self._lock:
+                found = subscription.next()
+            yield found
+            if not found:
+                time.sleep(_LOOK_SECONDS)
 
     def _begin(self, name: str) -> FaultKind | None:
         """Count a request and return the fault that happens once it is carried out; the lock must be held."""

@@ -136,6 +136,39 @@ class KinesisContract:
         assert (change["OldImage"]["n"], change["NewImage"]["n"]) == ({"N": "1"}, {"N": "2"})
         assert "NewImage" not in found[2]["dynamodb"]
 
+    def test_records_are_sent_to_a_consumer(self, kinesis, stream):
+        """A consumer is registered once, and a subscription has the records behind a place, then those that come."""
+        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+        put = [
+            kinesis.put_record(StreamName=stream, Data=str(n), PartitionKey="a", ExplicitHashKey="1") for n in range(3)
+        ]
+        consumer = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="reader")["Consumer"]["ConsumerARN"]
+        with pytest.raises(kinesis.exceptions.ResourceInUseException):
+            kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="reader")
+        while (
+            kinesis.describe_stream_consumer(ConsumerARN=consumer)["ConsumerDescription"]["ConsumerStatus"] != "ACTIVE"
+        ):
+            time.sleep(0.05)
+        begin = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": put[0]["SequenceNumber"]}
+        subscribed = kinesis.subscribe_to_shard(
+            ConsumerARN=consumer, ShardId=put[0]["ShardId"], StartingPosition=begin
+        )["EventStream"]
+        found, last = [], {}
+        for event in subscribed:
+            last = event["SubscribeToShardEvent"]
+            found += [each["Data"] for each in last["Records"]]
+            if len(found) == 2:
+                kinesis.put_record(StreamName=stream, Data=b"3", PartitionKey="a", ExplicitHashKey="1")
+            if len(found) >= 3:
+                break
+        subscribed.close()
+        assert found[:3] == [b"1", b"2", b"3"]
+        assert int(last["ContinuationSequenceNumber"]) >= int(put[-1]["SequenceNumber"])
+        assert last["MillisBehindLatest"] == 0
+        kinesis.deregister_stream_consumer(ConsumerARN=consumer)
+        with pytest.raises(kinesis.exceptions.ResourceNotFoundException):
+            kinesis.subscribe_to_shard(ConsumerARN=consumer, ShardId=put[0]["ShardId"], StartingPosition=begin)
+
 
 class TestFake(KinesisContract):
     """Check the fake."""
@@ -151,4 +184,5 @@ class TestMoto(KinesisContract):
         "moto names no children at the end of a shard": ("test_a_closed_shard_ends",),
         "moto's token of a page of shards is refused": ("test_pages_of_shards_follow_one_another",),
         "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_come",),
+        "moto sends no records to consumers": ("test_records_are_sent_to_a_consumer",),
     }

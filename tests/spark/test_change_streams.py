@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from types import SimpleNamespace
 
 import boto3
 import pyarrow.dataset as ds
 import pytest
+from pyspark.sql.types import StructType
 
 import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.ops.capture.log_reader import captures_of
+from ddbio.ops.job.storage import open_store
+from ddbio.options import ConnectionOptions
+from ddbio.spark.change_reading import open_log_reader
+from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.ops.capture.gapped_log import AFTER, last_rows, make_gap
 
 
 @pytest.fixture
@@ -101,6 +110,28 @@ def test_a_log_is_streamed_in_small_batches(spark, fake, table, tmp_path):
     assert numbers(tmp_path / "out")[0] == [*range(40)]
 
 
+def test_a_limit_of_spark_counts(spark, fake, table, tmp_path):
+    """As Spark 4.2 asks: so many changes from a place on, all that are there, and none behind an AvailableNow's end."""
+    name, put = table
+    capture = {"available_now": True, "endpoint_url": fake.endpoint_url}
+    for first in range(0, 40, 10):
+        put(first, first + 10)
+        ddbio.capture(name, tmp_path, **capture)
+    store = open_store(str(tmp_path), ConnectionOptions())
+    (job_id,) = captures_of(store)
+    reader = open_log_reader({"path": str(tmp_path), "maxRecordsPerBatch": "10"}, StructType([]))
+    begin = reader.initialOffset()
+    assert begin == {job_id: 0}
+    assert reader.latestOffset(begin, SimpleNamespace(max_rows=20)) == {job_id: 2}
+    assert reader.latestOffset({job_id: 1}, SimpleNamespace(max_rows=20)) == {job_id: 3}
+    assert reader.latestOffset(begin, SimpleNamespace()) == reader.reportLatestOffset() == {job_id: 4}
+    reader.prepareForTriggerAvailableNow()
+    put(40, 50)
+    ddbio.capture(name, tmp_path, **capture)
+    assert reader.latestOffset({job_id: 2}, SimpleNamespace(max_rows=100)) == {job_id: 4}
+    assert reader.reportLatestOffset() == {job_id: 5}
+
+
 def test_a_stream_is_read_from_its_checkpoint(spark, fake, table, tmp_path):
     """The changes of a table come once over restarts, and those of a repeated micro-batch are the same."""
     name, put = table
@@ -143,3 +174,20 @@ def test_an_empty_table_needs_a_schema(spark, fake, table, tmp_path):
     reader = spark.readStream.format("dynamodb-streams").options(endpointUrl=fake.endpoint_url, log=str(tmp_path))
     with pytest.raises(Exception, match="has no items that show its columns yet: give schema"):
         reader.load(table[0])
+
+
+def test_a_healed_log_is_streamed(spark, tmp_path):
+    """A query over a log of Kinesis has the rows that heal its gap when it is started again, each once."""
+    ddbio.register(spark)
+    log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
+    with MotoServer() as s3:
+        ClientSpec(endpoint_url=s3.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket="exports")
+        with FakeDynamoDB(burst_at_creation=1.0, export_to=s3.endpoint_url) as fake:
+            name, _ = make_gap(fake, log)
+            counts = [sum(run(spark.readStream.format("dynamodb-log").load(str(log)), out, checkpoint))]
+            urls = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3.endpoint_url}
+            ddbio.heal_capture(name, log, export_to="s3://exports/spark", poll_seconds=0.2, region="us-east-1", **urls)
+    frame = spark.readStream.format("dynamodb-log").load(str(log))
+    counts += [sum(run(frame, out, checkpoint)) for _ in range(2)]
+    assert counts == [6, 4, 0]
+    assert last_rows(ds.dataset(str(out), exclude_invalid_files=True).to_table()) == AFTER

@@ -45,8 +45,8 @@ class ExpiredError(Exception):
 class Reply(Protocol):
     """A request for records that was sent."""
 
-    def result(self) -> bytes:
-        """Return the body.
+    def result(self) -> bytes | None:
+        """Return the body, or None if the source sends records when there are some, and none have come yet.
 
         Raises
         ------
@@ -61,6 +61,14 @@ class ChangeSource(Protocol):
     @property
     def name(self) -> str:
         """Return the name of the stream, for messages."""
+
+    @property
+    def pushes(self) -> bool:
+        """Return whether records come when there are some, and replies are looks for what has come."""
+
+    @property
+    def polling(self) -> ChangeSource:
+        """Return a source of the same records that replies to each request; this one, if it does."""
 
     @property
     def keeps_seconds(self) -> float:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import broken_chains
-from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, SEQUENCE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
 from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
@@ -24,6 +24,7 @@ from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec, open_store
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _KIND = "capture"
 _HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
-_RECORD = re.compile(r"\d{12}")
 _SHOWN = 20
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
@@ -116,7 +116,7 @@ class CaptureVerifyReport(Report):
     healed_gaps
         Gaps that were healed.
     repeated
-        Sequence numbers that are there more than once.
+        Changes that are there more than once, by their sequence numbers; by their event ids, if they are from Kinesis.
     lost
         Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
     healed
@@ -168,14 +168,12 @@ def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
 
 def _last_record(state: JobState) -> dict[str, Any]:
     """Return the record of the last batch of a capture, or nothing if there is none."""
-    last = max((each for each in state.listed() if _RECORD.fullmatch(each)), default=None)
-    return {} if last is None else state.read(last) or {}
+    return BatchRecords(state).last() or {}
 
 
 def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, known: frozenset[str]) -> CaptureStatus:
     head = state.head() or {}
-    committed = (state.read("committed") or {"batch": 0})["batch"]
-    record, written = _last_record(state), state.listed()
+    records, record = BatchRecords(state), _last_record(state)
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
     claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
@@ -189,8 +187,8 @@ def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, 
         stream=stream,
         running=any(now - each < LEASE_SECONDS for each in claims),
         batches=number,
-        unfinished=max(0, number - committed),
-        last_batch_seconds=round(max(0.0, now - written[f"{number:012}"]), 3) if number else None,
+        unfinished=max(0, number - records.committed),
+        last_batch_seconds=round(max(0.0, now - records.written_at(record)), 3) if number else None,
         open_shards=sum(each != END for each in positions.values()),
         ended_shards=sum(each == END for each in positions.values()),
         positions={shard: each for shard, each in positions.items() if each != END},
@@ -228,7 +226,7 @@ def _first_time(source: ChangeSource, shard: Shard, position: str) -> float | No
     for _ in range(_EMPTY_REPLIES):
         if iterator is None:
             return None
-        body = source.begin(iterator).result()
+        body = source.begin(iterator).result() or b""
         found = _TIME.search(body)
         if found is not None:
             return float(found[1])
@@ -248,12 +246,11 @@ class _Batches:
 
 
 def _read_batches(state: JobState) -> _Batches:
-    committed = (state.read("committed") or {"batch": 0})["batch"]
+    records = BatchRecords(state)
+    committed = records.committed
     found, jumps, ends = _Batches(), list[str](), dict[str, str]()
     unfinished = set[str]()
-    for record in state.records():
-        if "positions" not in record or "batch" not in record:
-            continue
+    for record in records.all():
         number = record["batch"]
         if number != found.batches + 1:
             jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
@@ -356,7 +353,11 @@ def _audit(
         return _Audited()
     rows = pa.concat_tables(tables, promote_options="permissive")
     own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
-    found = _Audited(own.num_rows - pc.count_distinct(own.column(SEQUENCE)).as_py())
+    # The numbers of changes from Kinesis are those of an item.
+    names: Any = own.column(SEQUENCE)
+    if EVENT_ID in own.column_names:
+        names = pc.coalesce(own.column(EVENT_ID), names)
+    found = _Audited(own.num_rows - pc.count_distinct(names).as_py())
     if OLD_IMAGE not in rows.column_names or not keys:
         return found
     images = [each.name for each in rows.schema.field(OLD_IMAGE).type]

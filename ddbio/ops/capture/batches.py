@@ -8,7 +8,6 @@ the same changes again and writes the same files.
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -30,12 +29,12 @@ from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
-    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
@@ -45,13 +44,15 @@ log = logging.getLogger("ddbio.capture")
 CAPTURE = "capture"
 """The kind of a capture's state."""
 _SEEN = "seen"
-COLUMNS, COMMITTED = "columns", "committed"
-"""Its records: the columns of items; the number of the last batch whose files are written."""
+COLUMNS = "columns"
+"""The record that has the columns of items."""
 
 
 RECENT_CHANGES = 250_000
 """So many changes from Kinesis are remembered, so that one that comes again is left out."""
 _REMEMBERED_BATCHES = 64
+# Of another capture so many are searched for those that have changes of some shards.
+_SEARCHED_BATCHES = 1_000
 
 
 @dataclass
@@ -75,13 +76,12 @@ class ChangeLog:
 
     Parameters
     ----------
-    state
-        The state of the capture, in the folder of the log.
+    records
+        The records of its batches, in the folder of the log.
     keys
         The table's key attributes.
     infer
         Returns the columns of items, by the first changes that come.
-
     kinesis_table
         The table, if its changes come from Kinesis.
 
@@ -95,7 +95,7 @@ class ChangeLog:
 
     def __init__(
         self,
-        state: JobState,
+        records: BatchRecords,
         keys: tuple[str, ...],
         infer: Callable[[bytes], pa.Schema],
         *,
@@ -103,12 +103,12 @@ class ChangeLog:
         compression: Compression = "zstd",
         kinesis_table: str | None = None,
     ) -> None:
-        self._state, self._keys, self._infer = state, keys, infer
+        self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
         self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
         self._decoder: LogDecoder | None = None
         self.number = self.records = self.files = 0
-        stored = state.read(COLUMNS)
+        stored = self._state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
 
@@ -160,19 +160,6 @@ class ChangeLog:
     def _described(self, schema: pa.Schema) -> dict[str, Any]:
         return {"schema": schema_to_json(schema), "keys": list(self._keys)}
 
-    def _last(self) -> dict[str, Any] | None:
-        """Return the record of the last batch, or None if there is no batch."""
-        committed = self._state.read(COMMITTED)
-        self.number = 0 if committed is None else committed["batch"]
-        found = self._state.read(batch_name(self.number)) if self.number else None
-        # The note of what is committed may be older than the last batch.
-        for number in itertools.count(self.number + 1):
-            record = self._state.read(batch_name(number))
-            if record is None:
-                break
-            self.number, found = number, record
-        return found
-
     def resume(self, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
         """Return the record of the last batch, whose files are all written then; None if there is no batch.
 
@@ -183,17 +170,16 @@ class ChangeLog:
         GapError
             If its changes are gone meanwhile.
         """
-        record = self._last()
+        record = self._records.last()
+        self.number = 0 if record is None else record["batch"]
         try:
             return self._finish(record, source, started_at)
         finally:
-            if self._table is not None:
-                self._remember()
+            self.remember(self._records)
 
     def _finish(self, record: dict[str, Any] | None, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
         """Write the files of the last batch if they may be missing; return its record."""
-        committed = self._state.read(COMMITTED) or {"batch": 0}
-        if record is None or committed["batch"] >= self.number:
+        if record is None or self._records.committed >= self.number:
             return record
         log.info("batch %d was cut off: its changes are read again", self.number)
         parts = {
@@ -210,20 +196,32 @@ class ChangeLog:
         self._write(tables, frozenset(path for each in history for path in each.removed))
         return record
 
-    def _remember(self) -> None:
-        """Remember the ids of the last changes that were written."""
-        newest, found = list[Any](), 0
-        for number in range(self.number, max(0, self.number - _REMEMBERED_BATCHES), -1):
-            for each in (self._state.read(batch_name(number)) or {"files": []})["files"]:
+    def remember(self, records: BatchRecords, shards: Collection[str] | None = None) -> None:
+        """Remember the ids of the last changes from Kinesis that a capture has written.
+
+        Parameters
+        ----------
+        records
+            The records of its batches.
+        shards
+            Only batches that have changes of these shards.
+        """
+        last = records.last() if self._table is not None else None
+        newest, found, batches = list[Any](), 0, 0
+        for record in () if last is None else _backwards(records, last["batch"]):
+            if shards is not None and not record["shards"].keys() & shards:
+                continue
+            batches += 1
+            for each in record["files"]:
                 try:
                     data = self._state.store.read(each["path"])
                 except NotFoundError:
-                    # A compaction has replaced it.
+                    # It is not written yet, or a compaction has replaced it.
                     continue
                 ids = pq.read_table(io.BytesIO(data), columns=[EVENT_ID]).column(0)
                 newest.append(ids.combine_chunks())
                 found += each["rows"]
-            if found >= RECENT_CHANGES:
+            if found >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:
                 break
         for known in reversed(newest):
             self._recent.add(known)
@@ -252,13 +250,13 @@ class ChangeLog:
                 | ({"dropped": part.dropped} if part.dropped else {})
                 for shard_id, part in parts.items()
             },
-            "positions": lineage.positions,
+            "positions": dict(lineage.positions),
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
             "gaps": list(gaps),
             # Not before its changes, whatever the clock of this machine says.
             "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
         }
-        if not self._state.put_once(batch_name(number), record):
+        if not self._records.add(number, record):
             raise TargetError(
                 f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
                 "where this one was",
@@ -300,7 +298,7 @@ class ChangeLog:
                 require_rows(store, path, table.num_rows)
             self.files += 1
         self.records += sum(table.num_rows for table in tables.values())
-        self._state.put(COMMITTED, {"batch": self.number})
+        self._records.commit(self.number)
 
     def _use(self, schema: pa.Schema) -> None:
         if self._table is None:
@@ -309,9 +307,11 @@ class ChangeLog:
             self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
 
 
-def batch_name(number: int) -> str:
-    """Return the name of the record of a batch."""
-    return f"{number:012}"
+def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of the last batches, the newest first."""
+    for end in range(last, max(0, last - _SEARCHED_BATCHES), -_REMEMBERED_BATCHES):
+        block = records.between(max(1, end - _REMEMBERED_BATCHES + 1), end)
+        yield from (each for each in reversed(block) if each is not None)
 
 
 def require_rows(store: ObjectStore, path: str, rows: int) -> None:
@@ -346,7 +346,7 @@ def _read_again(
         iterator: str | None = source.iterator(shard, position)
         while iterator is not None and not (position.isdecimal() and int(position) >= int(to)):
             try:
-                body = source.begin(iterator).result()
+                body = source.begin(iterator).result() or b""
             except ExpiredError:
                 iterator = source.iterator(shard, position)
                 continue

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.change_streams import StreamSource, stream_of
 from ddbio.aws.control_plane import describe_table
+from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
 from ddbio.core.decode import infer_schema_of_body
@@ -26,8 +27,9 @@ from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
-from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, positions_of
+from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, records_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
@@ -164,7 +166,7 @@ def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[Ope
     claim = Claim(state.store, found.job_id, "append", lease_seconds=_LEASE_SECONDS)
     claim.take()
     try:
-        with claim.renewed(), contextlib.closing(_source(found)) as source:
+        with claim.renewed(), contextlib.closing(_source(found, options)) as source:
             loop = _loop(options, source, _log(options, found, state), stop)
             loop.started_at = float(begun["started_at"])
             loop.resume(options.start, _declared(options))
@@ -196,9 +198,9 @@ def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[C
         log = _log(options, part, state, shared)
         claim = Claim(store, part.job_id, "append", lease_seconds=_LEASE_SECONDS)
         claim.write()
-        with claim.renewed(), contextlib.closing(_source(found)) as source:
-            positions = functools.partial(positions_of, store, found.job_id)
-            leased = LeasedSource(source, lease, options.leases, positions, time.time)
+        with claim.renewed(), contextlib.closing(_source(found, options)) as source:
+            records = functools.partial(records_of, store, found.job_id)
+            leased = LeasedSource(source, lease, options.leases, records, time.time)
             loop = _loop(options, leased, log, stop)
             loop.share(leased)
             loop.started_at = started_at
@@ -241,6 +243,8 @@ def _find(options: CaptureOptions) -> _Found:
         return _Found(spec, table, arn, options.job_id or _job_id(f"{arn} {table.name}"), is_kinesis=True)
     if options.stream is not None:
         raise OptionError("a table has one stream of its own: stream names a data stream, with source=kinesis")
+    if options.fan_out is not None:
+        raise OptionError("fan_out is a consumer of a data stream: give it with source=kinesis")
     arn, view = stream_of(spec, table.name)
     if view in {"KEYS_ONLY", "OLD_IMAGE"}:
         raise OptionError(
@@ -256,7 +260,9 @@ def _job_id(identity: str) -> str:
     return f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def _source(found: _Found) -> ChangeSource:
+def _source(found: _Found, options: CaptureOptions) -> ChangeSource:
+    if options.fan_out is not None:
+        return FanOutSource(found.spec, found.arn, options.fan_out)
     return KinesisSource(found.spec, found.arn) if found.is_kinesis else StreamSource(found.spec, found.arn)
 
 
@@ -286,7 +292,7 @@ def _log(options: CaptureOptions, found: _Found, state: JobState, shared: JobSta
         return schema_from_json((shared.read(COLUMNS) or {})["schema"])
 
     return ChangeLog(
-        state,
+        BatchRecords(state),
         tuple(name for name, _ in found.table.key_types),
         infer,
         old_image=options.old_image,

@@ -16,6 +16,7 @@ from ddbio.core.result import Result
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 
 if TYPE_CHECKING:
@@ -116,9 +117,7 @@ def _find(state: JobState, found: Found) -> None:
     times, head = state.listed(), state.head() or {}
     began = float(head.get("started_at", 0.0)) - (_DAY_SECONDS if head.get("start") != "latest" else 0.0)
     walk = _Walk(state.store, began)
-    for record in state.records():
-        if "batch" not in record or "positions" not in record:
-            continue
+    for record in BatchRecords(state).all():
         number, places = record["batch"], record["gaps"]
         at = float(record.get("at") or times.get(f"{number:012}", 0.0))
         found.written_at |= {each["path"]: at for each in record["files"]}

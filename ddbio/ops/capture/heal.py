@@ -39,7 +39,8 @@ from ddbio.files.job_state import JobState, require_same
 from ddbio.files.meta import META
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, COMMITTED, batch_name, require_rows
+from ddbio.ops.capture.batch_records import COMMITTED, batch_name
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, require_rows
 from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
 from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.exports import jobs

@@ -12,11 +12,12 @@ import re
 import secrets
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddbio.core.capture.shards import END, Shard
 from ddbio.files.job_state import JobState
-from ddbio.ops.capture.batches import CAPTURE, COMMITTED, batch_name
+from ddbio.ops.capture.batch_records import BatchRecords
+from ddbio.ops.capture.batches import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,13 +109,9 @@ def part_id(job_id: str, lease: int) -> str:
     return f"{job_id}_{lease}"
 
 
-def positions_of(store: ObjectStore, job_id: str, lease: int) -> Mapping[str, str]:
-    """Return the positions behind the last batch of a lease."""
-    state = JobState(store, part_id(job_id, lease), CAPTURE)
-    number = (state.read(COMMITTED) or {"batch": 0})["batch"]
-    found: dict[str, Any] = (state.read(batch_name(number)) if number else None) or {"positions": {}}
-    positions: dict[str, str] = found["positions"]
-    return positions
+def records_of(store: ObjectStore, job_id: str, lease: int) -> BatchRecords:
+    """Return the records of the batches of a lease."""
+    return BatchRecords(JobState(store, part_id(job_id, lease), CAPTURE))
 
 
 class LeasedSource:
@@ -124,8 +121,8 @@ class LeasedSource:
 
     Parameters
     ----------
-    positions
-        Returns the positions of another lease.
+    records
+        Returns the records of the batches of another lease.
     now
         Tells the time of day.
     """
@@ -135,12 +132,13 @@ class LeasedSource:
         source: ChangeSource,
         lease: int,
         count: int,
-        positions: Callable[[int], Mapping[str, str]],
+        records: Callable[[int], BatchRecords],
         now: Callable[[], float],
     ) -> None:
         self._source, self._lease, self._count = source, lease, count
-        self._positions, self._now = positions, now
+        self._records, self._now = records, now
         self._foreign: dict[str, list[str]] = {}
+        self._parents: dict[str, tuple[str, ...]] = {}
         self._looked_at = -math.inf
         self.is_open = True
         """Whether the stream may have further shards."""
@@ -149,6 +147,16 @@ class LeasedSource:
     def name(self) -> str:
         """Return the name of the stream, for messages."""
         return self._source.name
+
+    @property
+    def pushes(self) -> bool:
+        """Return whether records come when there are some."""
+        return self._source.pushes
+
+    @property
+    def polling(self) -> ChangeSource:
+        """Return a source that replies to each request."""
+        return self._source.polling
 
     @property
     def keeps_seconds(self) -> float:
@@ -164,6 +172,7 @@ class LeasedSource:
         listed = self._source.shards()
         self.is_open = any(each.last is None for each in listed)
         known, mine = {each.shard_id for each in listed}, list[Shard]()
+        self._parents |= {each.shard_id: each.parents for each in listed}
         for shard in listed:
             if self._lease_of(shard.shard_id) != self._lease:
                 continue
@@ -182,11 +191,18 @@ class LeasedSource:
             listed = {each.shard_id for each in self._source.shards()}
             for each, parents in self._foreign.items():
                 self._foreign[each] = [
-                    parent
-                    for parent in parents
-                    if parent in listed and self._positions(self._lease_of(parent)).get(parent) != END
+                    parent for parent in parents if parent in listed and self._positions(parent).get(parent) != END
                 ]
         return not self._foreign.get(shard_id)
+
+    def ancestors(self, shard_id: str) -> list[tuple[BatchRecords, set[str]]]:
+        """Return the records of each other lease that had shards from which a shard descends, and these shards."""
+        found, left = dict[int, set[str]](), list(self._parents.get(shard_id, ()))
+        while left:
+            parent = left.pop()
+            found.setdefault(self._lease_of(parent), set()).add(parent)
+            left += self._parents.get(parent, ())
+        return [(self._records(lease), shards) for lease, shards in sorted(found.items()) if lease != self._lease]
 
     def iterator(self, shard: Shard, position: str) -> str:
         """Return an iterator over a shard; see ``ChangeSource``."""
@@ -199,6 +215,13 @@ class LeasedSource:
     def close(self) -> None:
         """Close what only this source uses."""
         self._source.close()
+
+    def _positions(self, shard_id: str) -> Mapping[str, str]:
+        """Return the positions behind the last batch of the lease of a shard whose files are written."""
+        records = self._records(self._lease_of(shard_id))
+        number = records.committed
+        positions: Mapping[str, str] = ((records.read(number) if number else None) or {}).get("positions", {})
+        return positions
 
     def _lease_of(self, shard_id: str) -> int:
         return zlib.crc32(shard_id.encode()) % self._count

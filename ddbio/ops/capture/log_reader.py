@@ -17,7 +17,8 @@ from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, COMMITTED, batch_name
+from ddbio.ops.capture.batch_records import BatchRecords
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,7 @@ class CapturedLog:
     def __init__(self, store: ObjectStore, job_ids: Sequence[str]) -> None:
         self._store = store
         self._states = {job_id: JobState(store, job_id, CAPTURE) for job_id in job_ids}
+        self._records = {job_id: BatchRecords(state) for job_id, state in self._states.items()}
 
     def schema(self) -> pa.Schema:
         """Return the columns of the log.
@@ -93,14 +95,15 @@ class CapturedLog:
 
     def written(self) -> dict[str, int]:
         """Return the position behind all batches whose files are written."""
-        return {job_id: (state.read(COMMITTED) or {"batch": 0})["batch"] for job_id, state in self._states.items()}
+        return {job_id: records.committed for job_id, records in self._records.items()}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
         """Return the position behind so many changes from another one; one batch at least is passed."""
         found, left = dict(start), records
         for job_id, last in end.items():
             for number in range(start.get(job_id, 0) + 1, last + 1):
-                count = sum(each["rows"] for each in self._record(job_id, number)["files"])
+                record = self._known(job_id, number, self._records[job_id].read(number))
+                count = sum(each["rows"] for each in record["files"])
                 if left < count and left < records:
                     return found
                 found[job_id], left = number, left - count
@@ -108,23 +111,23 @@ class CapturedLog:
 
     def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
         """Return the files of the batches behind one position up to another, in their order."""
-        wanted = [
-            (job_id, number)
-            for job_id, last in sorted(end.items())
-            for number in range(start.get(job_id, 0) + 1, last + 1)
-        ]
+        found = list[LogFile]()
         with ThreadPoolExecutor(_READERS) as readers:
-            records = readers.map(lambda each: self._record(*each), wanted)
-            return [LogFile(each["path"], each["rows"]) for record in records for each in record["files"]]
+            for job_id, last in sorted(end.items()):
+                first = start.get(job_id, 0) + 1
+                records = self._records[job_id].between(first, last, readers.map)
+                for number, record in enumerate(records, first):
+                    files = self._known(job_id, number, record)["files"]
+                    found += [LogFile(each["path"], each["rows"]) for each in files]
+        return found
 
-    def _record(self, job_id: str, number: int) -> dict[str, Any]:
-        found = self._states[job_id].read(batch_name(number))
-        if found is None:
+    def _known(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
+        if record is None:
             raise TargetError(
                 f"batch {number} of job {job_id} of the log {self._store.uri} has no record: something removed it",
                 self._store.uri,
             )
-        return found
+        return record
 
 
 def captures_of(store: ObjectStore, job_id: str | None = None) -> list[str]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ddbio.capture")
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+# Between two looks for what a source sends.
+_LOOK_PAUSE = 0.1
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
@@ -137,7 +139,7 @@ class CaptureLoop:
         GapError
             If changes are gone since the last run.
         """
-        last = self.log.resume(self.source, self.started_at)
+        last = self.log.resume(self.source.polling, self.started_at)
         if schema is not None:
             self.log.declare(schema)
         if last is None:
@@ -246,6 +248,10 @@ class CaptureLoop:
             if not is_horizon:
                 self._lose(shard, position)
             iterator = self.source.iterator(shard, HORIZON)
+        if self.sharing is not None:
+            # A change may come again behind a reshard, where another capture had it.
+            for records, shards in self.sharing.ancestors(shard.shard_id):
+                self.log.remember(records, shards)
         now = self.timing.now()
         self._readers[shard.shard_id] = _Reader(shard, iterator, now, is_horizon=is_horizon)
 
@@ -287,6 +293,9 @@ class CaptureLoop:
         except (ExpiredError, TrimmedError) as error:
             self._renew(reader, position, is_trimmed=isinstance(error, TrimmedError))
             return
+        if body is None:
+            reader.next_at = self.timing.now() + _LOOK_PAUSE
+            return
         self.read_bytes += len(body)
         following = next_iterator(body)
         if following is not None:
@@ -297,7 +306,8 @@ class CaptureLoop:
         earliest = reader.asked_at + self.source.pause_after(len(body))
         if rows is None:
             reader.empties, reader.since = reader.empties + 1, reader.asked_at
-            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**reader.empties)
+            longest = _LOOK_PAUSE if self.source.pushes else _LONGEST_PAUSE
+            pause = min(longest, _SHORTEST_PAUSE * 2**reader.empties)
             reader.next_at = max(self.timing.now() + pause, earliest)
         else:
             reader.empties, reader.next_at = 0, earliest

@@ -22,14 +22,13 @@ from ddbio.files.job_state import JobState, require_same
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
+from ddbio.ops.capture.done_objects import DoneObjects, object_name
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import dynamodb_spec, open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ddbio.options.changes import ReplayOptions
 
 _KIND, _COLUMNS = "replay", "columns"
@@ -118,8 +117,8 @@ class _Replay:
         digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
         self.state = JobState(open_store(options.dest or options.state or options.source, options), job_id, _KIND)
-        done = self.state.listed()
-        self.left = [each for each in self.found.objects if _name(each) not in done]
+        self.done = DoneObjects(self.state)
+        self.left = [each for each in self.found.objects if each not in self.done]
         self.keys = options.keys or ()
         self.files = 0
         self.units = self.usd = 0.0
@@ -156,12 +155,12 @@ class _Replay:
             self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
             for hour, batch in rows.by_hour() if rows is not None else ():
-                path = f"{hour_folder(hour)}{self.state.job_id}-{_name(entry)}.parquet"
+                path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}.parquet"
                 table = pa.Table.from_batches([batch])
                 if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
                     require_rows(self.state.store, path, table.num_rows)
                 self.files += 1
-            self._note([entry])
+            self.done.add(entry)
 
     def to_table(self) -> None:
         """Apply the changes of some objects at a time, in their order, and then note the objects as done."""
@@ -195,7 +194,8 @@ class _Replay:
             report = write_table(kept, parse_options(WriteOptions, {**connection_of(self.options), **chosen}))
             self.units += report.wcu_consumed
             self.usd += (report.actual and report.actual.usd) or 0.0
-        self._note(entries)
+        for entry in entries:
+            self.done.add(entry)
 
     def _left(self, name: str, used: float) -> float | None:
         """Return what is left of a limit for the next objects; what is noted already stays."""
@@ -205,10 +205,6 @@ class _Replay:
         if used >= most:
             raise LimitError(f"the replay was stopped: {name} {most:g} is used up; run it again to go on with the rest")
         return most - used
-
-    def _note(self, entries: Iterable[StoredObject]) -> None:
-        for entry in entries:
-            self.state.put(_name(entry), {"path": entry.path})
 
 
 def plan_replay(options: ReplayOptions) -> ReplayPlan:
@@ -266,7 +262,3 @@ def _compared(rows: pa.Table, name: str) -> pa.Table:
     deleted = pc.struct_field(rows.column(OLD_IMAGE), name)
     place = rows.column_names.index(name)
     return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(name), deleted))
-
-
-def _name(entry: StoredObject) -> str:
-    return hashlib.sha256(f"{entry.path} {entry.version}".encode()).hexdigest()[:24]

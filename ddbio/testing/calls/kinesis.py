@@ -27,7 +27,6 @@ ITERATOR_SECONDS = 5 * 60
 _MAX_SHARDS = 10_000
 _USUAL_SHARDS = 1_000
 _ITERATORS = ("TRIM_HORIZON", "LATEST", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "AT_TIMESTAMP")
-_WITH_SEQUENCE = ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
 _ARN = re.compile(r"arn:[^:]*:kinesis:[^:]*:[^:]*:stream/([a-zA-Z0-9_.-]+)")
 _PRECISIONS = ("MILLISECOND", "MICROSECOND")
 
@@ -63,7 +62,7 @@ def describe_stream_summary(database: Database, request: Request) -> dict[str, A
         "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
         "EncryptionType": "NONE",
         "OpenShardCount": len(stream.open_shards()),
-        "ConsumerCount": 0,
+        "ConsumerCount": len(stream.consumers),
     }
     return {"StreamDescriptionSummary": described}
 
@@ -100,29 +99,30 @@ def list_shards(database: Database, request: Request) -> dict[str, Any]:
 def get_shard_iterator(database: Database, request: Request) -> dict[str, Any]:
     """Return an iterator over a shard's records from a place on."""
     stream = _stream(database, request)
-    shard = _shard(stream, request.required("ShardId"))
+    shard = shard_of(stream, request.required("ShardId"))
     kind = request.text("ShardIteratorType", _ITERATORS) or request.required("ShardIteratorType")
+    place = place_of(stream, shard, kind, request.text("StartingSequenceNumber"), request.members.get("Timestamp"))
+    return {"ShardIterator": _iterator(database, stream, shard, place)}
+
+
+def place_of(stream: DataStream, shard: KinesisShard, kind: str, number: str | None, at: float | None) -> int:
+    """Return the number from which on records of a shard are read."""
     stream.trim()
     match kind:
         case "TRIM_HORIZON":
-            place = shard.records[0].sequence if shard.records else shard.starting
+            return shard.records[0].sequence if shard.records else shard.starting
         case "LATEST":
-            place = shard.records[-1].sequence + 1 if shard.records else shard.starting
+            return shard.records[-1].sequence + 1 if shard.records else shard.starting
         case "AT_TIMESTAMP":
-            at = float(request.required("Timestamp"))
-            late = [each.sequence for each in shard.records if each.arrived_at >= at]
-            place = late[0] if late else (shard.records[-1].sequence + 1 if shard.records else shard.starting)
-        case _:
-            text = request.text("StartingSequenceNumber") or ""
-            if not text.isdecimal():
-                raise _bad("StartingSequenceNumber is required for " + kind)
-            # What was trimmed is passed over without a word.
-            place = int(text) + (kind == "AFTER_SEQUENCE_NUMBER")
-            if place < shard.starting or (shard.ending is not None and place > shard.ending + 1):
-                raise _bad(
-                    f"StartingSequenceNumber {text} used in GetShardIterator on shard {shard.shard_id} is invalid"
-                )
-    return {"ShardIterator": _iterator(database, stream, shard, place)}
+            late = [each.sequence for each in shard.records if each.arrived_at >= float(at or 0.0)]
+            return late[0] if late else (shard.records[-1].sequence + 1 if shard.records else shard.starting)
+    if number is None or not number.isdecimal():
+        raise bad_argument("StartingSequenceNumber is required for " + kind)
+    # What was trimmed is passed over without a word.
+    place = int(number) + (kind == "AFTER_SEQUENCE_NUMBER")
+    if place < shard.starting or (shard.ending is not None and place > shard.ending + 1):
+        raise bad_argument(f"StartingSequenceNumber {number} used on shard {shard.shard_id} is invalid")
+    return place
 
 
 def get_records(database: Database, request: Request) -> Chunks:
@@ -132,9 +132,9 @@ def get_records(database: Database, request: Request) -> Chunks:
             base64.b64decode(request.required("ShardIterator"), validate=True)
         )
     except (ValueError, binascii.Error):
-        raise _bad("Invalid ShardIterator.") from None
+        raise bad_argument("Invalid ShardIterator.") from None
     stream = _named(database, name)
-    shard = _shard(stream, shard_id)
+    shard = shard_of(stream, shard_id)
     limit = request.integer("Limit", 1, _MAX_RECORDS) or _MAX_RECORDS
     if database.wall_clock.now() - issued_at > ITERATOR_SECONDS:
         raise Refusal("ExpiredIteratorException", "Iterator expired. The iterator was created more than 5 minutes ago.")
@@ -159,12 +159,17 @@ def get_records(database: Database, request: Request) -> Chunks:
         reply += [b',"NextShardIterator":"', _iterator(database, stream, shard, after).encode(), b'"']
         reply += [f',"MillisBehindLatest":{int(behind * 1000)}}}'.encode()]
         return reply
-    children = [
+    children = children_of(stream, shard_id)
+    return [*reply, b',"MillisBehindLatest":0,"ChildShards":', json.dumps(children).encode(), b"}"]
+
+
+def children_of(stream: DataStream, shard_id: str) -> list[dict[str, Any]]:
+    """Return the children of a shard as replies name them."""
+    return [
         {"ShardId": each.shard_id, "ParentShards": list(each.parents), **each.hash_range()}
         for each in stream.shards.values()
         if shard_id in each.parents
     ]
-    return [*reply, b',"MillisBehindLatest":0,"ChildShards":', json.dumps(children).encode(), b"}"]
 
 
 def put_record(database: Database, request: Request) -> dict[str, Any]:
@@ -183,7 +188,7 @@ def split_shard(database: Database, request: Request) -> dict[str, Any]:
     stream = _stream(database, request)
     shard, at = _open(stream, request.required("ShardToSplit")), int(request.required("NewStartingHashKey"))
     if not shard.hashes[0] < at <= shard.hashes[1]:
-        raise _bad(f"NewStartingHashKey {at} used in SplitShard() on shard {shard.shard_id} is not valid")
+        raise bad_argument(f"NewStartingHashKey {at} used in SplitShard() on shard {shard.shard_id} is not valid")
     stream.split(shard, at)
     return {}
 
@@ -195,7 +200,7 @@ def merge_shards(database: Database, request: Request) -> dict[str, Any]:
     other = _open(stream, request.required("AdjacentShardToMerge"))
     low, high = sorted((shard, other), key=lambda each: each.hashes)
     if low.hashes[1] + 1 != high.hashes[0]:
-        raise _bad(
+        raise bad_argument(
             f"Shards {shard.shard_id} and {other.shard_id} are not an adjacent pair of shards eligible for merging"
         )
     stream.merge(shard, other)
@@ -204,7 +209,7 @@ def merge_shards(database: Database, request: Request) -> dict[str, Any]:
 
 def enable_destination(database: Database, request: Request) -> dict[str, Any]:
     """Send the changes of a table to a data stream from now on."""
-    table, stream = database.table(request), _by_arn(database, request.required("StreamArn"))
+    table, stream = database.table(request), stream_by_arn(database, request.required("StreamArn"))
     if table.name in stream.destinations and stream.destinations[table.name].status == "ACTIVE":
         raise in_use(f"Table is already in the process of streaming to {stream.arn}, or does so")
     configured = request.mapping("EnableKinesisStreamingConfiguration") or {}
@@ -226,7 +231,7 @@ def enable_destination(database: Database, request: Request) -> dict[str, Any]:
 
 def disable_destination(database: Database, request: Request) -> dict[str, Any]:
     """Send no more changes of a table to a data stream."""
-    table, stream = database.table(request), _by_arn(database, request.required("StreamArn"))
+    table, stream = database.table(request), stream_by_arn(database, request.required("StreamArn"))
     if table.name not in stream.destinations:
         raise not_found(f"Table {table.name} does not stream to {stream.arn}")
     stream.destinations[table.name].status = "DISABLED"
@@ -258,7 +263,7 @@ def _changed(table: Table, stream: DataStream, status: str) -> dict[str, Any]:
 def _put(stream: DataStream, given: dict[str, Any]) -> dict[str, Any]:
     hash_key = given.get("ExplicitHashKey")
     if hash_key is not None and not 0 <= int(hash_key) < HASH_KEYS:
-        raise _bad("Invalid ExplicitHashKey.")
+        raise bad_argument("Invalid ExplicitHashKey.")
     data = base64.b64decode(given["Data"])
     shard_id, sequence = stream.put(given["PartitionKey"], data, None if hash_key is None else int(hash_key))
     return {"ShardId": shard_id, "SequenceNumber": str(sequence)}
@@ -271,10 +276,11 @@ def _iterator(database: Database, stream: DataStream, shard: KinesisShard, place
 
 def _stream(database: Database, request: Request) -> DataStream:
     arn = request.text("StreamARN")
-    return _by_arn(database, arn) if arn is not None else _named(database, request.required("StreamName"))
+    return stream_by_arn(database, arn) if arn is not None else _named(database, request.required("StreamName"))
 
 
-def _by_arn(database: Database, arn: str) -> DataStream:
+def stream_by_arn(database: Database, arn: str) -> DataStream:
+    """Return the data stream of an ARN."""
     match = _ARN.fullmatch(arn)
     if match is None:
         raise invalid(f"Invalid StreamArn: {arn}")
@@ -287,20 +293,22 @@ def _named(database: Database, name: str) -> DataStream:
     return database.data_streams[name]
 
 
-def _shard(stream: DataStream, shard_id: str) -> KinesisShard:
+def shard_of(stream: DataStream, shard_id: str) -> KinesisShard:
+    """Return a shard of a data stream."""
     if shard_id not in stream.shards:
         raise Refusal("ResourceNotFoundException", f"Shard {shard_id} in stream {stream.name} does not exist.")
     return stream.shards[shard_id]
 
 
 def _open(stream: DataStream, shard_id: str) -> KinesisShard:
-    shard = _shard(stream, shard_id)
+    shard = shard_of(stream, shard_id)
     if shard.ending is not None:
         raise Refusal("ResourceInUseException", f"Shard {shard_id} in stream {stream.name} is closed.")
     return shard
 
 
-def _bad(message: str) -> Refusal:
+def bad_argument(message: str) -> Refusal:
+    """Return Kinesis's InvalidArgumentException."""
     return Refusal("InvalidArgumentException", message)
 
 

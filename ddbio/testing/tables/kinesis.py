@@ -89,6 +89,19 @@ class KinesisShard:
 
 
 @dataclass(slots=True)
+class Consumer:
+    """Hold a consumer to which records are sent: its subscriptions by shard, each the time it was made and its number.
+
+    A subscription whose number is not there any more has ended, or another one has taken it over.
+    """
+
+    name: str
+    arn: str
+    created_at: float
+    subscriptions: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class DataStream:
     """Hold one data stream; not safe for concurrent use."""
 
@@ -99,6 +112,7 @@ class DataStream:
     shards: dict[str, KinesisShard] = field(default_factory=dict)
     destinations: dict[str, Destination] = field(default_factory=dict)
     """By the tables whose changes come here."""
+    consumers: dict[str, Consumer] = field(default_factory=dict)
     _last: int = field(default=_FIRST_SEQUENCE, init=False)
     _shards_made: int = field(default=0, init=False)
 

@@ -19,6 +19,7 @@ from ddbio.cli.main import cli
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import ExportIncompleteError, GapError, OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.ops.capture.gapped_log import AFTER, BEFORE, make_gap, state_of
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -166,3 +167,23 @@ def test_without_recovery_nothing_can_heal(fake, client, gap, where):
     fake.load("other", [{"pk": {"S": "1"}}], "pk:S")
     with pytest.raises(OptionError, match="is the log of table"):
         ddbio.heal_capture("other", dest, from_export=["/nowhere"], **where)
+
+
+def test_a_log_of_kinesis_is_healed(fake, tmp_path, where):
+    """Kinesis forgets without a word; what it forgot comes from two windows, and later changes are newer."""
+    table, run = make_gap(fake, tmp_path)
+    assert state_of(tmp_path) == BEFORE
+    before = ddbio.verify_capture(tmp_path)
+    assert (before.is_whole, len(before.gaps) > 0, before.repeated) == (False, True, 0)
+    report = ddbio.heal_capture(table, tmp_path, export_to="s3://exports/kinesis", poll_seconds=0.2, **where)
+    assert (report.gaps, len(report.exports), state_of(tmp_path)) == (1, 2, AFTER)
+    after = ddbio.verify_capture(tmp_path)
+    assert (after.is_whole, after.gaps, after.healed_gaps, after.repeated) == (True, (), 1, 0), after
+    fake.load(table, [{"pk": {"S": "e"}, "n": {"N": "9"}}], "pk:S")
+    ddbio.capture(table, tmp_path, **run)
+    assert state_of(tmp_path) == AFTER | {"e": 9}
+    again = ddbio.heal_capture(table, tmp_path, export_to="s3://exports/kinesis", **where)
+    assert (again.gaps, again.rows) == (0, 0)
+    ddbio.compact(tmp_path)
+    assert state_of(tmp_path) == AFTER | {"e": 9}
+    assert ddbio.verify_capture(tmp_path).is_whole

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections import defaultdict
+from functools import partial
 from random import Random
 
 import pyarrow.parquet as pq
@@ -15,16 +16,18 @@ from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shar
 from ddbio.core.decode import infer_schema_of_body
 from ddbio.errors import GapError, TargetError
 from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog
+from ddbio.ops.capture.leases import LeasedSource, records_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
 from ddbio.testing.faults import Faults
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
 from ddbio.testing.tables.kinesis import DataStream, Destination
-from tests.ops.capture.virtual_stream import KilledError, MemoryStore, VirtualSource, World
+from tests.ops.capture.virtual_stream import FOLD, KilledError, MemoryStore, VirtualSource, World
 
-MOST_SHARDS, MOST_OPEN = 10, 4
+MOST_SHARDS, MOST_OPEN, LEASES = 10, 4, 3
 KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
 
 
@@ -85,7 +88,7 @@ class KinesisWorld(World):
             return left[0] is not None and left[0] < 0
 
         log = ChangeLog(
-            state,
+            BatchRecords(state, FOLD),
             ("pk",),
             lambda body: infer_schema_of_body(body).to_arrow(),
             compression="none",
@@ -216,6 +219,79 @@ def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
     with pytest.raises(GapError, match="are gone"):
         world.capture(available_now=True)
     assert world.capture(available_now=True, goes_on=True).gaps
+
+
+class SharedKinesisWorld(KinesisWorld):
+    """Hold a data stream that is captured by three leases, each now by one process and then by another."""
+
+    def capture(self, *, steps=None, lease=None, **_):
+        """Work at a lease as a new process does, until it is stopped after some waits."""
+        lease = self.random.randrange(LEASES) if lease is None else lease
+        left = [steps]
+
+        def wait(seconds):
+            self.clock.at += seconds
+            self.step()
+
+        def is_stopped():
+            left[0] -= 1
+            return left[0] < 0
+
+        store = MemoryStore(self)
+        log = ChangeLog(
+            records_of(store, "job", lease),
+            ("pk",),
+            lambda body: infer_schema_of_body(body).to_arrow(),
+            compression="none",
+            kinesis_table="tab",
+        )
+        source = LeasedSource(VirtualKinesis(self), lease, LEASES, partial(records_of, store, "job"), self.clock.now)
+        timing = Timing(self.clock.now, wait, is_stopped)
+        loop = CaptureLoop(source, log, Limits(flush_seconds=0.2, batch_records=15), timing, started_at=0.0)
+        loop.share(source)
+        loop.resume("trim-horizon")
+        loop.run()
+        return loop
+
+
+def share(seed, chances):
+    """Work at leases in any order, killed and overtaken, and then at all until the log has everything."""
+    world = SharedKinesisWorld(seed, **chances)
+    world.chances["reshard"] = 0.1
+    for _ in range(8):
+        try:
+            world.capture(steps=4)
+        except (KilledError, TargetError):
+            continue
+    world.is_quiet = True
+    for _ in range(5):
+        world.data.deliver()
+    for _ in range(60):
+        for lease in range(LEASES):
+            world.capture(steps=12, lease=lease)
+        if len(world.rows()) >= len(world.truth):
+            break
+    return world
+
+
+def sweep_shared(first, last):
+    """Check schedules of each kind."""
+    for seed in range(first, last):
+        world = share(seed, (KILLED, OVERTAKEN)[seed % 2])
+        rows = world.rows()
+        assert len({row["_event_id"] for row in rows}) == len(rows)
+        assert len(rows) == len(world.truth)
+
+
+def test_every_change_is_logged_once_by_leases():
+    """A change that comes again behind a reshard, in a shard of another lease, is left out there."""
+    sweep_shared(0, 30)
+
+
+@pytest.mark.slow
+def test_every_change_is_logged_once_by_leases_in_many_schedules():
+    """The same by further schedules, a tenth of ``DDBIO_CAPTURE_SCHEDULES``."""
+    sweep_shared(30, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")) // 10)
 
 
 @pytest.mark.slow

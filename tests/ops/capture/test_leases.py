@@ -21,7 +21,7 @@ from ddbio.errors import OptionError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.batches import ChangeLog
-from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, positions_of
+from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, records_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.testing import FakeDynamoDB
 from tests.ops.capture.virtual_stream import KilledError, MemoryStore, VirtualSource, World
@@ -48,12 +48,12 @@ class SharedWorld(World):
 
         store = MemoryStore(self)
         log = ChangeLog(
-            JobState(store, part_id("job", lease), "capture"),
+            records_of(store, "job", lease),
             ("pk",),
             lambda body: infer_schema_of_body(body).to_arrow(),
             compression="none",
         )
-        source = LeasedSource(VirtualSource(self), lease, COUNT, partial(positions_of, store, "job"), self.clock.now)
+        source = LeasedSource(VirtualSource(self), lease, COUNT, partial(records_of, store, "job"), self.clock.now)
         timing = Timing(self.clock.now, wait, is_stopped)
         loop = CaptureLoop(source, log, Limits(flush_seconds=0.2, batch_records=15), timing, started_at=0.0)
         loop.share(source)

@@ -16,6 +16,7 @@ from ddbio.core.decode import infer_schema_of_body
 from ddbio.core.staged import StoredObject
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.testing.calls.control import create_table
@@ -32,6 +33,7 @@ KEYS = [{"AttributeName": "pk", "KeyType": "HASH"}]
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 MOST_SHARDS, MOST_OPEN_SHARDS = 12, 3
 BEGAN_AT = 1_793_491_190.0
+FOLD = 3
 
 
 class KilledError(BaseException):
@@ -124,7 +126,12 @@ class World:
                 left[0] -= 1
             return left[0] is not None and left[0] < 0
 
-        log = ChangeLog(state, ("pk",), lambda body: infer_schema_of_body(body).to_arrow(), compression="none")
+        log = ChangeLog(
+            BatchRecords(state, FOLD),
+            ("pk",),
+            lambda body: infer_schema_of_body(body).to_arrow(),
+            compression="none",
+        )
         loop = CaptureLoop(
             VirtualSource(self),
             log,
@@ -176,9 +183,15 @@ class VirtualSource:
 
     name = "the stream"
     keeps_seconds = math.inf
+    pushes = False
 
     def __init__(self, world):
         self._world = world
+
+    @property
+    def polling(self):
+        """Return itself."""
+        return self
 
     def _call(self, operation, **members):
         self._world.step()
@@ -261,6 +274,12 @@ class MemoryStore:
     def read_range(self, entry, start, length):
         """Return a part of an object."""
         return self._world.objects[entry.path][start : start + length]
+
+    def delete(self, paths):
+        """Remove objects."""
+        for path in paths:
+            self._world.step()
+            self._world.objects.pop(path, None)
 
     def list(self, prefix=""):
         """Yield the objects with a prefix."""

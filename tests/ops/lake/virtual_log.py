@@ -13,7 +13,8 @@ from ddbio.core.capture.log_rows import log_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.files.job_state import JobState
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import COLUMNS, COMMITTED, batch_name
+from ddbio.ops.capture.batch_records import COMMITTED, batch_name
+from ddbio.ops.capture.batches import COLUMNS
 
 BEGAN = 1_793_491_200_000_000
 KEYS = ("pk",)

@@ -1,0 +1,296 @@
+"""Read a Kinesis data stream as a consumer of its own, to which the service sends records: enhanced fan-out.
+
+A subscription to a shard lasts five minutes, and is then renewed behind its last event. boto3 and this module take the
+events over HTTP/1.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
+from ddbio.aws.event_stream import RefusedError, StreamEndedError
+from ddbio.aws.kinesis_streams import KinesisSource
+from ddbio.aws.retry import repeat
+from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, TrimmedError
+from ddbio.errors import OptionError, ServiceError
+
+if TYPE_CHECKING:
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.event_stream import EventStream
+    from ddbio.aws.transport import LightTransport
+    from ddbio.core.capture.shards import Shard
+
+_log = logging.getLogger("ddbio.capture")
+
+_ACTION = "SubscribeToShard"
+_EVENT = "SubscribeToShardEvent"
+# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html: one call a second for each shard;
+# another one within 5 seconds is refused, later it takes the subscription over.
+_RETRY_SECONDS = 1.05
+_PASSING = frozenset({"ResourceInUseException", "LimitExceededException", "InternalFailureException"})
+_MOST_FAILURES = 30
+# Who has all that is there hears so, and then nothing until something comes.
+_QUIET_SECONDS = 0.25
+# The service says something every few seconds.
+_DEAD_SECONDS = 60.0
+_ACTIVE_SECONDS = 60.0
+
+# Data is base64, and a quote within another text is escaped: only an event's own members match.
+_CONTINUATION = re.compile(rb'"ContinuationSequenceNumber"\s*:\s*"(\d+)"')
+_CHILDREN = re.compile(rb'"ChildShards"\s*:\s*\[\s*\{')
+_CAUGHT_UP = re.compile(rb'"MillisBehindLatest"\s*:\s*0\s*[,}]')
+
+
+def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
+    """Return the ARN of a consumer of a data stream; one that is named and not there is registered.
+
+    Parameters
+    ----------
+    consumer
+        Its name or its ARN.
+
+    Raises
+    ------
+    OptionError
+        If it is the ARN of another stream's consumer.
+    NotFoundError
+        If there is no consumer of this ARN.
+    ServiceError
+        If it is not ready within a minute.
+    """
+    is_arn = consumer.startswith("arn:")
+    if is_arn and not consumer.startswith(f"{arn}/consumer/"):
+        raise OptionError(f"fan_out is {consumer!r}, which is no consumer of the data stream {arn}")
+    asked = {"ConsumerARN": consumer} if is_arn else {"StreamARN": arn, "ConsumerName": consumer}
+    client: Any = spec.client("kinesis")
+    deadline = time.monotonic() + _ACTIVE_SECONDS
+    while True:
+        operation = "DescribeStreamConsumer"
+        try:
+            found = repeat(
+                lambda: client.describe_stream_consumer(**asked)["ConsumerDescription"],
+                _may_pass,
+                attempts=5,
+                pause_seconds=0.1,
+            )
+        except (BotoCoreError, ClientError) as error:
+            if is_arn or error_code(error) != "ResourceNotFoundException":
+                raise to_ddbio_error(error, action=f"kinesis:{operation}", resource=f"consumer {consumer}") from error
+            _log.info("registering the consumer %s of %s", consumer, arn)
+            _register(client, arn, consumer)
+            continue
+        if found["ConsumerStatus"] == "ACTIVE":
+            return str(found["ConsumerARN"])
+        if time.monotonic() > deadline:
+            raise ServiceError(f"consumer {consumer} of {arn} is {found['ConsumerStatus']}, not ACTIVE: try again")
+        time.sleep(_RETRY_SECONDS)
+
+
+def _register(client: Any, arn: str, name: str) -> None:
+    try:
+        client.register_stream_consumer(StreamARN=arn, ConsumerName=name)
+    except (BotoCoreError, ClientError) as error:
+        # Another process was as quick.
+        if error_code(error) != "ResourceInUseException":
+            raise to_ddbio_error(error, action="kinesis:RegisterStreamConsumer", resource=f"stream {arn}") from error
+
+
+class FanOutSource:
+    """Read the shards of one data stream by subscriptions of a consumer.
+
+    Parameters
+    ----------
+    consumer
+        Its name or its ARN.
+
+    Attributes
+    ----------
+    polling
+        Reads the same stream by requests.
+    """
+
+    pushes = True
+
+    def __init__(self, spec: ClientSpec, arn: str, consumer: str) -> None:
+        self.polling = KinesisSource(spec, arn)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.polling.close)
+            transport = self.polling.events_transport()
+            if transport is None:
+                raise OptionError("fan_out needs a direct connection: a proxy or a handler of botocore is configured")
+            self._transport, self._consumer = transport, consumer_of(spec, arn, consumer)
+            stack.pop_all()
+        self._subscriptions: dict[str, _Subscription] = {}
+
+    @property
+    def name(self) -> str:
+        """Return the stream's ARN."""
+        return self.polling.name
+
+    @property
+    def keeps_seconds(self) -> float:
+        """Return how long records are kept."""
+        return self.polling.keeps_seconds
+
+    def pause_after(self, _: int) -> float:
+        """Return no pause: the service sends no more than it allows."""
+        return 0.0
+
+    def shards(self) -> list[Shard]:
+        """Return all shards that can still be read."""
+        return self.polling.shards()
+
+    def iterator(self, shard: Shard, position: str) -> str:
+        """Return what stands for a position in a shard; whether the shard is there is found out with the events."""
+        return f"{shard.shard_id} {HORIZON if position in {HORIZON, LATEST, FIRST} else position}"
+
+    def begin(self, iterator: str) -> PendingEvent:
+        """Ask for the next records."""
+        return PendingEvent(self, iterator)
+
+    def take(self, iterator: str) -> bytes | None:
+        """Return the records behind a position as a reply of GetRecords, or None if none have come yet.
+
+        Raises
+        ------
+        TrimmedError
+            If the shard is gone.
+        """
+        shard_id, _, position = iterator.partition(" ")
+        found = self._subscriptions.get(shard_id)
+        if found is None or found.position != position:
+            if found is not None:
+                found.end()
+            found = self._subscriptions[shard_id] = _Subscription(self._transport, self._consumer, shard_id, position)
+        try:
+            return found.take()
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) == "ResourceNotFoundException" and all(
+                each.shard_id != shard_id for each in self.shards()
+            ):
+                raise TrimmedError(str(error)) from None
+            raise to_ddbio_error(error, action=f"kinesis:{_ACTION}", resource=f"consumer {self._consumer}") from error
+
+    def close(self) -> None:
+        """End the subscriptions, and close the connections."""
+        for each in self._subscriptions.values():
+            each.end()
+        self.polling.close()
+
+
+class PendingEvent:
+    """A look for records that may have come."""
+
+    def __init__(self, source: FanOutSource, iterator: str) -> None:
+        self._source, self._iterator = source, iterator
+
+    def result(self) -> bytes | None:
+        """Return the records as a reply of GetRecords, or None if none have come yet."""
+        return self._source.take(self._iterator)
+
+
+@dataclass
+class _Subscription:
+    """Hold the subscription to a shard, made anew when it has ended.
+
+    Attributes
+    ----------
+    position
+        Behind it the next event begins.
+    """
+
+    transport: LightTransport
+    consumer: str
+    shard_id: str
+    position: str
+    _stream: EventStream | None = None
+    _due_at: float = -math.inf
+    """When it may be made, anew."""
+    _heard_at: float = 0.0
+    _is_caught_up: bool = False
+    _failures: int = 0
+
+    def take(self) -> bytes | None:
+        """Return the next event as a reply of GetRecords, or None if it has not come yet."""
+        now = time.monotonic()
+        if self._stream is None and now < self._due_at:
+            return None
+        try:
+            return self._take(now)
+        except StreamEndedError:
+            self.end()
+        except (BotoCoreError, ClientError) as error:
+            self.end()
+            self._failures += 1
+            if not _may_pass(error) or self._failures > _MOST_FAILURES:
+                raise
+            _log.debug("subscription to %s: %s", self.shard_id, error)
+        self._due_at = now + _RETRY_SECONDS
+        return None
+
+    def _take(self, now: float) -> bytes | None:
+        if self._stream is None:
+            self._stream, self._heard_at = self._subscribe(), now
+        try:
+            found = self._stream.take()
+        except RefusedError as refused:
+            raise self.transport.error_of(_ACTION, refused.response) from None
+        if found is None:
+            if now - self._heard_at > _DEAD_SECONDS:
+                raise StreamEndedError
+            is_quiet = self._is_caught_up and now - self._heard_at >= _QUIET_SECONDS
+            return b'{"Records":[],%s}' % self._next() if is_quiet else None
+        self._heard_at = now
+        headers, payload = found
+        if headers.get(":message-type") != "event":
+            raise self._error(headers, payload)
+        return self._reply(payload) if headers.get(":event-type") == _EVENT else None
+
+    def _reply(self, payload: bytes) -> bytes:
+        """Return an event as a reply of GetRecords; at the shard's end it has no next iterator."""
+        self._failures, self._is_caught_up = 0, _CAUGHT_UP.search(payload) is not None
+        following = _CONTINUATION.search(payload)
+        if following is None or _CHILDREN.search(payload):
+            self.end()
+            return payload
+        self.position = following[1].decode()
+        return payload.rstrip().removesuffix(b"}") + b",%s}" % self._next()
+
+    def _next(self) -> bytes:
+        return b'"NextShardIterator":"%s %s"' % (self.shard_id.encode(), self.position.encode())
+
+    def _subscribe(self) -> EventStream:
+        begin = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": self.position}
+        asked = {
+            "ConsumerARN": self.consumer,
+            "ShardId": self.shard_id,
+            "StartingPosition": {"Type": HORIZON} if self.position == HORIZON else begin,
+        }
+        return self.transport.open_events(_ACTION, self.consumer, json.dumps(asked).encode())
+
+    def _error(self, headers: dict[str, Any], payload: bytes) -> ClientError:
+        """Return the error that botocore would raise for an event that is one."""
+        code = headers.get(":exception-type") or headers.get(":error-code") or "InternalFailureException"
+        message = headers.get(":error-message") or payload.decode(errors="replace")
+        return ClientError({"Error": {"Code": str(code), "Message": str(message)}}, _ACTION)
+
+    def end(self) -> None:
+        """Close the connection."""
+        self._is_caught_up = False
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def _may_pass(error: Exception) -> bool:
+    return may_pass(error) or error_code(error) in _PASSING

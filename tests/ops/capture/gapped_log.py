@@ -1,0 +1,80 @@
+"""A log from a Kinesis data stream that has a gap: changes that the stream forgot before they were read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.errors import GapError
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+
+RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+BEFORE, AFTER = {"a": 1, "b": 1, "c": 3, "d": 1, "z": 1}, {"a": 2, "c": 3, "d": 1, "e": 1}
+"""What the log derives to before its gap is healed, and then."""
+
+
+def make_gap(fake, dest):
+    """Write a log whose gap has puts, a change and deletes; return the table and the options of a further run."""
+    table = f"tab-{uuid.uuid4().hex}"
+    with contextlib.ExitStack() as stack:
+        client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
+        stack.callback(client.close)
+        stack.callback(kinesis.close)
+
+        def put(pk, n):
+            client.put_item(TableName=table, Item={"pk": {"S": pk}, "n": {"N": str(n)}})
+
+        client.create_table(
+            TableName=table,
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        kinesis.create_stream(StreamName=table, ShardCount=2)
+        arn = kinesis.describe_stream_summary(StreamName=table)["StreamDescriptionSummary"]["StreamARN"]
+        precision = {"ApproximateCreationDateTimePrecision": "MICROSECOND"}
+        client.enable_kinesis_streaming_destination(
+            TableName=table, StreamArn=arn, EnableKinesisStreamingConfiguration=precision
+        )
+        client.update_continuous_backups(TableName=table, **RECOVERY)
+        fake.pass_time(1800)
+        run = {"source": "kinesis", "available_now": True, "old_image": True, "endpoint_url": fake.endpoint_url}
+        for pk in "abcdz":
+            put(pk, 1)
+        job_id = ddbio.capture(table, dest, **run).job_id
+        # This machine's own clock tells for how long nothing was read, and it does not move with the fake's.
+        JobState(LocalStore(dest), job_id, "capture").put("seen", {"at": time.time() - 26 * 3600})
+        fake.pass_time(100)
+        put("a", 2)
+        for pk in "bz":
+            client.delete_item(TableName=table, Key={"pk": {"S": pk}})
+        put("c", 2)
+        put("e", 1)
+        # The stream keeps a day.
+        fake.pass_time(25 * 3600)
+        put("c", 3)
+        with pytest.raises(GapError, match="capture heal"):
+            ddbio.capture(table, dest, **run)
+        assert ddbio.capture(table, dest, on_gap="continue", **run).gaps
+    return table, run
+
+
+def state_of(folder):
+    """Return what the log derives to: the last row of each item wins."""
+    tables = [pq.ParquetFile(each).read() for each in folder.rglob("*.parquet")]
+    return last_rows(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def last_rows(rows):
+    """Return the numbers of the items that some rows of a log derive to."""
+    last = last_of_each(in_order(rows), ["pk"]).to_pylist()
+    return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}
