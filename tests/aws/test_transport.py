@@ -389,7 +389,7 @@ def test_a_dead_address_among_several_is_tried_once_and_shortly(network):
     """Requests go to the address that answers; later connections begin with it."""
     endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
     for _ in range(3):
-        with http_connection._connect(endpoint) as connection:
+        with http_connection.connect(endpoint) as connection:
             assert connection.gettimeout() == 5.0
     assert network == [(DEAD, 1.0), (ALIVE, 1.0), (ALIVE, 1.0), (ALIVE, 1.0)]
 
@@ -403,5 +403,5 @@ def test_addresses_that_are_all_slow_get_their_whole_time(network, monkeypatch):
     monkeypatch.setattr(http_connection, "_connect_to", lambda family, _, seconds: known(family, DEAD, seconds))
     endpoint = http_connection.Endpoint("http://h", "h", 443, None, 5.0, 30.0)
     with pytest.raises(ConnectTimeoutError):
-        http_connection._connect(endpoint)
+        http_connection.connect(endpoint)
     assert [seconds for _, seconds in network] == [1.0, 1.0, 5.0, 5.0]
