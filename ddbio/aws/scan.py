@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
+    from ddbio.core.attribute import Item
     from ddbio.core.conditions import Condition, Query
     from ddbio.core.text.page import Page
 
@@ -60,6 +61,8 @@ class ReadRequest:
     condition: Condition | None = None
     queries: tuple[Query, ...] = ()
     keys: tuple[bytes, ...] = ()
+    start_key: Item | None = None
+    """Where a segment of a Scan that was stopped goes on."""
 
     def of_segment(self, segment: int, total_segments: int) -> ReadRequest:
         """Return the same request for one of ``total_segments`` segments."""
@@ -128,6 +131,8 @@ def _pages(
     operation, parameters = "Scan" if query is None else "Query", request.parameters(query)
     item_units = request.item_units
     left, scanned = request.max_items, 0
+    if query is None and request.start_key is not None:
+        parameters["ExclusiveStartKey"] = request.start_key
     while True:
         # Of items that need not meet a condition, any number may have to be read until enough do.
         limit = _page_limit(request.page_units, item_units, left if request.condition is None else None)

@@ -72,6 +72,8 @@ class Target:
         What history calls the job; default is the mode.
     keeps_replaced
         Leave what the job replaces in place until a vacuum, for readers of older versions.
+    keeps_staged
+        Leave what a job that failed has staged, for a run of the same job that goes on with it.
     """
 
     store: ObjectStore
@@ -82,6 +84,7 @@ class Target:
     lease_seconds: float = LEASE_SECONDS
     operation: str = ""
     keeps_replaced: bool = False
+    keeps_staged: bool = False
 
     def claim(self, job_id: str) -> Claim:
         """Return the claim of a job to this target; it is not yet taken."""
@@ -100,8 +103,14 @@ class Target:
         return commit(self, job_id, staged, info, replaced)
 
     def abort(self, job_id: str) -> None:
-        """Delete everything of a job that is not committed; see :func:`abort`."""
-        abort(self.store, job_id)
+        """Delete everything of a job that is not committed; see :func:`abort`.
+
+        What a job has staged stays if it can go on, and has not begun to commit.
+        """
+        if self.keeps_staged and read_intent(self.store, intent_path(job_id)) is None:
+            self.release(job_id)
+        else:
+            abort(self.store, job_id)
 
     def release(self, job_id: str) -> None:
         """Remove the claim of a job."""
@@ -136,7 +145,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
         return _replaced(target, live, job_id)
     except BaseException:
-        abort(store, job_id)
+        target.abort(job_id)
         raise
 
 

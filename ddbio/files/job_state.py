@@ -70,6 +70,11 @@ class JobState:
         """Delete records; those that are not there are passed over."""
         self.store.delete([self._path(each) for each in names])
 
+    def forget(self) -> None:
+        """Delete the head and all records, so that the job begins anew."""
+        folder = f"{META}{self.job_id}.{self.kind}/"
+        self.store.delete([*(each.path for each in self.store.list(folder)), self._head])
+
     @property
     def _head(self) -> str:
         return f"{META}{self.job_id}.{self.kind}.json"

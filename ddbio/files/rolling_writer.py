@@ -133,6 +133,12 @@ class RollingWriter:
         self._close_file()
         return self._staged
 
+    def close_file(self) -> list[StagedFile]:
+        """Stage all rows so far, even if that makes a small file; return the files that were staged until now."""
+        self._write_group()
+        self._close_file()
+        return list(self._staged)
+
     @property
     def has_open_file(self) -> bool:
         """Return whether rows were written to a file that is not full yet."""

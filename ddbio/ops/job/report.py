@@ -171,6 +171,8 @@ class ScanReport(Report):
     scanned_items
         Items the service read and charged: more than it returned where they had to meet a condition; of items that
         were looked up, their keys.
+    resumed_items
+        Items that earlier runs of the same job had read.
     missing_keys, missing_examples
         Keys that were looked up and have no item, and some of them, as DynamoDB JSON, if keys are among the columns.
     """
@@ -203,6 +205,7 @@ class ScanReport(Report):
     scanned_items: int = 0
     missing_keys: int = 0
     missing_examples: tuple[str, ...] = ()
+    resumed_items: int = 0
 
 
 @dataclass(frozen=True)

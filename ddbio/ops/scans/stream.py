@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
+    from ddbio.core.attribute import Item
     from ddbio.core.rescue import OnMisfit
     from ddbio.core.text.page import Page
     from ddbio.options import AcceptEncoding
@@ -52,6 +53,8 @@ class ScanTask:
     digest: bool = False
     deadline_seconds: float = 600.0
     accept_encoding: AcceptEncoding = "identity"
+    whole_pages: bool = False
+    """Whether what a page becomes is yielded as one, with the page's end, so that the scan can go on there."""
     rotates: bool = False
     """Whether a lane reads one page of each segment in turn, rather than one segment after the other."""
 
@@ -79,6 +82,23 @@ class _Sized(Protocol):
 
 BlockT = TypeVar("BlockT", bound=_Sized)
 MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
+
+
+@dataclass(frozen=True)
+class ReadPage(Generic[BlockT]):
+    """Hold what a page of a segment became, and where the segment goes on; None at its end."""
+
+    segment: int
+    blocks: tuple[BlockT, ...]
+    next_key: Item | None
+    items: int
+    scanned_items: int
+    wire_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes."""
+        return sum(block.nbytes for block in self.blocks)
 
 
 class PageDecoder(Protocol[MadeT_co]):
@@ -123,11 +143,14 @@ class PageStream(Generic[BlockT]):
         self._open_decoder = open_decoder
         self._pages = pages or open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
-        self._waiting: deque[ReadRequest | Iterator[Page]] = deque(task.requests)
+        self._waiting: deque[tuple[int, ReadRequest | Iterator[Page]]] = deque(
+            (request.segment, request) for request in task.requests
+        )
         self._being_read = 0
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
-        self._queue: deque[BlockT] = deque()
+        # Of blocks, or of whole pages.
+        self._queue: deque[Any] = deque()
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
@@ -160,11 +183,11 @@ class PageStream(Generic[BlockT]):
                 self.counts.misfits.merge(self._decoders.get().log)
             self._pages.close()
 
-    def _take(self) -> deque[BlockT]:
+    def _take(self) -> deque[Any]:
         """Return all blocks that are there, at least one, so that lanes are woken once for all; none at the end."""
         with self._lock:
             self._delivered.wait_for(lambda: self._queue or self._error is not None or not self._running)
-            if self._error is not None:
+            if self._error is not None and not (self._task.whole_pages and self._queue):
                 raise self._error
             taken, self._queue = self._queue, deque()
             if taken:
@@ -185,7 +208,7 @@ class PageStream(Generic[BlockT]):
                 self.counts.missing_keys += page.missing
                 self.counts.missing += page.missing_keys[: MOST_MISSING - len(self.counts.missing)]
 
-    def _deliver(self, block: BlockT) -> None:
+    def _deliver(self, block: BlockT | ReadPage[BlockT]) -> None:
         n_bytes = block.nbytes
         with self._lock:
             self._has_room.wait_for(
@@ -201,8 +224,8 @@ class PageStream(Generic[BlockT]):
         digest = JsonDigest()
         error: BaseException | None = None
         try:
-            while (pages := self._next()) is not None:
-                self._put_back(pages, has_more=self._read(pages, digest))
+            while (found := self._next()) is not None:
+                self._put_back(found, has_more=self._read(*found, digest))
         except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
             error = raised
         with self._lock:
@@ -211,38 +234,44 @@ class PageStream(Generic[BlockT]):
             self.counts.digest.merge(digest.digest)
             self._wake_all()
 
-    def _next(self) -> Iterator[Page] | None:
+    def _next(self) -> tuple[int, Iterator[Page]] | None:
         """Return the pages of the next segment, or the rest of them; None if there are no more."""
         with self._lock:
             # A segment that another lane reads now may come back.
             self._has_segment.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
             if self._is_ending or not self._waiting:
                 return None
-            found = self._waiting.popleft()
+            segment, found = self._waiting.popleft()
             self._being_read += 1
         if isinstance(found, ReadRequest):
-            return scan_pages(self._pages, found, self._budget, self._retry_policy)
-        return found
+            return segment, scan_pages(self._pages, found, self._budget, self._retry_policy)
+        return segment, found
 
     @property
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._error is not None
 
-    def _read(self, pages: Iterator[Page], digest: JsonDigest) -> bool:
+    def _read(self, segment: int, pages: Iterator[Page], digest: JsonDigest) -> bool:
         """Deliver one segment's pages, or one page in rotation; return whether there may be more."""
         for page in pages:
             self._count(page)
-            for block in self._decode(page, digest) if page.count else ():
-                self._deliver(block)
+            if self._task.whole_pages:
+                blocks = tuple(self._decode(page, digest)) if page.count else ()
+                counts = (page.count, page.scanned_count, page.wire_bytes)
+                self._deliver(ReadPage(segment, blocks, page.last_evaluated_key, *counts))
+                del blocks
+            else:
+                for block in self._decode(page, digest) if page.count else ():
+                    self._deliver(block)
             if self._is_ending or self._task.rotates:
                 return True
         return False
 
-    def _put_back(self, pages: Iterator[Page], *, has_more: bool) -> None:
+    def _put_back(self, found: tuple[int, Iterator[Page]], *, has_more: bool) -> None:
         with self._lock:
             self._being_read -= 1
             if has_more:
-                self._waiting.append(pages)
+                self._waiting.append(found)
                 self._has_segment.notify()
             elif not self._being_read:
                 self._has_segment.notify_all()

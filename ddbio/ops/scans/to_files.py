@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections import Counter
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
@@ -19,10 +20,11 @@ from ddbio.core.scan_plan import ScanPlan, budget_of
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.staged import FileNaming
 from ddbio.engine import cluster_of, open_engine
-from ddbio.errors import DecodeError
+from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files import committer
 from ddbio.files.export_target import FOLDER, ExportTarget
 from ddbio.files.line_writers import RollingGzipWriter
+from ddbio.files.rolling_writer import RollingWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
@@ -35,6 +37,7 @@ from ddbio.ops.job.storage import (
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.progress import PageWriter, ScanProgress, goes_on, open_progress
 from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from ddbio.files.committer import Committer, Publish
     from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.storage import Staging
+    from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
 
 _LOG = logging.getLogger("ddbio.scan")
@@ -115,7 +119,7 @@ class _Job:
 
     def target(self) -> Committer:
         """Return what publishes the files."""
-        return target_of(self.options, self.staging.store)
+        return replace(target_of(self.options, self.staging.store), keeps_staged=goes_on(self.options))
 
     def check(self, plan: ScanPlan) -> None:
         """Refuse rows that do not go with what is at the target."""
@@ -131,8 +135,11 @@ class _Job:
         # Without rows no partition is touched.
         return () if self.options.overwrite_partitions else self.staging.empty(plan.schema)
 
-    def tasks(self, plan: ScanPlan) -> list[FilesTask]:
-        return [FilesTask(scan, self.staging) for scan in scan_tasks(plan, self.options, self.table)]
+    def tasks(self, plan: ScanPlan, progress: ScanProgress | None = None) -> list[FilesTask]:
+        scans = scan_tasks(plan, self.options, self.table)
+        if progress is None:
+            return [FilesTask(scan, self.staging) for scan in scans]
+        return [FilesTask(progress.rest_of(scan), self.staging, progress) for scan in scans]
 
     def commit_info(self, plan: ScanPlan, report: ScanReport) -> committer.CommitInfo:
         return committer.CommitInfo(
@@ -198,7 +205,8 @@ class _LakeJob(_Job):
         """Decide the columns of the table."""
         self.lake.describe(plan.schema, [name for name, _ in self.table.key_types], self.options.buckets)
 
-    def tasks(self, plan: ScanPlan) -> list[FilesTask]:
+    def tasks(self, plan: ScanPlan, progress: ScanProgress | None = None) -> list[FilesTask]:
+        del progress
         staging = self.lake.staging(self.staging)
         return [FilesTask(scan, staging) for scan in scan_tasks(plan, self.options, self.table)]
 
@@ -223,6 +231,9 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
     plan = plan_of(options, budget, job.table)
+    progress = open_progress(options, staging, job.table) if goes_on(options) and plan.engine == "local" else None
+    if progress is not None:
+        plan = progress.planned(plan)
     check_catalog(options, staging, plan.schema, options.format)
     job.check(plan)
     if plan.engine == "spark":
@@ -241,8 +252,10 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         budget.within_limits(),
     ):
         with settings.watch.running(plan, budget):
-            results = engine.run(job.task, job.tasks(plan), budget)
-        files = [file for result in results for file in result.staged] or job.without_rows(plan)
+            results = engine.run(job.task, job.tasks(plan, progress), budget)
+        before = Counter[str]() if progress is None else progress.counts
+        staged = [] if progress is None else list(progress.files)
+        files = staged + [file for result in results for file in result.staged] or job.without_rows(plan)
         digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
         usage = budget.usage()
         report = ScanReport(
@@ -253,13 +266,14 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             segments=plan.segments,
             tasks=plan.tasks,
             lanes=plan.lanes,
-            items=sum(result.items for result in results),
-            scanned_items=sum(result.scanned_items for result in results),
+            items=sum(result.items for result in results) + before["items"],
+            scanned_items=sum(result.scanned_items for result in results) + before["scanned_items"],
+            resumed_items=before["items"],
             rows=sum(file.rows for file in files),
-            rescued=sum(result.rescued for result in results),
+            rescued=sum(result.rescued for result in results) + before["rescued"],
             seconds=round(clock.seconds(), 3),
             cpu_seconds=round(cpu_planned + engine.cpu_seconds(), 3),
-            wire_bytes=sum(result.wire_bytes for result in results),
+            wire_bytes=sum(result.wire_bytes for result in results) + before["wire_bytes"],
             rcu_asked_per_second=plan.rcu_per_second,
             rcu_consumed=usage.consumed_units,
             rcu_peak_10s_ratio=usage.peak_10s_ratio,
@@ -274,7 +288,16 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             planned=plan.figures,
         )
         report = replace(report, actual=_actual(job, report))
-        publish(files, job.commit_info(plan, report))
+        try:
+            publish(files, job.commit_info(plan, report))
+        except NotFoundError:
+            # What an earlier run had staged is gone: the next one begins anew.
+            if progress is not None:
+                progress.state.forget()
+            raise
+        if progress is not None:
+            with suppress(DdbioError):
+                progress.state.forget()
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
@@ -303,6 +326,7 @@ class FilesTask:
 
     scan: ScanTask
     staging: Staging
+    progress: ScanProgress | None = None
 
 
 @dataclass(frozen=True)
@@ -321,7 +345,9 @@ class FilesResult:
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
-    """Read one task's segments into staged files; if it fails, nothing stays staged."""
+    """Read one task's segments into staged files; if it fails, only what a later run goes on with stays staged."""
+    if task.progress is not None:
+        return _write_pages(task, task.progress, budget)
     stream = SegmentStream(task.scan, budget)
     rescued = 0
 
@@ -338,6 +364,20 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
     counts = stream.counts
     counts.misfits.merge(log)
     return _result(staged, rescued, counts)
+
+
+def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> FilesResult:
+    stream, staging = SegmentStream(task.scan, budget), task.staging
+    naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
+    writer = RollingWriter(staging.store, naming, task.scan.schema, staging.files)
+    pages = PageWriter(progress, writer)
+    try:
+        with closing(iter(stream)) as read:
+            staged = pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
+    except BaseException:
+        writer.abort()
+        raise
+    return _result(staged, pages.rescued, stream.counts)
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
