@@ -192,6 +192,12 @@ def _latency(row: Row) -> Iterator[Line]:
         yield Line(what, by_latency[highest][ours], " items/s")
 
 
+def _lookup(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"{figures['keys']:,} items by key, beside bare BatchGetItem over the same wire (wall time; CPU time "
+    yield Line(f"{what}{figures['cpu_seconds_times_bare']} ×)", figures["seconds_times_bare"], "×", ("≤", 1.2), 2)
+
+
 def _first_use(row: Row) -> Iterator[Line]:
     seconds = {home: steps["decode"]["seconds"] for home, steps in row["figures"].items()}
     what = f"the first decode in a fresh home, which compiles (in the next process {seconds['warm']:.1f} s)"
@@ -377,6 +383,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "scaling": _scaling,
         "lambda_start": _lambda_start,
         "latency": _latency,
+        "lookup": _lookup,
         "demo": _demo,
     },
     "Folders of files": {"compact": _compact, "capture": _capture, "apply": _apply},

@@ -63,6 +63,7 @@ STEPS = (
     Step("simulate", 0.6),
     Step("layout", 1),
     Step("update", 1),
+    Step("lookup", 1.5),
     Step("files", 2),
     Step("first_use", 1),
     Step("capture", 3.5),
