@@ -111,25 +111,6 @@ class SimulateKeywords(TypedDict, total=False):
     """File to write the course of the job to, as a page (``.html``) or a picture (``.png``)."""
 
 
-class ApplyKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.ApplyOptions`."""
-
-    format: Literal["delta", "iceberg"]
-    """Format of the lake table."""
-    engine: Literal["local"]
-    """What merges: this process, without a JVM."""
-    job_id: str | None
-    """The capture whose changes are applied; default is all that write the log."""
-    buckets: int
-    """Partitions ``_b`` of a table that is made; those of a table never change."""
-    max_records_per_batch: int
-    """Changes that are merged in one commit, about: whole batches of the log."""
-    target_file_bytes: int | str
-    """Size at which a file is closed and the next one begun."""
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
-    """Codec of the files."""
-
-
 class ArchiveKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ArchiveOptions`."""
 
@@ -459,6 +440,35 @@ class AdviseKeywords(MetricsConnectionKeywords, total=False):
     """File to write the comparison to as a page of HTML with charts, besides."""
     png: str | None
     """File to write the charts to as a PNG, besides."""
+
+
+class ApplyKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ApplyOptions`."""
+
+    format: Literal["delta", "iceberg", "hudi"]
+    """Format of the lake table; ``hudi`` is not there yet, and says why."""
+    engine: Literal["local", "spark"]
+    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, and need no jar."""
+    shared_paths: bool
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    catalog: str | None
+    """Table of a catalog, ``glue://database.table``, that is to name the lake table; on S3 only."""
+    job_id: str | None
+    """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
+    key: str | Sequence[str] | None
+    """Key attributes of a table that is made from rows; logs and exports know them."""
+    stream: str | None
+    """The stream that given rows come from: ``_sequence`` orders the rows of one stream; default is ``rows``."""
+    batch_id: int | None
+    """Number of a batch of given rows: one that the table has, or a smaller one, is not applied again."""
+    buckets: int
+    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    max_records_per_batch: int
+    """Changes that are merged in one commit, about: whole batches of the log."""
+    target_file_bytes: int | str
+    """Size at which a file is closed and the next one begun."""
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
+    """Codec of the files."""
 
 
 class CaptureKeywords(PriceKeywords, total=False):
@@ -1079,8 +1089,12 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, TimeLimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
-    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
-    """Format of the files."""
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "delta", "iceberg"]
+    """Format of the files; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    key: str | Sequence[str] | None
+    """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
+    buckets: int
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
 
 
 class ExportFoldKeywords(ExportToFilesKeywords, total=False):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from ddbio.api.signature import takes
+from ddbio.errors import OptionError
 from ddbio.ops.lake import apply as applying
 from ddbio.ops.lake import maintain as maintaining
 from ddbio.options import ApplyOptions, MaintainOptions, parse_options
@@ -19,13 +23,14 @@ if TYPE_CHECKING:
 
 
 @takes(ApplyOptions)
-def apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyReport:
+def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyReport:
     """Merge what is new of a log of changes into a table of a lake: a newer state of an item wins.
 
     Parameters
     ----------
     log
-        Folder of the log of :func:`capture`.
+        Folder of the log of :func:`capture`, or of an incremental export; or changes as rows: a table of Arrow, or a
+        DataFrame of polars, pandas or Spark, with the columns of a log.
     table
         Folder of the table: ``s3://bucket/prefix`` or a local one. It is made if there is none.
     **options
@@ -37,11 +42,44 @@ def apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **options:
         If there is no such log, or no change was captured yet.
     OptionError
         If the table is not one that changes are applied to, or has another key.
+    SchemaError
+        If rows are given that are no changes.
+    ExportIncompleteError
+        If an export is damaged, or leaves a gap behind the changes that the table has.
     TargetError
         If other writers are faster again and again, or the log lacks batches that were applied.
     """
-    given = {**options, "source": os.fspath(log), "table": os.fspath(table)}
-    return applying.apply_log(parse_options(ApplyOptions, given))
+    is_folder = isinstance(log, str | os.PathLike)
+    source = os.fspath(log) if is_folder else "rows"
+    parsed = parse_options(ApplyOptions, {**options, "source": source, "table": os.fspath(table)})
+    if is_folder:
+        return applying.apply_log(parsed)
+    if hasattr(log, "sparkSession"):
+        found: ApplyReport = importlib.import_module("ddbio.spark.lake").apply_frame(log, parsed)
+        return found
+    return applying.apply_rows(rows_of(log), parsed)
+
+
+def rows_of(given: Any) -> pa.Table:
+    """Return rows in memory as a table of Arrow.
+
+    Raises
+    ------
+    OptionError
+        If they are nothing that Arrow reads.
+    """
+    if isinstance(given, pa.Table):
+        return given
+    library = type(given).__module__.partition(".")[0]
+    if library == "pandas":
+        return pa.Table.from_pandas(given, preserve_index=False)
+    if library == "polars":
+        # Its stream has views of texts, which casts of older Arrow do not take.
+        found: pa.Table = given.to_arrow()
+        return found
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(given).read_all()
+    raise OptionError(f"log is a {type(given).__name__}: give a folder, a table of Arrow, or a DataFrame")
 
 
 @takes(ApplyOptions)

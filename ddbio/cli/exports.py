@@ -152,7 +152,7 @@ def describe(*, as_json: bool, arn: str, **flags: Any) -> None:
 @click.argument("base")
 @click.argument("increments", nargs=-1, required=True)
 @click.argument("dest")
-@flags_of(ExportFoldOptions, without=["source", "dest"])
+@flags_of(ExportFoldOptions, without=["source", "dest", "key", "buckets"])
 @MASTER_FLAG
 @CONF_FLAG
 @output_flags
@@ -195,7 +195,7 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
 @click.argument("base")
 @click.argument("increments", nargs=-1, required=True)
 @click.argument("dest")
-@flags_of(ExportFoldOptions, without=["source", "dest"])
+@flags_of(ExportFoldOptions, without=["source", "dest", "key", "buckets"])
 @output_flags
 def plan_export_fold(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: Any) -> None:
     """Verify the full export BASE and the INCREMENTS, and print how they would be folded to DEST."""

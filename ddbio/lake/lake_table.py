@@ -28,6 +28,9 @@ to which tombstones may be gone; who writes the table."""
 BASE = "ddbio/base"
 """The position that says when the base load of the table began, in microseconds since 1970; 0 if it has none."""
 
+EXPORTED_TO = "exported_to"
+"""Of a base, the position up to which microsecond the table has all changes by exports; 0 if there is none."""
+
 
 @dataclass(frozen=True)
 class LakeFile:

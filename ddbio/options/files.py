@@ -90,9 +90,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
     @model_validator(mode="after")
     def _check_format(self) -> ScanToFilesOptions:
         if self.format in LAKE_FORMATS:
-            for name in ("partition_by", "catalog", "index", "columns"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
+            _check_lake(self, ("partition_by", "catalog", "index", "columns"))
         if self.format == "dynamodb-export" and self.mode == "append":
             raise ValueError("an export is made by one job: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:
@@ -106,8 +104,24 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     """Choose an export, and the files that its rows go to."""
 
-    format: FileFormatName = "parquet"
-    """Format of the files."""
+    format: Literal[FileFormatName, "delta", "iceberg"] = "parquet"
+    """Format of the files; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    key: Names | None = None
+    """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
+
+    @model_validator(mode="after")
+    def _check_table(self) -> ExportToFilesOptions:
+        if self.format in LAKE_FORMATS:
+            _check_lake(self, ("partition_by", "catalog"))
+        return self
+
+
+def _check_lake(options: FilesOptions, refused: tuple[str, ...]) -> None:
+    for name in refused:
+        if getattr(options, name) is not None:
+            raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -118,3 +132,11 @@ class ExportFoldOptions(ExportToFilesOptions):
     """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
     spill: str | None = None
     """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
+
+    @model_validator(mode="after")
+    def _check_fold(self) -> ExportFoldOptions:
+        if self.format in LAKE_FORMATS:
+            raise ValueError(
+                "a fold writes files: make a lake table by 'export read', and merge the increments by 'apply'"
+            )
+        return self

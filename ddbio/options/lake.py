@@ -7,28 +7,39 @@ from typing import Annotated, Literal
 from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import CONFIG, Names
 
 TableFormat = Literal["delta", "iceberg"]
 _LEAST_HOURS = 48
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ApplyOptions(ConnectionOptions):
-    """Choose a log of changes, and the lake table that they are merged into."""
+class ApplyOptions(CatalogConnectionOptions):
+    """Choose changes, and the lake table that they are merged into."""
 
     source: Annotated[str, Field(min_length=1)]
-    """Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder."""
+    """Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder."""
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table; it is made if there is none."""
-    format: TableFormat = "delta"
-    """Format of the lake table."""
-    engine: Literal["local"] = "local"
-    """What merges: this process, without a JVM."""
+    format: Literal[TableFormat, "hudi"] = "delta"
+    """Format of the lake table; ``hudi`` is not there yet, and says why."""
+    engine: Literal["local", "spark"] = "local"
+    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, and need no jar."""
+    shared_paths: bool = False
+    """All workers of the cluster see local paths as this machine does, for example through NFS."""
+    catalog: str | None = None
+    """Table of a catalog, ``glue://database.table``, that is to name the lake table; on S3 only."""
     job_id: str | None = None
-    """The capture whose changes are applied; default is all that write the log."""
+    """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
+    key: Names | None = None
+    """Key attributes of a table that is made from rows; logs and exports know them."""
+    stream: str | None = None
+    """The stream that given rows come from: ``_sequence`` orders the rows of one stream; default is ``rows``."""
+    batch_id: Annotated[int, Field(ge=0)] | None = None
+    """Number of a batch of given rows: one that the table has, or a smaller one, is not applied again."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
     """Partitions ``_b`` of a table that is made; those of a table never change."""
     max_records_per_batch: Annotated[int, Field(ge=1)] = 1_000_000
@@ -37,6 +48,15 @@ class ApplyOptions(ConnectionOptions):
     """Size at which a file is closed and the next one begun."""
     compression: Compression = "zstd"
     """Codec of the files."""
+
+    @model_validator(mode="after")
+    def _check_format(self) -> ApplyOptions:
+        if self.format == "hudi":
+            raise ValueError(
+                "format hudi is not there yet: only Spark 3.5 has a writer of it, hudi-spark3.5-bundle, and neither "
+                "engine of this version uses jars; choose delta or iceberg"
+            )
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

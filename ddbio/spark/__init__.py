@@ -9,6 +9,6 @@ except ModuleNotFoundError as error:
 
 from ddbio.spark.file_sizes import sized_files
 from ddbio.spark.lookup import lookup
-from ddbio.spark.registration import last_report, register, write_batch
+from ddbio.spark.registration import apply_batch, last_report, register, write_batch
 
-__all__ = ["last_report", "lookup", "register", "sized_files", "write_batch"]
+__all__ = ["apply_batch", "last_report", "lookup", "register", "sized_files", "write_batch"]

@@ -110,13 +110,27 @@ class SparkEngine:
         DdbioError
             As :meth:`run`.
         """
+        if not tasks:
+            return []
+        return self.run_shuffled_rdd(shuffle, self._context.parallelize(tasks, len(tasks)), function, budget)
+
+    def run_shuffled_rdd(
+        self, shuffle: Shuffle, tasks: RDD[Any], function: Callable[[TaskT, Budget], ResultT], budget: LocalBudget
+    ) -> list[ResultT]:
+        """Return the results of the tasks that the shuffle makes of an RDD, or raise the first error.
+
+        Raises
+        ------
+        DdbioError
+            As :meth:`run`.
+        """
 
         def shuffled_tasks(failures: Accumulator[list[Failure]], _: BudgetAddress) -> RDD[TaskT]:
-            return shuffled(self._context.parallelize(tasks, len(tasks)), shuffle, failures)
+            return shuffled(tasks, shuffle, failures)
 
         # A lost executor may still run, and so may tasks of a stage that Spark runs again.
         alone_seconds = lost_after_seconds(self._context) / 2
-        return self._run(shuffled_tasks, shuffle.partitions if tasks else 0, function, budget, alone_seconds)
+        return self._run(shuffled_tasks, shuffle.partitions, function, budget, alone_seconds)
 
     def run_joined(
         self, sources: Sequence[Any], function: Callable[[Iterable[bytes], Budget], ResultT], partitions: int

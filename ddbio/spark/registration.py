@@ -12,6 +12,7 @@ from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
+from ddbio.options import ApplyOptions, parse_options
 from ddbio.spark.lease_server import LAST_REPORT, LeaseServer
 from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, speculates
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ddbio.ops.job.report import WriteReport
 
 log = logging.getLogger(__name__)
+
+# Spark names the query so, whose id a checkpoint keeps.
+_QUERY = "sql.streaming.queryId"
 
 _lease_servers: dict[str, LeaseServer] = {}
 
@@ -123,3 +127,31 @@ def write_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
         frame.write.format("dynamodb").mode("append").options(**texts).save(table)
 
     return write
+
+
+def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that merges each micro-batch of changes into a lake table.
+
+    The number of the batch is a transaction of the table, under the id of the query: a batch that Spark repeats changes
+    nothing.
+
+    Parameters
+    ----------
+    table
+        Folder of the table.
+    **options
+        Those of :func:`ddbio.apply`; ``engine`` is ``spark`` unless ``local`` is given, which collects the batch.
+    """
+
+    def merge(frame: DataFrame, batch_id: int) -> None:
+        # Who only reads does not load what merges.
+        from ddbio.spark.lake import apply_frame  # noqa: PLC0415
+
+        given = {"engine": "spark", "source": "rows", "table": table, **options}
+        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
+        if "job_id" in given or query:
+            # A new query counts from 0: its batches are no repeated ones.
+            given = {"job_id": query, "batch_id": batch_id, **given}
+        apply_frame(frame, parse_options(ApplyOptions, given))
+
+    return merge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
+from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
@@ -20,6 +22,7 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
+from ddbio.errors import DdbioError, OptionError
 from ddbio.files import committer
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
@@ -46,12 +49,15 @@ from ddbio.ops.job.report import (
 )
 from ddbio.ops.job.storage import (
     committed_report,
+    dynamodb_spec,
     open_staging,
     protect_sources,
     require_same_columns,
     require_shared,
+    stored_format,
     target_of,
 )
+from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,8 +66,10 @@ if TYPE_CHECKING:
     from ddbio.core.layout import LayoutSummary
     from ddbio.core.staged import StagedFile
     from ddbio.engine import Engine
+    from ddbio.files.committer import Committer
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
+    from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
@@ -262,7 +270,7 @@ def _plan(
 ) -> ExportReadPlan:
     summary, size, engine = source.summary, sum(sizes.values()), engine_name(options)
     text = size * TEXT_RATIOS["gzip"]
-    stored = file_bytes(options.format, text / SENT_RATIO)
+    stored = file_bytes(stored_format(options.format), text / SENT_RATIO)
     files = max(1, -(-stored // options.target_file_bytes))
     found = None
     if estimates_files:
@@ -315,19 +323,19 @@ def read_export_to_files(
     source = open_export(options.source, options)
     if engine_name(options) == "spark":
         require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
-    staging = open_staging(options, options.format)
+    staging = open_staging(options, stored_format(options.format))
     columns, sizes = export_columns(source, options), source.sizes()
     # A sample is read, and paid, only where it may tell of many small files.
     plan = _plan(options, source, columns, sizes, estimates_files=options.partition_by is not None)
     for warning in plan.warnings:
         _LOG.warning("read %s to %s: %s", options.source, options.dest, warning)
     _LOG.info("read %s to %s: %d files, planned: %s", options.source, options.dest, plan.files, plan.estimate.figures)
-    job = _Job(options, source, columns, staging, sizes, plan)
+    job = (_LakeJob if options.format in LAKE_FORMATS else _Job)(options, source, columns, staging, sizes, plan)
     protect_sources(staging.store, options.mode, source.folders)
     try:
         # An engine raises only after its tasks have ended.
-        with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            require_same_columns(options, staging, job.columns.rows)
+        with committer.publishing(job.target(), staging.job_id) as complete:
+            job.check()
             check_catalog(options, staging, job.columns.rows, options.format)
             cpu_planned = clock.cpu_seconds()
             with closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
@@ -352,6 +360,18 @@ class _Job:
     sizes: Mapping[str, int]
     plan: ExportReadPlan
 
+    def target(self) -> Committer:
+        """Return what publishes the files."""
+        return target_of(self.options, self.staging.store)
+
+    def check(self) -> None:
+        """Refuse rows that do not go with what is at the target."""
+        require_same_columns(self.options, self.staging, self.columns.rows)
+
+    def stages(self) -> Staging:
+        """Return where the tasks stage their files."""
+        return self.staging
+
     def figures(self, report: ExportReadReport) -> Figures:
         """Return what the job took."""
         options, written = self.options, sum(file.bytes for file in report.files)
@@ -364,7 +384,7 @@ class _Job:
         sizes, budget = self.sizes, LocalBudget(None, job="reading of the export")
         usual = spark_task_count(sizes, engine.parallelism) if engine.name == "spark" else engine.parallelism
         reads = export_tasks(self.source, self.columns, self.options, self.options.tasks or usual, sizes)
-        tasks = [ExportFilesTask(read, self.staging) for read in reads]
+        tasks = [ExportFilesTask(read, self.stages()) for read in reads]
         budget.bound(run_limits(self.options, self.plan.estimate))
         with budget.within_limits(), nullcontext() if watch is None else watch.running(self.plan, budget):
             return engine.run(write_export_task, tasks, budget)
@@ -416,6 +436,52 @@ class _Job:
             planned=self.plan.estimate.figures,
         )
         return dataclasses.replace(report, actual=self.figures(report))
+
+
+class _LakeJob(_Job):
+    """Write the base of a lake table, behind which changes are applied."""
+
+    @functools.cached_property
+    def lake(self) -> LakeTarget:
+        # Who writes plain files does not wait for it.
+        from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+
+        summary = self.source.summary
+        if summary.kind != "full" or summary.filtered or summary.export_time is None:
+            raise OptionError(
+                f"{self.source.folder} is not a full export of a whole table, which a lake table is made of: merge "
+                "incremental exports by 'ddbio apply'"
+            )
+        at = datetime.fromisoformat(summary.export_time)
+        return base_target(self.options, self.options.format, round(at.timestamp() * 1_000_000))
+
+    def target(self) -> Committer:
+        return self.lake
+
+    def check(self) -> None:
+        """Decide the columns of the table."""
+        # Times are compared, and merged, as what the items hold.
+        self.lake.describe(self.columns.rows, self._keys(), self.options.buckets)
+
+    def stages(self) -> Staging:
+        return self.lake.staging(self.staging)
+
+    def without_rows(self) -> tuple[StagedFile, ...]:
+        return ()
+
+    def _keys(self) -> tuple[str, ...]:
+        given = self.options.key or self.lake.keys()
+        if given:
+            return given
+        arn = self.source.summary.table_arn
+        try:
+            described = describe_table(dynamodb_spec(self.options), arn or "")
+        except DdbioError as error:
+            raise OptionError(
+                f"the export does not say which attributes are the key of {arn}, and DynamoDB cannot be asked "
+                f"({error}): give key"
+            ) from error
+        return tuple(name for name, _ in described.key_types)
 
 
 def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:

@@ -19,7 +19,7 @@ from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.job_state import JobState
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED, require_equal
-from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, KEYS, WRITER, Commit, ConflictError
+from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.storage import Staging
 
@@ -94,19 +94,27 @@ class LakeTarget:
     mode
         ``error`` wants no table, ``append`` adds rows as they are, ``overwrite`` puts a new base in the place of all.
     loaded_us
-        When the load began: it names the base, from which changes count anew.
+        When the load began, or of which time the export is: changes from there on are applied, and count anew.
     shape
         How items lie in the table; it is known before anything is staged.
+    is_instant
+        Whether the rows are those of one time, as an export's are: behind it incremental exports can be applied.
     """
 
     table: LakeTable
     mode: WriteMode
     loaded_us: int
     shape: LakeShape | None = None
+    is_instant: bool = False
 
     def describe(self, columns: pa.Schema, keys: Sequence[str], buckets: int) -> None:
         """Decide how items with these columns lie in the table."""
         self.shape = shape_for(self.table, columns, keys, buckets)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the key attributes of the table; none if there is no table yet."""
+        state = self.table.load()
+        return () if state is None else tuple(json.loads(state.properties.get(KEYS, "[]")))
 
     def staging(self, staging: Staging) -> LakeStaging:
         """Return the staging of files of the table."""
@@ -183,11 +191,20 @@ class LakeTarget:
         commit = Commit(
             added=staged,
             removed=state.files if is_base else (),
-            positions={_job_name(job_id): 1, **({BASE: self.loaded_us} if is_base else {})},
+            positions={_job_name(job_id): 1, **(self._base(state) if is_base else {})},
             metadata={"ddbio": json.dumps({"job": job_id, "mode": self.mode})},
             exact=True,
         )
         return self.table.commit(state, commit)
+
+    def _base(self, state: LakeState) -> dict[str, int]:
+        """Return the positions of a new base: its number, which is its time, and that no base of the table had."""
+        number = self.loaded_us
+        while self.table.position(state, f"{BASE}/{number}"):
+            # Downwards: no change since the load is before it.
+            number -= 1
+        found = {BASE: number, f"{BASE}/{number}": 1}
+        return found | ({f"ddbio/{number}/{EXPORTED_TO}": self.loaded_us} if self.is_instant else {})
 
     def _claim(self, job_id: str) -> Claim:
         return Claim(self.table.store, job_id, self.mode)
@@ -233,7 +250,14 @@ def _job_name(job_id: str) -> str:
     return f"ddbio/load/{job_id}"
 
 
-def base_target(options: FilesOptions, table_format: str) -> LakeTarget:
-    """Return what commits a base load to the table that the options name."""
+def base_target(options: FilesOptions, table_format: str, instant_us: int | None = None) -> LakeTarget:
+    """Return what commits a base load to the table that the options name.
+
+    Parameters
+    ----------
+    instant_us
+        The time whose items the rows are, in microseconds since 1970; default is that they are read from now on.
+    """
     table = open_lake_table(options.dest, table_format, options)
-    return LakeTarget(table, options.mode, int(time.time() * 1_000_000))
+    loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
+    return LakeTarget(table, options.mode, loaded_us, is_instant=instant_us is not None)

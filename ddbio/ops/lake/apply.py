@@ -1,49 +1,48 @@
-"""Apply the changes of a log to a lake table: merge what is new of the log, in one commit after the other."""
+"""Apply changes to a lake table: merge what a source has that is new, in one commit after the other."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from ddbio.core.lake.columns import BUCKET, TIME
 from ddbio.core.lake.merge import BucketMerge, Outcome
-from ddbio.core.lake.rows import LakeShape, item_columns, log_columns, new_shape, newest, rows_of_log, shape_of
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.engine import available_cores
+from ddbio.core.lake.rows import item_columns, new_shape, shape_of
+from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.rolling_writer import FileOptions
-from ddbio.files.snapshot import live_files
-from ddbio.lake.bucket_files import NOTED, BucketFiles, MergedBucket
-from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, FLOOR, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, read_log_file
+from ddbio.lake.bucket_files import NOTED, BucketFiles
+from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import new_job_id, open_store
+from ddbio.ops.job.storage import new_job_id, require_shared
+from ddbio.ops.lake.change_source import AppliedTo
+from ddbio.ops.lake.changes import given_changes, open_changes
+from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
+    import pyarrow as pa
+
+    from ddbio.core.lake.rows import LakeShape
+    from ddbio.engine import ShufflingEngine
+    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.ops.lake.change_source import ChangePart, ChangeSource
+    from ddbio.ops.lake.merging import Merged, Merging
     from ddbio.options.lake import ApplyOptions
 
 _LOG = logging.getLogger("ddbio.apply")
 
-# Changes so long before a base load began are in it: clocks of the service and of this machine may differ.
-_SLACK_US = 300 * 1_000_000
 _TRIES = 30
 _LONGEST_PAUSE_SECONDS = 2.0
-_MOST_THREADS = 4
 _STATE_KIND = "apply"
 
 
@@ -54,7 +53,7 @@ class ApplyReport(Report):
     Attributes
     ----------
     changes
-        Changes of the log that were new to the table.
+        Changes of the source that were new to the table.
     inserted, updated, deleted
         Items that came, changed and went.
     stale
@@ -115,40 +114,42 @@ class ApplyPlan(Report):
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold changes that are merged together.
+    """Name changes that are merged together.
 
     Attributes
     ----------
     start, end
-        The positions of each capture before and behind them.
+        The numbers of each input of the source before and behind them.
     """
 
     start: Mapping[str, int]
     end: Mapping[str, int]
-    rows: pa.Table
-    changes: int
+    parts: Sequence[ChangePart]
 
 
 @dataclass
 class Applier:
-    """Merge what is new of one log into one table; errors are those of :func:`apply_log`.
+    """Merge what is new of one source into one table; errors are those of :func:`apply_log`.
 
     Attributes
     ----------
+    merging
+        Where the changes are read and merged.
     changes, outcome
         What this run has applied.
     """
 
-    log_store: ObjectStore
-    log: CapturedLog
+    source: ChangeSource
     table: LakeTable
     options: ApplyOptions
+    merging: Merging = field(default_factory=LocalMerging)
     changes: int = 0
     outcome: Outcome = field(default_factory=Outcome)
+    _done: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> int:
         """Apply all batches that are there now; return the version of the table."""
-        written, tries = self.log.written(), 0
+        written, tries = self.source.written(), 0
         while True:
             try:
                 state, batch = self._next(self.opened(), written)
@@ -169,115 +170,106 @@ class Applier:
 
     def opened(self) -> LakeState:
         """Return the state of the table, which is made if there is none."""
-        keys = self.log.keys()
+        keys = self.source.keys()
         state = self.table.load()
         if state is None:
-            shape = new_shape(item_columns(self.log.schema()), keys, self.options.buckets)
+            if not keys:
+                raise OptionError(
+                    f"there is no table at {self.table.store.uri} yet, and nothing tells its key: give key, the key "
+                    "attributes"
+                )
+            shape = new_shape(item_columns(self.source.columns()), keys, self.options.buckets)
             properties = {
                 KEYS: json.dumps(keys),
                 BUCKETS: str(shape.buckets),
-                EPOCHS: json.dumps(self._lineages()),
+                EPOCHS: json.dumps(self.source.lineages()),
                 WRITER: "local",
             }
             return self.table.create(shape.schema, properties)
         check_ours(self.table, state)
         known = tuple(json.loads(state.properties[KEYS]))
-        if known != keys:
-            raise OptionError(f"the table {self.table.store.uri} has the key {known}, and the log the key {keys}")
-        epochs = json.loads(state.properties.get(EPOCHS, "[]"))
-        if new := [each for each in self._lineages() if each not in epochs]:
-            state = self.table.alter(state, (), {EPOCHS: json.dumps([*epochs, *new])})
+        if keys and known != keys:
+            raise OptionError(
+                f"the table {self.table.store.uri} has the key {known}, and {self.source.uri} the key {keys}"
+            )
         return state
 
     def shape(self, state: LakeState) -> LakeShape:
         """Return how items lie in the table."""
         return shape_of(state.schema, json.loads(state.properties[KEYS]), int(state.properties[BUCKETS]))
 
-    def plan(self, state: LakeState) -> tuple[ApplyPlan, LakeState]:
-        """Return what all that is new of the log would do, as one batch."""
-        written = self.log.written()
-        start = self._positions(state, written)
-        shape = self.shape(state)
-        batch, grown = self._read(state, shape, start, written)
+    def plan(self, state: LakeState) -> ApplyPlan:
+        """Return what all that is new of the source would do, as one batch."""
+        written = self.source.written()
+        start = self._met(state, written)
+        shape, merging = self.shape(state), LocalMerging()
+        parts = self.source.parts(start, written) if start != written else []
+        grown = merging.grown(shape, self.source.columns(), parts)
+        changes, rows = merging.rows(self._maker(state, grown))
         files = BucketFiles(self.table.store, grown.schema, "plan", FileOptions())
-        outcome, read, rewritten = self._outside(batch), list[Any](), list[Any]()
-        parts = list(_by_bucket(batch.rows, state.files))
-        for _, found, changes in parts:
-            merge = BucketMerge(changes, _floor(state))
+        outcome, read, rewritten = Outcome(stale=changes - rows.num_rows), list[Any](), list[Any]()
+        buckets = list(BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows))
+        for _, found, chosen in buckets:
+            merge = BucketMerge(chosen, _floor(state))
             rewritten += [file for file, _ in files.decide(found, merge)]
             read += found
             outcome += merge.outcome()
-        plan = ApplyPlan(
-            log=self.log_store.uri,
+        return ApplyPlan(
+            log=self.source.uri,
             table=self.table.store.uri,
             format=self.options.format,
-            changes=batch.changes,
+            changes=changes,
             inserted=outcome.inserted,
             updated=outcome.updated,
             deleted=outcome.deleted,
             stale=outcome.stale,
             new_columns=tuple(name for name in grown.attributes.names if name not in shape.attributes.names),
-            buckets=len(parts),
+            buckets=len(buckets),
             read_files=len(read),
             read_bytes=sum(each.size_bytes for each in read),
             rewritten_files=len(rewritten),
             rewritten_bytes=sum(each.size_bytes for each in rewritten),
         )
-        return plan, state
 
-    def _lineages(self) -> list[str]:
-        """Return the streams that the log comes from, in the order in which their captures began."""
-        heads = sorted(self.log.heads().values(), key=lambda head: float(head.get("started_at", 0)))
-        found = list(dict.fromkeys(head.get("stream", "") for head in heads))
-        if len({"table" in head for head in heads}) > 1:
-            raise OptionError(
-                f"the log {self.log_store.uri} has changes from DynamoDB Streams and from Kinesis, whose numbers "
-                "cannot be compared: choose one capture by job_id"
+    def _met(self, state: LakeState, written: Mapping[str, int]) -> dict[str, int]:
+        """Return how far each input of the source is applied; refuse a table that the rest does not go with."""
+        start = self._positions(state, written)
+        if start != written:
+            self.source.meet(
+                AppliedTo(
+                    uri=self.table.store.uri,
+                    keys=tuple(json.loads(state.properties[KEYS])),
+                    epochs=_epochs(state),
+                    base_us=self.table.position(state, BASE),
+                    reached_us=self._position(state, EXPORTED_TO),
+                )
             )
-        return found
+        return start
 
     def _next(self, state: LakeState, written: Mapping[str, int]) -> tuple[LakeState, Batch | None]:
-        """Return the next batch, and the state of the table that has the columns for it."""
-        start = self._positions(state, written)
+        """Return the next batch, and the state of the table that has the columns and epochs for it."""
+        start = self._met(state, written)
         if start == written:
             return state, None
-        end = self.log.limit(start, written, self.options.max_records_per_batch)
-        shape = self.shape(state)
-        batch, grown = self._read(state, shape, start, end)
+        epochs = _epochs(state)
+        if new_epochs := [each for each in self.source.lineages() if each not in epochs]:
+            self.table.alter(state, (), {EPOCHS: json.dumps([*epochs, *new_epochs])})
+            return self._next(self.opened(), written)
+        end = self.source.limit(start, written, self.options.max_records_per_batch)
+        shape, parts = self.shape(state), self.source.parts(start, end)
+        grown = self.merging.grown(shape, self.source.columns(), parts)
         if new := [grown.attributes.field(place) for place in range(len(shape.attributes), len(grown.attributes))]:
             _LOG.info("new columns of %s: %s", self.table.store.uri, ", ".join(each.name for each in new))
             self.table.alter(state, new, {})
             # Other commits may lie between: what is read next has the columns.
             return self._next(self.opened(), written)
-        return state, batch
+        return state, Batch(start, end, parts)
 
-    def _read(
-        self, state: LakeState, shape: LakeShape, start: Mapping[str, int], end: Mapping[str, int]
-    ) -> tuple[Batch, LakeShape]:
-        """Return the changes between two positions as rows of the table, with the columns that it needs for them."""
-        columns, epochs = log_columns(self.log.schema()), json.loads(state.properties[EPOCHS])
-        found: list[tuple[int, pa.RecordBatch]] = []
-        for job_id, head in self.log.heads().items():
-            epoch = epochs.index(head.get("stream", "")) + 1
-            files = self.log.files({job_id: start[job_id]}, {job_id: end[job_id]})
-            found += [(epoch, batch) for batch in read_changes(self.log_store, files, columns)]
-        rescued = [
-            str(text)
-            for _, batch in found
-            if batch.column(RESCUE_NAME).null_count < batch.num_rows
-            for text in batch.column(RESCUE_NAME).drop_null().to_pylist()
-        ]
-        grown = shape.grown(item_columns(columns), rescued)
-        rows = pa.Table.from_batches([rows_of_log(batch, grown, epoch) for epoch, batch in found], grown.schema)
-        since = self.table.position(state, BASE) - _SLACK_US
-        if since > 0:
-            rows = rows.filter(pc.greater_equal(rows.column(TIME), pa.scalar(since)))
-        changes = sum(batch.num_rows for _, batch in found)
-        return Batch(start, end, newest(rows), changes), grown
-
-    def _outside(self, batch: Batch) -> Outcome:
-        """Return what of a batch is not merged, since the batch itself has newer changes, or the base has them."""
-        return Outcome(stale=batch.changes - batch.rows.num_rows)
+    def _maker(self, state: LakeState, shape: LakeShape) -> RowMaker:
+        epochs = _epochs(state)
+        # Of a plan, which changes nothing, new streams are behind those that are known.
+        epochs += [each for each in self.source.lineages() if each not in epochs]
+        return RowMaker(shape, tuple(epochs), self.table.position(state, BASE) - self.source.slack_us)
 
     def _merge(self, state: LakeState, batch: Batch) -> None:
         job_id = new_job_id()
@@ -287,42 +279,34 @@ class Applier:
             statistics=NOTED,
         )
         files = BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
-        floor = _floor(state)
-
-        def merge(part: tuple[int, list[LakeFile], pa.Table]) -> MergedBucket:
-            return files.merge(*part, floor)
-
+        merger = BucketMerger(files, tuple(state.files), _floor(state))
         try:
-            with ThreadPoolExecutor(min(_MOST_THREADS, available_cores())) as threads:
-                merged = list(threads.map(merge, _by_bucket(batch.rows, state.files)))
-            outcome = sum((each.outcome for each in merged), self._outside(batch))
-            if outcome.changes_nothing:
+            merged = self.merging.merge(batch.parts, self._maker(state, self.shape(state)), merger)
+            if merged.outcome.changes_nothing:
                 # A version in which nothing is different would only make the history longer.
                 self._note(state, batch)
             else:
-                self._commit(state, batch, merged, outcome)
+                self._commit(state, batch, merged)
         finally:
             # What was not completed goes, also what a step before an error has staged.
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
-        self.changes += batch.changes
-        self.outcome += outcome
+        self._done = dict(batch.end)
+        self.changes += merged.changes
+        self.outcome += merged.outcome
 
-    def _commit(self, state: LakeState, batch: Batch, merged: list[MergedBucket], outcome: Outcome) -> None:
-        added = [staged for each in merged for staged in each.added]
+    def _commit(self, state: LakeState, batch: Batch, merged: Merged) -> None:
+        added = [staged for each in merged.buckets for staged in each.added]
         for staged in added:
             self.table.store.complete(staged)
+        outcome = merged.outcome
         commit = Commit(
             added=added,
-            removed=[file for each in merged for file in each.removed],
-            positions={
-                self._position_name(state, job_id): number
-                for job_id, number in batch.end.items()
-                if number != batch.start[job_id]
-            },
+            removed=[file for each in merged.buckets for file in each.removed],
+            positions=self._reached(state, batch),
             metadata={
                 "ddbio": json.dumps(
-                    {"log": self.log_store.uri, "changes": batch.changes, "inserted": outcome.inserted}
+                    {"log": self.source.uri, "changes": merged.changes, "inserted": outcome.inserted}
                     | {"updated": outcome.updated, "deleted": outcome.deleted, "stale": outcome.stale}
                 )
             },
@@ -336,40 +320,48 @@ class Applier:
         _LOG.info("%s: version %d, %s", self.table.store.uri, version, outcome)
 
     def _positions(self, state: LakeState, written: Mapping[str, int]) -> dict[str, int]:
-        """Return how far each capture is applied, by the commits and by what was noted beside them."""
+        """Return how far each input is applied, by the commits and by what was noted beside them."""
         found = {}
-        for job_id, last in written.items():
-            name = self._position_name(state, job_id)
-            noted = (self._noted().read(_record_name(name)) or {"batch": 0})["batch"]
-            found[job_id] = max(self.table.position(state, name), noted)
-            if found[job_id] > last:
-                # Another run may have applied what the log has since.
-                now = self.log.written()[job_id]
-                if found[job_id] > now:
-                    raise TargetError(
-                        f"{found[job_id]} batches of {job_id} are applied to {self.table.store.uri}, and the log "
-                        f"{self.log_store.uri} has {now}: something has removed batches of it",
-                        self.log_store.uri,
-                    )
-                found[job_id] = last
+        for name, last in written.items():
+            stored = self.source.position(name)
+            applied = self._position(state, stored) if stored else 0
+            found[name] = self.source.resumed(name, max(applied, self._done.get(name, 0)), last)
         return found
 
+    def _position(self, state: LakeState, name: str) -> int:
+        whole = self._position_name(state, name)
+        noted = int((self._noted().read(_record_name(whole)) or {"batch": 0})["batch"])
+        return max(self.table.position(state, whole), noted)
+
+    def _reached(self, state: LakeState, batch: Batch) -> dict[str, int]:
+        """Return the positions behind a batch, by their names in the table."""
+        inputs = {
+            self.source.position(name): number for name, number in batch.end.items() if number != batch.start[name]
+        }
+        found = {**inputs, **self.source.reached(batch.start, batch.end)}
+        return {self._position_name(state, name): number for name, number in found.items() if name}
+
     def _note(self, state: LakeState, batch: Batch) -> None:
-        for job_id, number in batch.end.items():
-            if number != batch.start[job_id]:
-                self._noted().put(_record_name(self._position_name(state, job_id)), {"batch": number})
+        for name, number in self._reached(state, batch).items():
+            self._noted().put(_record_name(name), {"batch": number})
 
     def _noted(self) -> JobState:
         return JobState(self.table.store, "lake", _STATE_KIND)
 
-    def _position_name(self, state: LakeState, job_id: str) -> str:
-        # A log that is begun anew, and a base that is loaded anew, count from the start.
-        began = int(float(self.log.heads()[job_id].get("started_at", 0)) * 1000)
-        return f"ddbio/{self.table.position(state, BASE)}/{job_id}/{began}"
+    def _position_name(self, state: LakeState, name: str) -> str:
+        # A base that is loaded anew counts from the start.
+        return f"ddbio/{self.table.position(state, BASE)}/{name}"
 
 
-def apply_log(options: ApplyOptions) -> ApplyReport:
-    """Merge what is new of a log into a lake table, which is made if there is none.
+def apply_log(
+    options: ApplyOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> ApplyReport:
+    """Merge what is new of a log or an export into a lake table, which is made if there is none.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
 
     Raises
     ------
@@ -379,10 +371,43 @@ def apply_log(options: ApplyOptions) -> ApplyReport:
         If the table is not one that changes are applied to, or has another key.
     SchemaError
         If the table has a column of another type than changes can be written to.
+    ExportIncompleteError
+        If an export is damaged, or leaves a gap behind the changes that the table has.
     TargetError
         If other writers are faster again and again, or the log lacks batches that were applied.
     """
-    clock, job = Clock(), _open(options)
+    if options.engine == "local":
+        return apply_source(open_changes(options), options)
+    places = {"table": options.table, "source": options.source}
+    require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
+    clock = Clock()
+    with closing(open_engine("spark", master=master, conf=conf)) as engine:
+        report = apply_source(open_changes(options), options, SpreadMerging(cast("ShufflingEngine", engine)), clock)
+        return dataclasses.replace(report, cpu_seconds=round(engine.cpu_seconds(), 3))
+
+
+def apply_rows(rows: pa.Table, options: ApplyOptions) -> ApplyReport:
+    """Merge changes that are given as rows into a lake table.
+
+    Raises
+    ------
+    SchemaError
+        If the rows are no changes.
+    DdbioError
+        As of :func:`apply_log`.
+    """
+    source = given_changes(rows.schema, options)
+    source.rows = rows
+    return apply_source(source, options)
+
+
+def apply_source(
+    source: ChangeSource, options: ApplyOptions, merging: Merging | None = None, clock: Clock | None = None
+) -> ApplyReport:
+    """Merge what a source has into a lake table; errors are those of :func:`apply_log`."""
+    clock = clock or Clock()
+    table = open_lake_table(options.table, options.format, options)
+    job = Applier(source, table, options, merging or LocalMerging())
     version = job.run()
     return ApplyReport(
         changes=job.changes,
@@ -396,7 +421,7 @@ def apply_log(options: ApplyOptions) -> ApplyReport:
     )
 
 
-def plan_apply(options: ApplyOptions) -> ApplyPlan:
+def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> ApplyPlan:
     """Return what :func:`apply_log` would do, with all that is new as one batch; the table stays as it is.
 
     Raises
@@ -404,18 +429,13 @@ def plan_apply(options: ApplyOptions) -> ApplyPlan:
     NotFoundError
         If there is no such log, or no such table yet.
     """
-    job = _open(options)
-    state = job.table.load()
+    changes, table = source or open_changes(options), open_lake_table(options.table, options.format, options)
+    job = Applier(changes, table, options)
+    state = table.load()
     if state is None:
         raise NotFoundError(f"there is no {options.format} table at {options.table} yet: all changes would be inserted")
-    check_ours(job.table, state)
-    return job.plan(state)[0]
-
-
-def _open(options: ApplyOptions) -> Applier:
-    store = open_store(options.source, options)
-    log = CapturedLog(store, captures_of(store) if options.job_id is None else [options.job_id])
-    return Applier(store, log, open_lake_table(options.table, options.format, options), options)
+    check_ours(table, state)
+    return job.plan(state)
 
 
 def check_ours(table: LakeTable, state: LakeState) -> None:
@@ -439,32 +459,9 @@ def check_ours(table: LakeTable, state: LakeState) -> None:
         )
 
 
-def read_changes(store: ObjectStore, files: list[LogFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
-
-    That may be more than was asked for: changes that come again change nothing.
-    """
-    hours = dict[str, None]()
-    for file in files:
-        try:
-            yield from read_log_file(store, file, columns)
-        except NotFoundError:
-            hours[file.path.rpartition("/")[0]] = None
-    if not hours:
-        return
-    live = [each for each in live_files(store).files if each.path.rpartition("/")[0] in hours]
-    if not live:
-        raise NotFoundError(f"{next(iter(hours))} of the log {store.uri} is gone: something has deleted its files")
-    for each in live:
-        yield from read_log_file(store, LogFile(each.path, 0), columns)
-
-
-def _by_bucket(rows: pa.Table, files: tuple[LakeFile, ...]) -> Iterator[tuple[int, list[LakeFile], pa.Table]]:
-    """Yield each bucket with changes, its files and its changes."""
-    column: Any = rows.column(BUCKET)
-    for bucket in sorted(map(int, pc.unique(column).to_pylist())):
-        chosen = rows.filter(pc.equal(column, pa.scalar(bucket, column.type)))
-        yield bucket, [each for each in files if each.bucket == bucket], chosen
+def _epochs(state: LakeState) -> list[str]:
+    found: list[str] = json.loads(state.properties.get(EPOCHS, "[]"))
+    return found
 
 
 def _floor(state: LakeState) -> int | None:

@@ -20,8 +20,11 @@ from ddbio.lake.delta import DeltaLakeTable
 from ddbio.lake.iceberg import IcebergLakeTable
 from ddbio.ops.capture.log_reader import CapturedLog
 from ddbio.ops.lake.apply import Applier
+from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.lake.maintain import Maintainer
+from ddbio.ops.lake.merging import LocalMerging, SpreadMerging
 from ddbio.options import ApplyOptions
+from tests.ops.lake.virtual_engine import VirtualEngine
 from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns
 
 POSITION = "ddbio/0/job/1000"
@@ -91,8 +94,8 @@ class SteppedTable:
 class World:
     """Hold a log, a table in a folder, and the runs over both."""
 
-    def __init__(self, seed, folder, kind):
-        self.kind = kind
+    def __init__(self, seed, folder, kind, engine):
+        self.kind, self.engine = kind, engine
         self.random, self.writer, self.steps = Random(seed), Writer(seed), Steps()
         self.log_store, self.place = LocalStore(folder / "log"), folder / "lake"
         self.log, self.attributes, self.runs = VirtualLog(self.log_store), (), 0
@@ -103,7 +106,9 @@ class World:
         table = SteppedTable(self.table(SteppedStore(self.place, self.steps)), self.steps)
         most = self.random.choice([1, 15, 10**6])
         given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
-        job = Applier(self.log_store, CapturedLog(self.log_store, ["job"]), table, ApplyOptions(**given))
+        source = LogChanges(self.log_store, CapturedLog(self.log_store, ["job"]))
+        merging = LocalMerging() if self.engine == "local" else SpreadMerging(VirtualEngine())
+        job = Applier(source, table, ApplyOptions(**given), merging)
         job.run()
         outcome = job.outcome
         assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes
@@ -212,9 +217,9 @@ def expected(model):
     }
 
 
-def run(seed, folder, kind):
+def run(seed, folder, kind, engine):
     """Run one schedule, and compare at its end."""
-    world = World(seed, folder, kind)
+    world = World(seed, folder, kind, engine)
     for _ in range(12):
         world.step()
     if not world.log.batches:
@@ -223,17 +228,28 @@ def run(seed, folder, kind):
     world.check()
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("delta", range(40)), ("iceberg", range(40, 50))])
-def test_a_table_equals_the_model_whatever_happens(kind, seeds, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "engine", "seeds"),
+    [
+        ("delta", "local", range(40)),
+        ("iceberg", "local", range(40, 50)),
+        ("delta", "spread", range(50, 65)),
+        ("iceberg", "spread", range(65, 70)),
+    ],
+)
+def test_a_table_equals_the_model_whatever_happens(kind, engine, seeds, tmp_path):
     """At each version of the table the live rows are the newest states of the batches that the version has."""
     for seed in seeds:
-        run(seed, tmp_path / str(seed), kind)
+        run(seed, tmp_path / str(seed), kind, engine)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-@pytest.mark.parametrize(("kind", "count"), [("delta", 30), ("iceberg", 8)])
-def test_many_schedules(kind, count, part, tmp_path):
-    """Of Delta 300 schedules, of Iceberg, whose metadata costs more, 80."""
+@pytest.mark.parametrize(
+    ("kind", "engine", "count"),
+    [("delta", "local", 30), ("iceberg", "local", 8), ("delta", "spread", 30), ("iceberg", "spread", 4)],
+)
+def test_many_schedules(kind, engine, count, part, tmp_path):
+    """Of Delta 300 schedules by either engine, of Iceberg, whose metadata costs more, 80 and 40."""
     for seed in range(1000 + part * 30, 1000 + part * 30 + count):
-        run(seed, tmp_path / str(seed), kind)
+        run(seed, tmp_path / str(seed), kind, engine)

@@ -1,0 +1,152 @@
+"""Bring changes of other sources into the columns of a log: lines of incremental exports, and rows that are given."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.changes import DELETE
+from ddbio.core.kernel.arrays import bool_array
+from ddbio.core.lake.columns import DELETED
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_field
+from ddbio.core.text.json_text import compact_json
+from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, DELETED, RESCUE_NAME})
+_OPERATIONS = ("INSERT", "MODIFY", "REMOVE")
+_DIGITS = r"^\d+$"
+
+
+class ExportedChanges(LogDecoder):
+    """Decode lines of incremental exports to rows of a log, numbered by the microsecond in which each was written.
+
+    A line is the last state of an item in the export's window, and so every put is a ``MODIFY``.
+    """
+
+    def decode_lines(self, text: bytes | memoryview) -> pa.RecordBatch | None:
+        """Return a row per line, in their order; None if there is none.
+
+        Raises
+        ------
+        DecodeError
+            If a line is no change.
+        """
+        found = self._decoder.decode(text)
+        if not found.num_rows:
+            return None
+        removed: Any = pc.equal(found.column(1), pa.scalar(DELETE))
+        operations = pc.if_else(removed, pa.scalar("REMOVE"), pa.scalar("MODIFY"))
+        return self._log_rows(found, [operations, found.column(0).cast(pa.string())], None).rows
+
+
+def given_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a log for rows with these columns.
+
+    Rows have the attributes of the items under their names, and ``_sequence``, by which the states of an item are
+    ordered, ``_event_time``, and ``_op`` (``INSERT``, ``MODIFY``, ``REMOVE``) or ``_deleted``; ``_expired`` and
+    ``_rescue`` may be there.
+
+    Raises
+    ------
+    SchemaError
+        If one of them is missing, or a column has a type that no attribute has.
+    """
+    for name in (SEQUENCE, EVENT_TIME):
+        if name not in schema.names:
+            raise SchemaError(f"the rows have no column {name}: changes have the columns of a log, see docs/apply.md")
+    if not pa.types.is_timestamp(schema.field(EVENT_TIME).type):
+        raise SchemaError(f"{EVENT_TIME} is {schema.field(EVENT_TIME).type} in the rows: it has to be a timestamp")
+    own: list[pa.Field[Any]] = [
+        pa.field(OPERATION, pa.string(), nullable=False),
+        pa.field(SEQUENCE, pa.string(), nullable=False),
+        pa.field(EVENT_TIME, pa.timestamp("us", "UTC"), nullable=False),
+        pa.field(EXPIRED, pa.bool_(), nullable=False),
+    ]
+    attributes = [normalize_field(each, each.name) for each in schema if each.name not in _OWN]
+    return pa.schema([*own, *attributes, RESCUE_FIELD])
+
+
+def given_rows(batches: Iterable[pa.RecordBatch], columns: pa.Schema, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the columns that :func:`given_columns` has returned for them; of a delete the key alone.
+
+    Raises
+    ------
+    SchemaError
+        If a row lacks its number or its time, or a value does not fit.
+    """
+    for batch in batches:
+        if batch.num_rows:
+            rows = pa.RecordBatch.from_arrays([_column(batch, field) for field in columns], schema=columns)
+            yield _without_payload(rows, frozenset(keys))
+
+
+def _without_payload(rows: pa.RecordBatch, keys: frozenset[str]) -> pa.RecordBatch:
+    removed: Any = pc.equal(rows.column(OPERATION), pa.scalar("REMOVE"))
+    if not pc.any(removed).as_py():
+        return rows
+    columns = list[Any]()
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if field.name == RESCUE_NAME:
+            texts = zip(removed.to_pylist(), column.to_pylist(), strict=True)
+            kept = [_of_key(text, keys) if gone and text else text for gone, text in texts]
+            columns.append(pa.array(kept, pa.string()))
+        elif field.name in _OWN or name_of_field(field) in keys:
+            columns.append(column)
+        else:
+            columns.append(pc.if_else(removed, pa.scalar(None, field.type), column))
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _of_key(text: str, keys: frozenset[str]) -> str | None:
+    found = {name: value for name, value in json.loads(text).items() if name in keys}
+    return compact_json(found) if found else None
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field[Any]) -> Any:
+    made = {OPERATION: _operations, EXPIRED: _expired, RESCUE_NAME: _rescued}.get(field.name)
+    if made is not None:
+        return made(batch)
+    try:
+        found: Any = batch.column(field.name).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"{field.name}: {error}") from error
+    if field.name in {SEQUENCE, EVENT_TIME}:
+        if found.null_count:
+            raise SchemaError(f"{field.name}: {found.null_count} rows have none")
+        if field.name == SEQUENCE and not pc.all(pc.match_substring_regex(found, _DIGITS)).as_py():
+            raise SchemaError(f"{SEQUENCE} has texts that are no whole numbers: they order the states of an item")
+    return found
+
+
+def _operations(batch: pa.RecordBatch) -> Any:
+    if OPERATION in batch.schema.names:
+        found: Any = batch.column(OPERATION).cast(pa.string())
+        known = pc.is_in(found, value_set=pa.array(_OPERATIONS))
+        if found.null_count or not pc.all(known).as_py():
+            raise SchemaError(f"{OPERATION} is not {', '.join(_OPERATIONS)} in each row")
+        return found
+    if DELETED in batch.schema.names:
+        deleted: Any = batch.column(DELETED).fill_null(False)  # noqa: FBT003 - Arrow's
+        return pc.if_else(deleted, pa.scalar("REMOVE"), pa.scalar("MODIFY"))
+    return pa.repeat(pa.scalar("MODIFY"), batch.num_rows)
+
+
+def _expired(batch: pa.RecordBatch) -> Any:
+    if EXPIRED in batch.schema.names:
+        return batch.column(EXPIRED).fill_null(False)  # noqa: FBT003 - Arrow's
+    return bool_array(np.zeros(batch.num_rows, np.bool_))
+
+
+def _rescued(batch: pa.RecordBatch) -> Any:
+    if RESCUE_NAME in batch.schema.names:
+        return batch.column(RESCUE_NAME).cast(pa.string())
+    return pa.nulls(batch.num_rows, pa.string())

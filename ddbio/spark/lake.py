@@ -1,0 +1,123 @@
+"""Merge DataFrames of changes into lake tables: their tasks make the rows, a shuffle brings them to their buckets."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.budget import LocalBudget
+from ddbio.core.lake.changes import given_columns, given_rows
+from ddbio.core.lake.rows import item_columns
+from ddbio.core.schema.arrow import RESCUE_NAME, declare_types, name_of_field
+from ddbio.engine import Shuffle
+from ddbio.errors import DdbioError
+from ddbio.ops.job.report import Clock
+from ddbio.ops.lake.apply import apply_source
+from ddbio.ops.lake.changes import given_changes
+from ddbio.ops.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts
+from ddbio.spark.engine import SparkEngine
+from ddbio.spark.types import to_arrow_schema
+from ddbio.spark.validation import frame_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+    from ddbio.core.lake.rows import LakeShape
+    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.ops.lake.change_source import ChangePart
+    from ddbio.ops.lake.changes import RowChanges
+    from ddbio.ops.lake.merging import BucketMerger, Merged, RowMaker
+    from ddbio.options import ApplyOptions
+
+_PARTS: Any = pa.schema({"partition": pa.int64(), "rows": pa.binary(), "error": pa.binary()})  # type: ignore[arg-type] # stubs
+_PARTS_SQL = "partition long, rows binary, error binary"
+_SAMPLED_TEXTS = 1_000
+
+
+def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
+    """Merge a DataFrame of changes into a lake table.
+
+    Raises
+    ------
+    SchemaError
+        If the rows are no changes.
+    DdbioError
+        As of ``ddbio.ops.lake.apply.apply_log``.
+    """
+    schema = to_arrow_schema(frame.schema)
+    source = given_changes(schema, options)
+    if options.engine == "local":
+        batches = list(frame_batches(frame, None))
+        source.rows = pa.Table.from_batches(batches) if batches else schema.empty_table()
+        return apply_source(source, options)
+    clock = Clock()
+    with closing(SparkEngine(None, {})) as engine:
+        return apply_source(source, options, FrameMerging(engine, frame, source), clock)
+
+
+class FrameMerging:
+    """Merge the rows of a DataFrame by a shuffle; the driver holds the lists of files, and no row."""
+
+    def __init__(self, engine: SparkEngine, frame: DataFrame, source: RowChanges) -> None:
+        self._engine, self._frame, self._source = engine, frame, source
+
+    def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
+        """Return the shape with columns for the attributes of the rows, and of a sample of what is rescued."""
+        del parts
+        items, texts = item_columns(columns), list[str]()
+        if RESCUE_NAME in self._frame.columns:
+            known = frozenset(name_of_field(each) for each in (*shape.attributes, *items))
+            rescued = self._frame.select(RESCUE_NAME).where(f"{RESCUE_NAME} is not null").limit(_SAMPLED_TEXTS)
+            texts = list(unknown_texts((row[0] for row in rescued.collect()), known))
+        return shape.grown(items, texts)
+
+    def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
+        """Merge the rows."""
+        del parts
+        partitions = partitions_of(maker, self._engine.parallelism)
+        frame, source = self._frame, self._source
+        # Spark looks up names with dots as paths, and its workers cut names at a NUL.
+        numbered = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
+        task = _splitting(source.schema, source.keys(), source.stream, maker, partitions)
+        arrived = numbered.mapInArrow(task, _PARTS_SQL).rdd
+        shuffle = Shuffle(_arrived, functools.partial(gather, merger), partitions)
+        return joined(self._engine.run_shuffled_rdd(shuffle, arrived, merge_buckets, LocalBudget(None, job="apply")))
+
+
+def _splitting(
+    schema: pa.Schema, keys: tuple[str, ...], stream: str, maker: RowMaker, partitions: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what a task does: it makes the rows of the table, and tells of an error in place of failing."""
+    columns = given_columns(schema)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        given = iter(batches)
+        named = (declare_types(batch.rename_columns(schema.names), schema) for batch in given)
+        try:
+            for batch in given_rows(named, columns, keys):
+                for partition, data in split_batch(maker, stream, batch, partitions):
+                    yield _part({"partition": partition, "rows": data})
+        except DdbioError as error:
+            # The rest is only drained, else Spark could not use the worker again.
+            for _ in given:
+                pass
+            yield _part({"partition": 0, "error": pickle.dumps(error)})
+
+    return run
+
+
+def _part(row: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([row], _PARTS)
+
+
+def _arrived(row: Row) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    """Yield the rows that a task of the frame has made, for the task that merges them."""
+    if row["error"] is not None:
+        raise pickle.loads(row["error"])  # noqa: S301 - our own worker wrote it
+    yield (row["partition"],), bytes(row["rows"])

@@ -1,0 +1,80 @@
+"""Lake tables merged by Spark's tasks: the table equals the model, whichever engine goes on with it."""
+
+from __future__ import annotations
+
+import deltalake
+import pytest
+from pyiceberg.table import StaticTable
+
+import ddbio
+from ddbio.errors import SchemaError
+from ddbio.files.local_store import LocalStore
+from ddbio.spark import apply_batch, register
+from tests.ops.lake.virtual_log import VirtualLog, Writer
+
+
+def live(place, kind):
+    """Return the number of each live item by its key, those in the rescue column left out."""
+    if kind == "delta":
+        table = deltalake.DeltaTable(place).to_pyarrow_table()
+    else:
+        newest = (place / "metadata/version-hint.text").read_text()
+        table = StaticTable.from_metadata(str(place / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
+    return {row["pk"]: row["n"] for row in table.to_pylist() if not row["_deleted"]}
+
+
+def expected(log):
+    """Return the same of the model."""
+    return {key: (change.item or {}).get("n") for key, change in log.model().items()}
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_by_either_engine(kind, spark, tmp_path):
+    """Batches with late and repeated changes and new attributes, merged by Spark and by this process in turns."""
+    assert spark.version
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(11), tmp_path / "lake"
+    for number, engine in enumerate(["spark", "local", "spark"]):
+        for _ in range(2):
+            log.append(writer.batch(("a", "A")[:number]))
+        report = ddbio.apply(tmp_path / "log", lake, format=kind, engine=engine, buckets=3)
+        assert report.changes == report.inserted + report.updated + report.deleted + report.stale
+        assert report.changes == sum(map(len, log.batches[-2:]))
+        assert live(lake, kind) == expected(log)
+    assert ddbio.apply(tmp_path / "log", lake, format=kind, engine="spark").changes == 0
+
+
+def test_micro_batches_once_each(spark, tmp_path):
+    """A stream over the log merges each micro-batch; one that comes again is not merged, and frames need no collecting."""
+    register(spark)
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(5), tmp_path / "lake"
+    for _ in range(3):
+        log.append(writer.batch())
+    merge = apply_batch(str(lake), key=["pk"], buckets=2)
+    seen = []
+
+    def twice(frame, number):
+        seen.append(number)
+        merge(frame, number)
+        before = deltalake.DeltaTable(lake).version()
+        merge(frame, number)
+        assert deltalake.DeltaTable(lake).version() == before
+
+    source = spark.readStream.format("dynamodb-log").option("maxRecordsPerBatch", 5)
+    stream = source.load(str(tmp_path / "log")).writeStream.foreachBatch(twice)
+    query = stream.option("checkpointLocation", str(tmp_path / "place")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+    table = deltalake.DeltaTable(lake)
+    assert table.transaction_version(f"ddbio/0/rows/{query.id}") == len(seen) >= 1
+    assert live(lake, "delta") == expected(log)
+    frame = spark.createDataFrame([(1, "k|0", 7)], "_sequence long, pk string, n long")
+    with pytest.raises(SchemaError, match="no column _event_time"):
+        ddbio.apply(frame, lake)
+    whole = frame.selectExpr("_sequence", "pk", "n", "timestamp'2026-11-01 00:00:00' as _event_time")
+    for engine in ("spark", "local"):
+        report = ddbio.apply(whole, tmp_path / engine, key=["pk"], engine=engine)
+        assert (report.changes, report.inserted) == (1, 1)
+        assert live(tmp_path / engine, "delta") == {"k|0": 7}
+    bad = whole.selectExpr("_sequence", "cast(null as string) as pk", "n", "_event_time")
+    with pytest.raises(SchemaError, match="lack their key"):
+        ddbio.apply(bad, tmp_path / "spark", engine="spark")
