@@ -44,7 +44,7 @@ def test_a_table_by_either_engine(kind, spark, tmp_path):
 
 
 def test_micro_batches_once_each(spark, tmp_path):
-    """A stream over the log merges each micro-batch; one that comes again is not merged, and frames need no collecting."""
+    """A stream over the log merges each micro-batch once, one that comes again is not merged; frames are merged too."""
     register(spark)
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(5), tmp_path / "lake"
     for _ in range(3):
