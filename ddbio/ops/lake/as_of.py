@@ -21,7 +21,7 @@ from ddbio.errors import NotFoundError, OptionError
 from ddbio.lake.lake_table import BASE as BASE_LOAD
 from ddbio.ops.capture.log_reader import CapturedLog, captures_of
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.lake.apply import read_changes
+from ddbio.ops.lake.changes import read_changes
 from ddbio.ops.validation.hashing import Hashing, RowHasher
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.lake.apply import read_changes
 from ddbio.ops.lake.as_of import older_files
+from ddbio.ops.lake.changes import read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
