@@ -281,7 +281,7 @@ def _spread(row: Row) -> Iterator[Line]:
 def _lambda_start(row: Row) -> Iterator[Line]:
     for handler, each in row["figures"].items():
         what = f"a fresh process of `{handler}`, to the end of its first event of {each['records']} records"
-        yield Line(what, each["import_seconds"] + each["first_seconds"], " s", None, 1)
+        yield Line(what, 1000 * (each["import_seconds"] + each["first_seconds"]), " ms", None, 0)
         yield Line("… its second event", 1000 * each["second_seconds"], " ms", None, 0)
 
 
