@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.json_checksum import add_checksum, require_checksum
 from ddbio.errors import TargetError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def format_snapshot(snapshot: Snapshot) -> bytes:
         "removed": list(snapshot.removed),
     }
     lines = ",\n".join(json.dumps(each.to_dict(), ensure_ascii=False) for each in snapshot.files)
-    return f'{json.dumps(head, ensure_ascii=False)[:-1]}, "files": [\n{lines}\n]}}'.encode()
+    return add_checksum(f'{json.dumps(head, ensure_ascii=False)[:-1]}, "files": [\n{lines}\n]}}')
 
 
 def parse_snapshot(text: bytes, path: str) -> Snapshot:
@@ -144,8 +145,9 @@ def parse_snapshot(text: bytes, path: str) -> Snapshot:
     Raises
     ------
     TargetError
-        If ddbio did not write it, or a newer version of ddbio did.
+        If ddbio did not write it, or a newer version of ddbio did; or if it is damaged.
     """
+    require_checksum(text, path)
     try:
         state = json.loads(text)
         if state["format"] > SNAPSHOT_FORMAT:

@@ -38,6 +38,8 @@ class StagedFile:
         Digest of the rows, with the columns of the folders; None if none was taken.
     md5
         MD5 of the file's bytes as base64, where the manifests of its format say it.
+    crc32
+        CRC-32 of each mebibyte of the file, four bytes each, as base64; None if its format has checksums.
     """
 
     path: str
@@ -48,6 +50,7 @@ class StagedFile:
     statistics: dict[str, dict[str, Any]] | None = None
     digest: str | None = None
     md5: str | None = None
+    crc32: str | None = None
 
     def manifest_entry(self) -> dict[str, Any]:
         """Return what a manifest says of the file."""
@@ -58,6 +61,7 @@ class StagedFile:
             "partition": self.partition,
             "statistics": self.statistics,
             **({} if self.digest is None else {"digest": self.digest}),
+            **({} if self.crc32 is None else {"crc32": self.crc32}),
         }
 
 
@@ -81,12 +85,15 @@ class StoredObject:
         A text that changes when the object is replaced.
     modified_at
         When it was written, in seconds since 1970 by the store's clock.
+    crc32
+        The checksums of a :class:`StagedFile`, if they were looked up in the manifest that names it.
     """
 
     path: str
     size_bytes: int
     version: str = field(default="", compare=False)
     modified_at: float = field(default=0.0, compare=False)
+    crc32: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

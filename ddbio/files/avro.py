@@ -311,4 +311,5 @@ AVRO = FileFormat(
     require=_fastavro,
     open_writer=AvroFileWriter,
     extensions={"zstd": "zstd.avro", "snappy": "snappy.avro", "gzip": "deflate.avro", "none": "avro"},
+    self_checking=frozenset({"zstd", "snappy"}),
 )

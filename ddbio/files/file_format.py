@@ -199,6 +199,8 @@ class FileFormat:
         Raises OptionError if a library that the format needs is not installed.
     keeps_types
         Whether its files tell DynamoDB's types: those of others are known from a manifest.
+    self_checking
+        The codecs with which its files have checksums, and its reader compares them.
     """
 
     name: str
@@ -209,11 +211,17 @@ class FileFormat:
     extensions: Mapping[Compression, str] = field(default_factory=dict)
     default_compression: Compression = "zstd"
     keeps_types: bool = False
+    self_checking: frozenset[Compression] = frozenset()
     require: Callable[[], object] | None = None
 
     def wrote(self, path: str) -> bool:
         """Return whether a path ends as those of written files do."""
         return path.endswith(tuple(f".{each}" for each in self.extensions.values()))
+
+    def checks(self, path: str) -> bool:
+        """Return whether a written file of that name has checksums of its own."""
+        extensions = (each for codec, each in self.extensions.items() if codec in self.self_checking)
+        return path.endswith(tuple(f".{each}" for each in extensions))
 
     def codec(self, asked: Compression | None) -> Compression:
         """Return the codec to write with.

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from ddbio.core.json_checksum import MEMBER, add_checksum, require_checksum
 from ddbio.errors import TargetError
 
 META = "_ddbio/"
@@ -73,7 +74,7 @@ def job_of_state(path: str) -> str:
 
 def format_state(state: dict[str, Any]) -> bytes:
     """Return a claim, an intent or a manifest as JSON text."""
-    return json.dumps(state, ensure_ascii=False, indent=1).encode()
+    return add_checksum(json.dumps(state, ensure_ascii=False, indent=1))
 
 
 def parse_state(text: bytes, path: str) -> dict[str, Any]:
@@ -82,10 +83,12 @@ def parse_state(text: bytes, path: str) -> dict[str, Any]:
     Raises
     ------
     TargetError
-        If it was not written by ddbio, or by a version whose layout this one does not know.
+        If it was not written by ddbio, or by a version whose layout this one does not know; or if it is damaged.
     """
+    require_checksum(text, path)
     try:
         state = json.loads(text)
+        state.pop(MEMBER, None)
         version = state.get("format", 0)
     except (ValueError, AttributeError) as error:
         raise TargetError(f"{path} is not a state that ddbio wrote ({error}): move it away") from None

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.orc
 
-from ddbio.errors import DecodeError
+from ddbio.errors import DdbioError, DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +82,9 @@ class OrcProcess:
             raise DecodeError(f"{self._place}: its ORC reader has ended: open the file again", uri=self._place)
         try:
             answer = self._answer(child, kind, number)
+        except DdbioError:
+            self._child = child
+            raise
         except _ReportedError as error:
             self._child = child
             raise DecodeError(f"{self._place} cannot be read as its name says: {error}", uri=self._place) from None
@@ -98,17 +101,30 @@ class OrcProcess:
     def _answer(self, child: subprocess.Popen[bytes], kind: bytes, number: int) -> bytes:
         requests: Any = child.stdin
         answers: Any = child.stdout
+        failed: DdbioError | None = None
         _send(requests, kind, number, int(1e6 * self._limit_seconds))
         while True:
             found, first, second = _HEADER.unpack(_read(answers, _HEADER.size))
             if found == _RANGE:
-                self._file.seek(first)
-                data = self._file.read(second) or b""
+                data = b""
+                try:
+                    self._file.seek(first)
+                    data = self._file.read(second) or b""
+                except DdbioError as error:
+                    # The child finds that the file ends there, and lives on.
+                    failed = error
                 _send(requests, _ANSWER, len(data), 0, data)
-            elif found == _ERROR:
-                raise _ReportedError(_read(answers, first).decode())
-            else:
-                return _read(answers, first)
+                continue
+            text = _read(answers, first)
+            if failed is not None:
+                try:
+                    raise failed
+                finally:
+                    # Garbage in a cycle ends in any order: the child's pipes might be closed before it is given back.
+                    del failed
+            if found == _ERROR:
+                raise _ReportedError(text.decode())
+            return text
 
     def _ended(self, status: int) -> DecodeError:
         how = f"ended with status {status}"

@@ -256,4 +256,5 @@ PARQUET = FileFormat(
         "lz4": "lz4raw.parquet",
         "none": "parquet",
     },
+    self_checking=frozenset({"zstd", "snappy", "gzip", "lz4", "none"}),
 )

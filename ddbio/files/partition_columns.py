@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.staged import job_of
-from ddbio.errors import NotFoundError, SchemaError, TargetError
+from ddbio.errors import NotFoundError, SchemaError
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.paths import folder_columns, hive_partition
 
@@ -29,6 +29,11 @@ def partition_columns(store: ObjectStore, paths: Iterable[str], keys: Mapping[st
     ----------
     keys
         Key attributes and their types.
+
+    Raises
+    ------
+    TargetError
+        If a manifest is damaged, or a newer release wrote it.
     """
     columns = folder_columns(paths, keys)
     jobs = {job_of(path) for path, each in columns.items() if each} - {""}
@@ -43,7 +48,7 @@ def partition_columns(store: ObjectStore, paths: Iterable[str], keys: Mapping[st
 def _attributes_of(store: ObjectStore, job_id: str) -> dict[str, tuple[str, str]] | None:
     """Return attribute and type of each column of a job's folders; None if no manifest tells."""
     path = manifest_path(job_id)
-    with suppress(NotFoundError, SchemaError, TargetError, KeyError):
+    with suppress(NotFoundError, SchemaError, KeyError):
         state = parse_state(store.read(path), path)
         tags = {name_of_field(field): tag_of_field(field) for field in schema_from_json(state["schema"])}
         described = state["partition_by"]

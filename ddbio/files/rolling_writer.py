@@ -12,6 +12,7 @@ import pyarrow as pa
 from ddbio.core.file_statistics import FileStatistics
 from ddbio.core.partitions import folder_of
 from ddbio.errors import OptionError
+from ddbio.files.checksums import ChecksumSink
 from ddbio.files.file_format import WriterOptions
 from ddbio.files.formats import FORMATS
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.staged import FileNaming, StagedFile
     from ddbio.files.file_format import FileWriter
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression
 
 # Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
@@ -185,9 +186,11 @@ class RollingWriter:
             raise OptionError(f"files of format {self._format.name} are not written")
         ratio = self.ratio if self._staged else None
         options = WriterOptions(compression, self._options.target_file_bytes, first_rows, ratio)
-        sink = self._store.create(
+        sink: Sink = self._store.create(
             self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
         )
+        if compression not in self._format.self_checking:
+            sink = ChecksumSink(sink)
         try:
             return open_writer(sink, self._schema, options)
         except BaseException:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
+from ddbio.files.checksums import checked
 from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.raw_items import RawItemReader, RawItems
     from ddbio.core.staged import StoredObject
-    from ddbio.files.file_format import FileFormat, FileReader, Parts, Sample
+    from ddbio.files.file_format import FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import JsonFormat
 
@@ -110,7 +111,8 @@ class RowFiles:
         found = format_of(entry.path)
         with _naming(entry.path):
             if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
-                ahead = TextAhead(self._store, entry, found, ReadOptions(self._keys, schema=schema), AHEAD_BYTES)
+                options = ReadOptions(self._keys, schema=schema)
+                ahead = TextAhead(checked(self._store, entry), entry, found, options, AHEAD_BYTES)
                 if ahead.is_split:
                     yield from ahead.batches()
                     return
@@ -140,7 +142,7 @@ class RowFiles:
                     with file.items_of(part) as (view, head):
                         yield from _with_lines(file, reader.read_blocks([view] if view else [], framing_of(head)))
                     return
-                blocks = line_blocks(self._store.read_chunks(entry.path), entry.path)
+                blocks = line_blocks(checked(self._store, entry).read_chunks(entry.path), entry.path)
                 first = bytes(next(blocks, b""))
                 text = first.removeprefix(codecs.BOM_UTF8)
                 if starts_with_item(text):
@@ -215,7 +217,7 @@ class RowFiles:
             options = ReadOptions(
                 *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts)
             )
-            self._opened = asked, found.open_reader(self._store, entry, options)
+            self._opened = asked, found.open_reader(checked(self._store, entry), entry, options)
         return self._opened[1]
 
 
@@ -240,7 +242,7 @@ def read_schema(store: ObjectStore, path: str) -> pa.Schema:
         return _open_path(store, path).schema()
 
 
-def read_batches(store: ObjectStore, path: str, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a file.
 
     Parameters
@@ -250,24 +252,21 @@ def read_batches(store: ObjectStore, path: str, schema: pa.Schema | None = None)
 
     Raises
     ------
-    NotFoundError, DecodeError
-        As :func:`read_schema` says.
+    NotFoundError
+        If the file is gone.
+    DecodeError
+        If it is not of the format that its name tells, or damaged.
     """
-    with _naming(f"{store.uri}/{path}"):
-        yield from RowFiles(store).read_file(_found(store, path)[0], _WHOLE_BATCH_ROWS, schema)
+    with _naming(f"{store.uri}/{entry.path}"):
+        yield from RowFiles(store).read_file(entry, _WHOLE_BATCH_ROWS, schema)
 
 
 def _open_path(store: ObjectStore, path: str) -> FileReader:
-    entry, found = _found(store, path)
-    return found.open_reader(store, entry, ReadOptions())
-
-
-def _found(store: ObjectStore, path: str) -> tuple[StoredObject, FileFormat]:
     entry = next((each for each in store.list(path) if each.path == path), None)
     found = format_of(path)
     if entry is None or found is None:
         raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-    return entry, found
+    return found.open_reader(store, entry, ReadOptions())
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from ddbio.core.digest_json import JsonDigest, digest_of_json
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.framing import framed_items, framing_of
-from ddbio.errors import DecodeError
-from ddbio.files.declared import declared_schemas
+from ddbio.errors import DecodeError, NotFoundError
+from ddbio.files.checksums import checked
+from ddbio.files.declared import look_up
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import FORMATS
@@ -31,7 +32,7 @@ from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import TypeAlias
 
     from typing_extensions import Buffer
@@ -118,35 +119,38 @@ def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
     NotFoundError, DecodeError, SchemaError
         As :func:`digest_source` says.
     """
-    whole, columns = Digest(), partition_columns(store, paths, {})
-    schemas = declared_schemas(store, _entries(store, paths))
+    whole, columns, entries = Digest(), partition_columns(store, paths, {}), _entries(store, paths)
+    noted = look_up(store, entries.values())
     for path in paths:
-        if is_json(path) and path not in schemas and not columns[path]:
+        if path not in entries:
+            raise NotFoundError(f"{store.uri}/{path}: there is no such file")
+        entry = noted.with_checksums(entries[path])
+        if is_json(path) and path not in noted.schemas and not columns[path]:
             with named_errors(store, path):
-                whole.merge(_of_json_file(store, path))
+                whole.merge(_of_json_file(checked(store, entry), entry))
         else:
-            batches = read_batches(store, path, schemas.get(path))
+            batches = read_batches(store, entry, noted.schemas.get(path))
             whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in batches))
     return whole
 
 
-def _entries(store: ObjectStore, paths: list[str]) -> Iterator[StoredObject]:
+def _entries(store: ObjectStore, paths: list[str]) -> dict[str, StoredObject]:
     wanted = set(paths)
-    return (entry for entry in store.list(paths[0] if len(paths) == 1 else "") if entry.path in wanted)
+    found = store.list(paths[0] if len(paths) == 1 else "")
+    return {entry.path: entry for entry in found if entry.path in wanted}
 
 
-def _of_json_file(store: ObjectStore, path: str) -> Digest:
+def _of_json_file(store: ObjectStore, entry: StoredObject) -> Digest:
     """Return the digest of a file of DynamoDB JSON, read in blocks of lines unless it is one page."""
-    place = f"{store.uri}/{path}"
-    entry = next((each for each in store.list(path) if each.path == path), None)
-    if entry is not None and entry.size_bytes > PIECE_BYTES:
+    place = f"{store.uri}/{entry.path}"
+    if entry.size_bytes > PIECE_BYTES:
         ahead = TextAhead(store, entry, FORMATS["json"], ReadOptions(), AHEAD_BYTES)
         if ahead.is_split and ahead.has_items:
             whole = Digest()
             for each in ahead.made(_of_range):
                 whole.merge(each)
             return whole
-    blocks = line_blocks(store.read_chunks(path), place)
+    blocks = line_blocks(store.read_chunks(entry.path), place)
     first = bytes(next(blocks, b""))
     text = first.removeprefix(codecs.BOM_UTF8)
     try:

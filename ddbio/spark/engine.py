@@ -32,7 +32,7 @@ from ddbio.spark.session import (
     start_session,
     task_attempts,
 )
-from ddbio.spark.worker import Failure, ListOnDriver, PartsReader, TaskRunner, WorkerTracebackError
+from ddbio.spark.worker import Failure, ListOnDriver, PartsReader, TaskRunner, WorkerTracebackError, unfenced_retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -192,8 +192,14 @@ class SparkEngine:
             attempts, began_at = task_attempts(self._context), time.time()
             runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
             job = Job(self._context, tasks(failures, server.address).mapPartitions(runner))
+
+            def require_fence() -> None:
+                # A worker is not told that its stage runs again: its attempts count from 0 there.
+                if alone_seconds is not None and not server.has_met_attempts and job.runs_again():
+                    raise unfenced_retry(server.address)
+
             try:
-                job.wait(lambda: failures.value)
+                job.wait(lambda: failures.value, require_fence)
             except BaseException:
                 # A closed budget ends every task at its next page; the server stays up to tell them.
                 budget.close()
@@ -255,8 +261,13 @@ class Job:
         finally:
             self._ended.set()
 
-    def wait(self, failures: Callable[[], list[Failure]]) -> None:
+    def wait(self, failures: Callable[[], list[Failure]], check: Callable[[], None] = lambda: None) -> None:
         """Start the job and return when it has ended well, or raise as soon as a task has failed.
+
+        Parameters
+        ----------
+        check
+            Called now and then, and once when the job has ended; what it raises ends the waiting.
 
         Raises
         ------
@@ -266,9 +277,10 @@ class Job:
         with _plain_interrupt():
             InheritableThread(target=self._collect, name=self.group, daemon=True).start()
             while not self._ended.wait(_LOOK_SECONDS) and not failures():
-                pass
+                check()
         if self._error or failures():
             raise _first_error(failures(), self._error)
+        check()
 
     def stop(self) -> None:
         """End the job and return when none of its tasks is active, or after half a minute."""
@@ -283,6 +295,12 @@ class Job:
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
         return [stage for job in jobs if job is not None for stage in job.stageIds]
+
+    def runs_again(self) -> bool:
+        """Return whether Spark runs the last stage again, or did: what it reads of others was lost meanwhile."""
+        last = max(self.stage_ids(), default=None)
+        stage = None if last is None else self._context.statusTracker().getStageInfo(last)
+        return stage is not None and stage.currentAttemptId > 0
 
     def _active_tasks(self) -> int:
         tracker = self._context.statusTracker()

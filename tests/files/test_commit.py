@@ -18,7 +18,7 @@ from ddbio.files import commit as commits
 from ddbio.files.commit import Target, abort
 from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import claim_path, is_claim, manifest_path, version_at
+from ddbio.files.meta import claim_path, is_claim, manifest_path, parse_state, version_at
 from ddbio.files.snapshot import live_files
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
@@ -392,7 +392,7 @@ def test_a_job_that_is_committed_is_not_run_again(make_store, mode):
     before = visible(store)
     with pytest.raises(AlreadyCommittedError) as raised:
         prepare(store, mode, "one")
-    assert raised.value.manifest == json.loads(store.read(path))
+    assert raised.value.manifest == parse_state(store.read(path), path)
     assert visible(store) == before
 
 

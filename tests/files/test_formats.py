@@ -106,7 +106,7 @@ def test_every_type_comes_back(tmp_path, name, codec, schema):
     assert path.endswith(FORMATS[name].extensions[codec])
     assert format_of(path) is FORMATS["json" if name == "dynamodb-json" else name]
     declared = None if FORMATS[name].keeps_types or name == "dynamodb-json" else schema
-    back = list(read_batches(store, path, declared))
+    back = list(read_batches(store, next(store.list(path)), declared))
     assert digest_of_batches(back) == digest_of_batches([batch])
     if declared is not None:
         assert back[0].schema.equals(schema, check_metadata=True)
@@ -118,7 +118,7 @@ def test_every_type_comes_back(tmp_path, name, codec, schema):
 def test_a_file_may_have_no_rows(tmp_path, name, codec):
     """A file without rows is read as none."""
     store, path = write(tmp_path, name, codec, [pa.RecordBatch.from_pylist([], SCHEMA)])
-    assert not sum(batch.num_rows for batch in read_batches(store, path, SCHEMA))
+    assert not sum(batch.num_rows for batch in read_batches(store, next(store.list(path)), SCHEMA))
 
 
 def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
@@ -133,7 +133,7 @@ def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
         if not key <= place < key + len(COLUMNS_KEY):
             store.put(path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
             try:
-                assert digest_of_batches(read_batches(store, path, None)) == wanted
+                assert digest_of_batches(read_batches(store, next(store.list(path)), None)) == wanted
                 ends["same"] += 1
             except DecodeError:
                 ends["refused"] += 1

@@ -24,12 +24,17 @@ from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
-from ddbio.core.staged import FileNaming
+from ddbio.core.schema.file import schema_to_json
+from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
+from ddbio.files.commit import Target
+from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
+from ddbio.ops.loads.sources import open_source
+from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing.export import ExportWriter
 
@@ -84,17 +89,30 @@ def as_orc(path: Path) -> None:
     pa.orc.write_table(table().drop_columns(["choice"]), path, compression="zlib")
 
 
-def written(path: Path, name: str, compression: Compression) -> None:
-    """Write rows as a job does, of a format that has no types of Arrow alone."""
-    store = LocalStore(path.parent)
+def staged(store: LocalStore, name: str, compression: Compression) -> tuple[list[StagedFile], pa.Schema]:
+    """Stage rows as a job does, of a format that has no types of Arrow alone."""
     rows = table().drop_columns(["choice", "map"])
-    options = FileOptions(format=name, compression=compression)
-    writer = RollingWriter(store, FileNaming("job", 0), normalize_schema(rows.schema), options)
+    options, schema = FileOptions(format=name, compression=compression), normalize_schema(rows.schema)
+    writer = RollingWriter(store, FileNaming("job", 0), schema, options)
     for batch in rows.append_column(RESCUE_FIELD, pa.nulls(ROWS, pa.string())).to_batches():
-        writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=normalize_schema(rows.schema)))
-    [staged] = writer.finish()
-    store.complete(staged)
-    (path.parent / staged.path).rename(path)
+        writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    return writer.finish(), schema
+
+
+def written(path: Path, name: str, compression: Compression) -> None:
+    """Write rows as a file that no manifest names."""
+    store = LocalStore(path.parent)
+    (file,), _ = staged(store, name, compression)
+    store.complete(file)
+    (path.parent / file.path).rename(path)
+
+
+def committed(folder: Path, name: str, compression: Compression) -> None:
+    """Write rows as a job does, with its manifest."""
+    store = LocalStore(folder)
+    with publishing(Target(store=store, mode="error"), "job") as publish:
+        files, schema = staged(store, name, compression)
+        publish(files, CommitInfo(created_at="", source={}, schema=schema_to_json(schema)))
 
 
 FILES = {
@@ -108,6 +126,16 @@ FILES = {
     "ipc": as_stream,
     "parquet": as_parquet,
     "orc": as_orc,
+}
+FOLDERS: dict[str, tuple[str, Compression]] = {
+    "own.orc": ("orc", "zstd"),
+    "own.csv": ("csv", "none"),
+    "own.csv.zst": ("csv", "zstd"),
+    "own.json": ("json", "none"),
+    "own.dynamodb.json": ("dynamodb-json", "none"),
+    "own.avro": ("avro", "gzip"),
+    "own.manifest": ("csv", "none"),
+    "own.snapshot": ("csv", "none"),
 }
 
 
@@ -136,6 +164,17 @@ def read_file(path: Path) -> object:
     return digest_of_batches(batches).as_tuple()
 
 
+def read_folder(home: Path) -> object:
+    """Return the digests of a folder's rows, as a digest and as a load read them."""
+    options = parse_options(LoadOptions, {"source": str(home), "table": "t"})
+    source, plan = open_source(options, {"pk": "S"}), plan_write(FACTS, options)
+    files = RowFiles(source.store, {"pk": "S"})
+    batches = [batch for unit in source.units for batch in read_unit(files, unit)]
+    for batch in batches:
+        RowEncoder(batch.schema, plan).encode(batch)
+    return digest_of_batches(batches).as_tuple(), ddbio.digest(home)
+
+
 def read_export(home: Path) -> object:
     """Return the digest of an export's rows."""
     return digest_of_batches(ddbio.read_export_batches(home)).as_tuple()
@@ -154,6 +193,11 @@ def outcomes(kind: str, seed: int, count: int, folder: Path) -> Counter[str]:
         place = folder / f"rows.{kind}"
         FILES[kind](place)
         targets, read = [place], read_file
+    elif kind in FOLDERS:
+        place = folder / kind
+        committed(place, *FOLDERS[kind])
+        names = {"own.manifest": "_ddbio/job.json", "own.snapshot": "_ddbio/snapshots/*.json"}
+        targets, read = list(place.glob(names.get(kind, "part-*"))), read_folder
     else:
         place = ExportWriter(folder / kind, encoding="ION" if kind == "ion" else "DYNAMODB_JSON").full(items())
         manifests = [path for path in sorted(place.iterdir()) if path.name != "_started" and path.is_file()]

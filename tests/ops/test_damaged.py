@@ -1,4 +1,4 @@
-"""Files of others that are damaged, byte by byte: refused or read, in a process that lives."""
+"""Files that are damaged, byte by byte: refused or read, in a process that lives; those of our own jobs refused."""
 
 import json
 import os
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-OWN = ("own.parquet", "avro", "zstd.avro", "csv.gz")
+# With checksums of their own, and with those of a manifest.
+OWN = ("own.parquet", "avro", "zstd.avro", "csv.gz", "own.csv", "own.csv.zst", "own.json", "own.dynamodb.json")
+OWN += ("own.avro", "own.orc", "own.manifest", "own.snapshot")
 KINDS = (*OWN, "arrow", "ipc", "parquet", "orc", "csv", "json", "gz", "ion", "manifests")
 CHECKED = (*OWN, "gz", "ion", "manifests")
 

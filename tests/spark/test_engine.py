@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
-from ddbio.spark.engine import SparkEngine
+from ddbio.spark.engine import Job, SparkEngine
 from ddbio.spark.worker import WorkerTracebackError
 
 # Workers cannot import this file: what they run is defined inside the tests, and travels by value.
@@ -276,3 +276,32 @@ def active_tasks(engine):
     tracker = engine._context.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+
+def test_a_stage_that_runs_again_is_seen(spark):
+    """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself."""
+    context = spark.sparkContext
+    disk = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    folders = list(disk.localDirsString())
+
+    def lose(number, rows):
+        held = list(rows)
+        if number == 0:
+            files = [path for folder in folders for path in Path(folder).glob("*/shuffle_*")]
+            newest = max(int(path.name.split("_")[1]) for path in files)
+            for path in files:
+                if int(path.name.split("_")[1]) == newest:
+                    path.unlink(missing_ok=True)
+        return held
+
+    def job(function):
+        pairs = context.parallelize([(number, number) for number in range(8)], 2)
+        return Job(context, pairs.partitionBy(8).mapPartitionsWithIndex(function))
+
+    whole = job(lambda _, rows: rows)
+    whole.wait(list)
+    assert not whole.runs_again()
+    again = job(lose)
+    again.wait(list)
+    assert again.runs_again()
+    assert sorted(again.outcomes) == sorted(whole.outcomes)

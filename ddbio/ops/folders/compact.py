@@ -22,7 +22,7 @@ from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
-from ddbio.files.declared import declared_schemas
+from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
@@ -251,7 +251,7 @@ class _Job:
     def tasks(self, count: int) -> list[RewriteTask]:
         """Return the tasks; each knows its files as they are listed now."""
         options, entries = self.options, {each.path: each for each in self.store.list()}
-        groups, schemas = {}, declared_schemas(self.store, entries.values())
+        groups, noted_files = {}, look_up(self.store, entries.values())
         firsts = [group.files[0].path for group in self.plan.groups]
         folders = partition_columns(self.store, firsts, {})
         for group in self.plan.groups:
@@ -262,9 +262,9 @@ class _Job:
                     "deleted it; restore it, or publish the folder anew"
                 )
             form, codec = _written_as(options, group.files[0].path)
-            found = tuple(entries[each.path] for each in group.files)
+            found = tuple(noted_files.with_checksums(entries[each.path]) for each in group.files)
             noted = {name: None for each in group.files for name in each.statistics or ()}
-            declared = tuple(schemas.get(each.path) for each in found)
+            declared = tuple(noted_files.schemas.get(each.path) for each in found)
             columns = folders[group.files[0].path]
             groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted), columns)
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()

@@ -36,7 +36,7 @@ def count_rows(store: ObjectStore, files: Iterable[LiveFile]) -> int:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footers") as pool:
         for entry, footer in zip(entries, pool.map(reader.read, entries), strict=True):
             if footer is None:
-                known += sum(batch.num_rows for batch in read_batches(store, entry.path))
+                known += sum(batch.num_rows for batch in read_batches(store, entry))
             else:
                 known += footer.rows
     return known

@@ -29,6 +29,7 @@ from ddbio.core.staged import FileNaming
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.object_store import stage_copy
@@ -288,15 +289,16 @@ def _stage(
     entries = {each.path: each for each in source.list()}
     if missing := sorted(found.paths - entries.keys()):
         raise NotFoundError(f"{source.uri}/{missing[0]} is a live file, and is gone: run the job that wrote it again")
-    naming = FileNaming(job_id, 0)
+    naming, noted = FileNaming(job_id, 0), look_up(source, (entries[path] for path in found.paths))
 
     def copy(number: int, file: LiveFile) -> StagedFile:
         check()
-        entry, (_, _, extension) = entries[file.path], file.path.rpartition("/")[2].partition(".")
+        entry, (_, _, extension) = noted.with_checksums(entries[file.path]), file.path.rpartition("/")[2].partition(".")
         path = naming.path(number, extension, f"{PUBLISHED}{job_id}/{_folder(file)}")
         staged = stage_copy(store, source, entry, path, file.rows or 0)
         statistics = _plain(file.statistics)
-        return replace(staged, partition=dict(file.partition), statistics=statistics, digest=file.digest)
+        partition = dict(file.partition)
+        return replace(staged, partition=partition, statistics=statistics, digest=file.digest, crc32=entry.crc32)
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-copy") as pool:
         return list(pool.map(copy, range(len(found.files)), found.files))

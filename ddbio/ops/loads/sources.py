@@ -20,7 +20,7 @@ from ddbio.core.schema.declare import time_forms
 from ddbio.core.staged import job_of
 from ddbio.core.time_columns import StoredRows
 from ddbio.errors import DdbioError, NotFoundError, OptionError
-from ddbio.files.declared import declared_schemas
+from ddbio.files.declared import look_up
 from ddbio.files.formats import is_row_file, is_splittable
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.partition_columns import partition_columns
@@ -187,7 +187,8 @@ def open_source(
             f"{source} holds no file of rows: their names end in .parquet, .orc, .avro, .json, .jsonl, .ndjson, .csv, "
             ".arrow, .feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
         )
-    columns, schemas = _columns_of_folders(store, files, options, keys), declared_schemas(store, files)
+    columns, noted = _columns_of_folders(store, files, options, keys), look_up(store, files)
+    files, schemas = [noted.with_checksums(each) for each in files], noted.schemas
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
         opened = RowFiles(store, splits_text=splits_text)

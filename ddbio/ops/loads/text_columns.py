@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.schema.arrow import normalize_schema, tag_of_field
 from ddbio.core.schema.declare import declared_fields
 from ddbio.errors import OptionError, SchemaError
+from ddbio.files.checksums import checked
 from ddbio.files.file_format import TextLayout
 from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces
 from ddbio.files.text_ranges import byte_ranges, count_csv, csv_starts
@@ -132,5 +133,8 @@ def _starts(
 
 def _count_units(task: _UnitsTask, budget: Budget) -> list[CsvCount]:
     del budget
-    store = task.reader.store
-    return [count_csv(store, unit.entry, *byte_ranges(unit.entry.size_bytes)[unit.part]) for unit in task.units]
+    counts: list[CsvCount] = []
+    for entry, units in itertools.groupby(task.units, attrgetter("entry")):
+        store, ranges = checked(task.reader.store, entry), byte_ranges(entry.size_bytes)
+        counts += [count_csv(store, entry, *ranges[unit.part]) for unit in units]
+    return counts

@@ -25,7 +25,7 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.staged import StoredObject
 from ddbio.core.validation import SideOutline
 from ddbio.errors import DdbioError, OptionError
-from ddbio.files.declared import declared_schemas
+from ddbio.files.declared import look_up
 from ddbio.files.meta import META, is_manifest, parse_state
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.text_reader import starts_with_item
@@ -402,10 +402,16 @@ class FilesSide(InOneThread):
         self.read_bytes += sum(entry.size_bytes for _, entry in self._files)
         columns = partition_columns(self._store, (file.path for file, _ in self._files), reading.keys)
         # As they are noted: text that was edited since has the same columns.
-        noted = (StoredObject(file.path, file.size_bytes) for file, _ in self._files)
-        schemas, declared = declared_schemas(self._store, noted), self.schema or reading.schema or ()
+        noted = look_up(self._store, (StoredObject(file.path, file.size_bytes) for file, _ in self._files))
+        schemas, declared = noted.schemas, self.schema or reading.schema or ()
         units = (
-            FileUnit(entry, None, schemas.get(file.path), () if file.path in schemas else declared, columns[file.path])
+            FileUnit(
+                noted.with_checksums(entry),
+                None,
+                schemas.get(file.path),
+                () if file.path in schemas else declared,
+                columns[file.path],
+            )
             for file, entry in self._files
         )
         return FilesPortion(self._store, reading.keys, tuple(units))

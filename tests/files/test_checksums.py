@@ -1,0 +1,211 @@
+"""Checksums of each mebibyte: what writing takes of them, and what reading finds."""
+
+import base64
+import random
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.core.json_checksum import add_checksum, require_checksum
+from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
+from ddbio.core.schema.file import schema_to_json
+from ddbio.core.staged import FileNaming
+from ddbio.errors import DecodeError, TargetError
+from ddbio.files.checksums import BLOCK_BYTES, ChecksumSink, checked
+from ddbio.files.commit import Target
+from ddbio.files.committer import CommitInfo, publishing
+from ddbio.files.declared import look_up
+from ddbio.files.local_store import LocalStore
+from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.files.snapshot import row_files
+
+PATH = "part-job-00000-0-0000.csv"
+SIZE_BYTES = 3 * BLOCK_BYTES + 100
+TABLE = pa.table({"pk": [f"k{number}" for number in range(1000)], "n": pa.array(range(1000), pa.int64())})
+
+
+class _Pieces(LocalStore):
+    """A store whose pieces end anywhere, as those of S3 do."""
+
+    def read_chunks(self, path):
+        """Yield uneven pieces."""
+        data = self.read(path)
+        for start in range(0, len(data), 300_001):
+            yield data[start : start + 300_001]
+
+
+@pytest.fixture(params=[LocalStore, _Pieces])
+def stored(request, tmp_path):
+    """Return a store, an entry with checksums, and the bytes of its object."""
+    store, data = request.param(tmp_path), random.Random(1).randbytes(SIZE_BYTES)
+    sink = ChecksumSink(store.create(PATH))
+    chance, at = random.Random(2), 0
+    while at < SIZE_BYTES:
+        step = chance.choice([1, 1000, 700_000, 2_500_000])
+        at += sink.write(pa.py_buffer(data[at : at + step]) if step == 1000 else data[at : at + step])
+    staged = sink.finish(0)
+    store.complete(staged)
+    return store, replace(next(store.list(PATH)), crc32=staged.crc32), data
+
+
+def flip(path, place=None):
+    """Change one byte of a file, by default one in the middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if place is None else place] ^= 1
+    # Published copies may be links to it.
+    path.unlink()
+    path.write_bytes(data)
+
+
+def test_each_mebibyte_has_its_crc32(stored):
+    """However the bytes came, there is a CRC-32 of each mebibyte and of the rest."""
+    _, entry, data = stored
+    blocks = [data[start : start + BLOCK_BYTES] for start in range(0, SIZE_BYTES, BLOCK_BYTES)]
+    assert base64.b64decode(entry.crc32) == b"".join(zlib.crc32(block).to_bytes(4, "big") for block in blocks)
+
+
+def test_whole_objects_are_read_as_they_are(stored):
+    """Whole, in pieces and by any ranges, some of them twice."""
+    store, entry, data = stored
+    reader, chance = checked(store, entry), random.Random(3)
+    assert reader.read(PATH) == b"".join(checked(store, entry).read_chunks(PATH)) == data
+    reader = checked(store, entry)
+    for _ in range(100):
+        start, length = chance.randrange(SIZE_BYTES), chance.choice([1, 100, 100_000, 2_000_000, SIZE_BYTES])
+        assert reader.read_range(entry, start, length) == data[start : start + length]
+
+
+@pytest.mark.parametrize("place", [0, BLOCK_BYTES - 1, BLOCK_BYTES, SIZE_BYTES - 1])
+def test_a_changed_byte_is_found_by_whoever_reads_its_block(stored, place):
+    """The error names the file and the block; what lies in other blocks can be read."""
+    store, entry, data = stored
+    flip(Path(store.uri, PATH), place)
+    begin = place // BLOCK_BYTES * BLOCK_BYTES
+    end = min(begin + BLOCK_BYTES, SIZE_BYTES)
+    message = f"{PATH} is damaged: its bytes {begin:,} to {end:,} are not those that were written"
+    for read in (
+        lambda reader: reader.read(PATH),
+        lambda reader: list(reader.read_chunks(PATH)),
+        lambda reader: reader.read_range(entry, begin, 1),
+        lambda reader: reader.read_range(entry, end - 1, 10),
+        lambda reader: reader.read_range(entry, 0, SIZE_BYTES),
+    ):
+        with pytest.raises(DecodeError, match=message):
+            read(checked(store, entry))
+    other = BLOCK_BYTES if begin == 0 else 0
+    assert checked(store, entry).read_range(entry, other, 9) == data[other : other + 9]
+
+
+@pytest.mark.parametrize("size", [0, BLOCK_BYTES - 1, BLOCK_BYTES, SIZE_BYTES - 1, SIZE_BYTES + 1, 5 * BLOCK_BYTES])
+def test_an_object_that_became_shorter_or_longer_is_refused(stored, size):
+    """Also where it ends with a block."""
+    store, entry, data = stored
+    Path(store.uri, PATH).write_bytes((data + bytes(5 * BLOCK_BYTES))[:size])
+    with pytest.raises(DecodeError, match="is damaged"):
+        checked(store, entry).read(PATH)
+    with pytest.raises(DecodeError, match="is damaged"):
+        list(checked(store, entry).read_chunks(PATH))
+    if size < SIZE_BYTES:
+        with pytest.raises(DecodeError, match="is damaged"):
+            checked(store, entry).read_range(entry, SIZE_BYTES - 2, 2)
+
+
+def written(folder, name, compression=None):
+    """Write rows as a job does, and return the path of the file."""
+    store, schema = LocalStore(folder), normalize_schema(TABLE.schema)
+    with publishing(Target(store=store, mode="error"), "job") as publish:
+        writer = RollingWriter(store, FileNaming("job", 0), schema, FileOptions(format=name, compression=compression))
+        for batch in TABLE.append_column(RESCUE_FIELD, pa.nulls(len(TABLE), pa.string())).to_batches():
+            writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        publish(writer.finish(), CommitInfo(created_at="", source={}, schema=schema_to_json(schema)))
+    return folder / row_files(store)[0].path
+
+
+@pytest.mark.parametrize(
+    ("name", "compression", "has_checksums"),
+    [
+        ("csv", "none", True),
+        ("csv", "gzip", True),
+        ("json", "zstd", True),
+        ("dynamodb-json", "gzip", True),
+        ("orc", "none", True),
+        ("avro", "gzip", True),
+        ("avro", "zstd", False),
+        ("parquet", "none", False),
+    ],
+)
+def test_manifests_have_the_checksums_that_formats_have_not(tmp_path, name, compression, has_checksums):
+    """Parquet and Avro of some codecs compare pages and blocks themselves."""
+    written(tmp_path, name, compression)
+    store = LocalStore(tmp_path)
+    (entry,) = row_files(store)
+    (file,) = parse_state(store.read(manifest_path("job")), "")["files"]
+    assert ("crc32" in file) == has_checksums
+    assert look_up(store, [entry]).with_checksums(entry).crc32 == file.get("crc32")
+
+
+def test_whoever_reads_rows_refuses_a_damaged_file(tmp_path):
+    """Digests, validations, compactions and published copies alike; a copy under another name is another's file."""
+    source = tmp_path / "rows"
+    path = written(source, "csv", "none")
+    whole = ddbio.digest(source)
+    ddbio.publish(source, tmp_path / "whole")
+    flip(path)
+    message = "is damaged: its bytes 0 to"
+    for read in (
+        lambda: ddbio.digest(source),
+        lambda: ddbio.digest(path),
+        lambda: ddbio.validate(TABLE, source, key="pk"),
+        lambda: ddbio.compact(source, format="parquet"),
+    ):
+        with pytest.raises(DecodeError, match=message):
+            read()
+    ddbio.publish(source, tmp_path / "damaged")
+    with pytest.raises(DecodeError, match=message):
+        ddbio.digest(tmp_path / "damaged")
+    assert ddbio.digest(tmp_path / "whole") == whole
+    path.rename(tmp_path / "other.csv")
+    assert ddbio.digest(tmp_path / "other.csv") != whole
+
+
+def test_a_file_of_another_size_is_anothers(tmp_path):
+    """Whoever adds a line to a file of text means it."""
+    path = written(tmp_path, "csv", "none")
+    whole = ddbio.digest(tmp_path)
+    path.write_bytes(path.read_bytes() + b'"new",1,\n')
+    assert ddbio.digest(tmp_path) != whole
+
+
+def test_manifests_of_older_releases_are_read(tmp_path):
+    """They have no checksums, neither of files nor of themselves."""
+    path = written(tmp_path, "csv", "none")
+    place = tmp_path / manifest_path("job")
+    text = place.read_text()
+    without = text[: text.rindex(",\n")] + "\n}"
+    place.write_text(without.replace('"crc32"', '"other"'))
+    expected = ddbio.digest(tmp_path)
+    flip(path, path.read_bytes().index(b"k500"))
+    assert ddbio.digest(tmp_path) != expected
+
+
+def test_a_damaged_manifest_is_an_error(tmp_path):
+    """It says the types of text: rows read without them would have others."""
+    written(tmp_path, "csv", "none")
+    flip(tmp_path / manifest_path("job"))
+    with pytest.raises(TargetError, match=r"job\.json is damaged"):
+        ddbio.digest(tmp_path)
+
+
+def test_a_text_tells_that_it_is_as_it_was_written():
+    """Any other byte before the checksum is an error; without a checksum nothing is known."""
+    text = add_checksum('{"a": [1, "é"]}')
+    require_checksum(text, "x")
+    require_checksum(b'{"a": 1}', "x")
+    for place in range(text.index(b",\n")):
+        with pytest.raises(TargetError, match="x is damaged"):
+            require_checksum(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :], "x")
