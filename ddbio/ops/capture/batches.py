@@ -27,6 +27,7 @@ from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.memory import release_loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,7 @@ COLUMNS = "columns"
 RECENT_CHANGES = 250_000
 """So many changes from Kinesis are remembered, so that one that comes again is left out."""
 _REMEMBERED_BATCHES = 64
+_LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
 _SEARCHED_BATCHES = 1_000
 
@@ -107,7 +109,8 @@ class ChangeLog:
         self._old_image, self._compression = old_image, compression
         self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
         self._decoder: LogDecoder | None = None
-        self.number = self.records = self.files = 0
+        self._is_loaded = False
+        self.number = self.records = self.files = self._written = 0
         stored = self._state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
@@ -134,7 +137,11 @@ class ChangeLog:
                 self.choose_columns(bytes(changes.joined))
             else:
                 self.choose_columns(body)
-        return None if self._decoder is None else self._decoder.decode(body)
+        found = None if self._decoder is None else self._decoder.decode(body)
+        if found is not None and not self._is_loaded:
+            self._is_loaded = True
+            release_loader()
+        return found
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
         """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
@@ -263,6 +270,10 @@ class ChangeLog:
                 self._state.store.uri,
             )
         self.number = number
+        self._written += 1
+        if self._written % _LOADED_BATCHES == 1:
+            # Whatever loops these changes took are loaded.
+            release_loader()
         self._write(tables)
         # What the batch took is not needed until the next one is full.
         tables.clear()
