@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 import time
+from bisect import bisect_left
 from functools import partial
 
 import pyarrow as pa
@@ -346,11 +347,15 @@ def test_an_answer_that_does_not_come_is_taken_when_its_time_is_over():
         pending.result()
 
 
+WINDOW_SECONDS = 4.0
+
+
 class SlowNetwork:
     """Answer every request after the same virtual time, in the order in which they were sent."""
 
     def __init__(self, clock, latency_seconds):
         self.clock, self.latency_seconds, self.due, self.most = clock, latency_seconds, {}, 0
+        self.sent_at = []
 
     def begin(self, operation, table, body):
         """Send a request."""
@@ -359,6 +364,7 @@ class SlowNetwork:
     def add(self, pending):
         """Wait for this one too."""
         self.due[pending] = self.clock.now + self.latency_seconds
+        self.sent_at.append(self.clock.now)
         self.most = max(self.most, len(self.due))
 
     def wait(self, seconds):
@@ -373,7 +379,7 @@ class SlowNetwork:
 
 @pytest.mark.parametrize(("wcu_per_second", "latency_seconds"), [(400, 0.02), (2000, 0.02), (2000, 0.04)])
 def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
-    """However slow each answer is, as many updates are in flight as spend the budget."""
+    """However slow each answer is, as many updates are in flight as spend the budget: all but its margin of 1 %."""
     facts = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
     options = WriteOptions(table="rows", mode="update", wcu_per_second=wcu_per_second)
     plan = plan_write(facts, options)
@@ -392,3 +398,10 @@ def test_requests_of_one_row_reach_the_budget(wcu_per_second, latency_seconds):
     assert sum(lane.counts.written for lane in members) == seconds * wcu_per_second
     assert seconds <= clock.now < 1.1 * seconds
     assert network.most >= wcu_per_second * latency_seconds
+    # From when as many are in flight, until the first lane has no row left.
+    first, last = network.sent_at[0] + 2.0, network.sent_at[-1] - 3.0
+    begins = [first + number / 10 for number in range(int((last - first - WINDOW_SECONDS) * 10))]
+    sums = [bisect_left(network.sent_at, each + WINDOW_SECONDS) - bisect_left(network.sent_at, each) for each in begins]
+    assert sums
+    assert min(sums) >= 0.985 * WINDOW_SECONDS * wcu_per_second
+    assert max(sums) <= 1.02 * WINDOW_SECONDS * wcu_per_second
