@@ -26,6 +26,7 @@ from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.lake.change_source import AppliedTo
 from ddbio.ops.lake.changes import given_changes, open_changes
 from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
+from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -406,9 +407,12 @@ def apply_source(
 ) -> ApplyReport:
     """Merge what a source has into a lake table; errors are those of :func:`apply_log`."""
     clock = clock or Clock()
+    check_lake_catalog(options)
     table = open_lake_table(options.table, options.format, options)
     job = Applier(source, table, options, merging or LocalMerging())
     version = job.run()
+    if options.catalog is not None:
+        register_lake(options, table, job.opened())
     return ApplyReport(
         changes=job.changes,
         inserted=job.outcome.inserted,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyiceberg.catalog.glue import GlueCatalog
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.errors import OptionError
+from ddbio.aws.glue import read_table
+from ddbio.core.catalog.definition import TableName
+from ddbio.errors import OptionError, TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.lake.lake_table import WRITER
 from ddbio.ops.job.lake_tables import open_lake_table
@@ -60,6 +63,39 @@ def test_another_kind_of_writer_is_left_alone(connection, tmp_path):
     table.alter(table.load(), (), {WRITER: "spark"})
     with pytest.raises(OptionError, match="two kinds of writers"):
         ddbio.apply(tmp_path, uri, **connection)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_catalog_names_the_table(kind, connection, tmp_path):
+    """Glue has the table after the first run, and its newest state after each; pyiceberg's own catalog reads it."""
+    log, writer = VirtualLog(LocalStore(tmp_path)), Writer(3)
+    uri, name = f"s3://{BUCKET}/named-{kind}", f"glue://lake.orders_{kind}"
+    given = {"format": kind, "buckets": 2, "catalog": name, "glue_endpoint_url": connection["s3_endpoint_url"]}
+    with pytest.raises(OptionError, match="is not on S3"):
+        ddbio.apply(tmp_path, tmp_path / "lake", **given)
+    for attributes in ((), ("more",)):
+        log.append(writer.batch(attributes))
+        ddbio.apply(tmp_path, uri, **given, **connection)
+        ddbio.apply(tmp_path, uri, **given, **connection)
+    spec = ClientSpec(endpoint_url=connection["s3_endpoint_url"], region="us-east-1")
+    found = read_table(spec, TableName("lake", f"orders_{kind}"))
+    columns = [each["Name"] for each in found["StorageDescriptor"]["Columns"]]
+    state = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection)).load()
+    assert columns == [each.lower() for each in state.schema.names]
+    assert found["StorageDescriptor"]["Location"] == uri
+    if kind == "delta":
+        assert found["Parameters"]["table_type"] == "DELTA"
+        return
+    endpoint = connection["s3_endpoint_url"]
+    catalog = GlueCatalog(
+        "glue",
+        **{"glue.endpoint": endpoint, "glue.region": "us-east-1", "s3.endpoint": endpoint, "s3.region": "us-east-1"},
+        **{"client.access-key-id": "x", "client.secret-access-key": "x"},
+    )
+    rows = catalog.load_table("lake.orders_iceberg").scan().to_arrow().to_pylist()
+    assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
+    with pytest.raises(TargetError, match="give another name"):
+        ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**given, "format": "delta"}, **connection)
 
 
 def rows_of(table):

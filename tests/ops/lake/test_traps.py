@@ -7,6 +7,7 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -147,3 +148,30 @@ def test_nothing_of_the_log_or_table_is_left_behind(tmp_path):
     assert len(table.file_uris()) == 1
     assert not list(Path(tmp_path / "lake/_ddbio").glob("staging/*"))
     assert deltalake.__version__
+
+
+def test_expiry_of_iceberg_removes_no_files(tmp_path):
+    """Trap 7: pyiceberg's expiry of snapshots forgets them in the metadata and leaves their files."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    for number in range(2):
+        log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
+    table = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    before = sorted((tmp_path / "lake").rglob("*.parquet"))
+    older, _ = [each.snapshot_id for each in table.snapshots()][-2:]
+    table.maintenance.expire_snapshots().by_id(older).commit()
+    assert older not in {each.snapshot_id for each in table.snapshots()}
+    assert sorted((tmp_path / "lake").rglob("*.parquet")) == before
+
+
+def test_deletion_vectors_are_left_to_their_writer(tmp_path):
+    """Trap 10: where Spark has enabled deletion vectors, none is written: files are copied, and whole files read."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    for number in range(2):
+        log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
+        ddbio.apply(tmp_path / "log", tmp_path / "lake")
+        if not number:
+            table = DeltaTable(tmp_path / "lake")
+            table.alter.set_table_properties({"delta.enableDeletionVectors": "true"}, raise_if_not_exists=False)
+    (path,) = DeltaTable(tmp_path / "lake").file_uris()
+    assert pq.ParquetFile(path).read().column("n").to_pylist() == [1]

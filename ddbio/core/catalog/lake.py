@@ -1,0 +1,100 @@
+"""Plan what to change in Glue so that its table names a lake table: its folder, and of Iceberg its newest metadata."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ddbio.core.catalog.definition import columns_of
+from ddbio.core.catalog.glue import hive_columns
+from ddbio.errors import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from ddbio.core.catalog.definition import TableName
+
+# What Spark makes of a table of Delta in Glue; who reads Delta takes columns and files from its log.
+_IO = "org.apache.hadoop"
+_DELTA_STORAGE = {
+    "InputFormat": f"{_IO}.mapred.SequenceFileInputFormat",
+    "OutputFormat": f"{_IO}.hive.ql.io.HiveSequenceFileOutputFormat",
+}
+_NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
+
+
+def lake_input(
+    name: TableName, schema: pa.Schema, location: str, metadata_location: str | None = None
+) -> dict[str, Any]:
+    """Return the definition of a lake table, as CreateTable takes it.
+
+    Parameters
+    ----------
+    metadata_location
+        The newest metadata of an Iceberg table; a table without is one of Delta.
+
+    Raises
+    ------
+    SchemaError
+        If Hive has no type for a column.
+    """
+    columns, _ = columns_of(schema, [])
+    # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
+    own = {"EXTERNAL": "TRUE", "created_by": "ddbio"}
+    parameters = {**own, "table_type": "DELTA", "spark.sql.sources.provider": "delta"}
+    storage: dict[str, Any] = {
+        "Columns": [{"Name": each, "Type": kind} for each, kind in hive_columns(columns, "parquet")],
+        "Location": location,
+    }
+    if metadata_location is None:
+        library = f"{_IO}.hive.serde2.lazy.LazySimpleSerDe"
+        serde = {"SerializationLibrary": library, "Parameters": {"serialization.format": "1", "path": location}}
+        storage |= {**_DELTA_STORAGE, "SerdeInfo": serde}
+    else:
+        # https://iceberg.apache.org/docs/latest/aws/#glue-catalog
+        parameters = {**own, "table_type": "ICEBERG", "metadata_location": metadata_location}
+    return {
+        "Name": name.table,
+        "TableType": "EXTERNAL_TABLE",
+        "Parameters": parameters,
+        "StorageDescriptor": storage,
+    }
+
+
+def changed_lake_input(
+    name: TableName, existing: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the definition with which an existing table names the newest state, or None if it does, or a newer one.
+
+    Raises
+    ------
+    TargetError
+        If the table is of another folder or format.
+    """
+    there = str(existing.get("StorageDescriptor", {}).get("Location", "")).rstrip("/")
+    given, parameters = existing.get("Parameters") or {}, dict(wanted["Parameters"])
+    kind = str(given.get("table_type", "")).upper()
+    if there != wanted["StorageDescriptor"]["Location"] or kind != parameters["table_type"]:
+        raise TargetError(
+            f"{name} is the {kind or 'plain'} table of {there}, not the {parameters['table_type']} table of "
+            f"{wanted['StorageDescriptor']['Location']}: give another name",
+            str(name),
+        )
+    before = given.get("metadata_location")
+    if before is not None and _number(before) > _number(parameters["metadata_location"]):
+        return None
+    columns = [each["Name"] for each in existing["StorageDescriptor"].get("Columns") or ()]
+    if before == parameters.get("metadata_location") and columns == [
+        each["Name"] for each in wanted["StorageDescriptor"]["Columns"]
+    ]:
+        return None
+    if before is not None:
+        parameters["previous_metadata_location"] = before
+    return {**wanted, "Parameters": {**given, **parameters}}
+
+
+def _number(location: str) -> int:
+    found = _NUMBER.search(location)
+    return 0 if found is None else int(found[1])

@@ -1,0 +1,66 @@
+"""Name a lake table in Glue after each commit, so that engines that ask the catalog read its newest version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddbio.aws import glue
+from ddbio.core.catalog.definition import parse_table_name
+from ddbio.core.catalog.lake import changed_lake_input, lake_input
+from ddbio.errors import OptionError, ServiceError
+from ddbio.ops.job.storage import catalog_spec
+
+if TYPE_CHECKING:
+    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.options.lake import ApplyOptions
+
+_ATTEMPTS = 3
+# What Glue answers if something else made or changed the table meanwhile.
+_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
+
+
+def check_lake_catalog(options: ApplyOptions) -> None:
+    """Refuse a table that no catalog could name, before anything is merged.
+
+    Raises
+    ------
+    OptionError
+        If ``catalog`` names no table, or the lake table is not on S3.
+    """
+    if options.catalog is None:
+        return
+    parse_table_name(options.catalog)
+    if not options.table.startswith("s3://"):
+        raise OptionError(f"catalog: {options.table} is not on S3, where readers of a Glue table look")
+
+
+def register_lake(options: ApplyOptions, table: LakeTable, state: LakeState) -> None:
+    """Make the table of the catalog name a state of a lake table, unless it names a newer one.
+
+    Raises
+    ------
+    TargetError
+        If the table of the catalog is of another folder or format.
+    AccessDeniedError, EndpointError, ServiceError
+        If Glue refuses; the lake table is committed, and the next run registers it.
+    """
+    if options.catalog is None:
+        return
+    name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
+    metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None
+    wanted = lake_input(name, state.schema, location, metadata)
+    for attempt in range(1, _ATTEMPTS + 1):
+        existing = glue.read_table(spec, name)
+        try:
+            if existing is None:
+                glue.require_database(spec, name)
+                glue.create_table(spec, name, wanted)
+                return
+            changed = changed_lake_input(name, existing, wanted)
+            if changed is not None:
+                glue.update_table(spec, name, changed, existing.get("VersionId"))
+        except ServiceError as error:
+            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
+                raise
+        else:
+            return
