@@ -48,9 +48,12 @@ def main() -> None:
     with FakeDynamoDB(process=True) as fake:
         fake.load("orders", orders.lines("mixed", count), orders.KEY)
         columns = ddbio.from_dynamodb_json("\n".join(map(compact_json, keys)).encode()).select(names)
+        texts = [compact_json(key).encode() for key in keys]
+        request = ReadRequest("orders")
+        bodies = [request.lookup_body(texts[at : at + BATCH_KEYS]) for at in range(0, len(texts), BATCH_KEYS)]
         ways: dict[str, Callable[[], int]] = {
             LOOKUP: lambda: _lookup(fake.endpoint_url, columns),
-            BARE: lambda: _bare(fake.endpoint_url, keys),
+            BARE: lambda: _bare(fake.endpoint_url, bodies),
             BOTO3: lambda: _boto3(fake.endpoint_url, keys[: len(keys) // FEWER]),
         }
         for way, found in ((way, run()) for way, run in ways.items()):
@@ -73,10 +76,8 @@ def _lookup(url: str, keys: pa.RecordBatch) -> int:
     return int(table.num_rows)
 
 
-def _bare(url: str, keys: list[dict[str, Any]]) -> int:
-    lanes, request = 4 * available_cores(), ReadRequest("orders")
-    texts = [compact_json(key).encode() for key in keys]
-    bodies = [request.lookup_body(texts[at : at + BATCH_KEYS]) for at in range(0, len(texts), BATCH_KEYS)]
+def _bare(url: str, bodies: list[bytes]) -> int:
+    lanes = 4 * available_cores()
     source = open_page_source(ClientSpec(endpoint_url=url, region=_REGION), lanes)
     with ThreadPoolExecutor(lanes) as pool:
         answers = pool.map(lambda body: len(source.begin("BatchGetItem", "orders", body).result()), bodies)

@@ -105,10 +105,19 @@ def open_progress(options: ScanToFilesOptions, staging: Staging, table: TableDes
         "schema": None if options.schema is None else schema_to_json(arrow_schema_of(options.schema)),
         **{name: _plain(getattr(options, name)) for name in _IDENTITY},
     }
-    state = JobState(staging.store, staging.job_id, "scan")
+    state = _state(staging)
     begun = state.begin(identity)
     require_same(staging.job_id, begun, identity, {})
     return _read(state)
+
+
+def forget_progress(staging: Staging) -> None:
+    """Delete what is stored of a scan: it is committed, or what it had staged is gone."""
+    _state(staging).forget()
+
+
+def _state(staging: Staging) -> JobState:
+    return JobState(staging.store, staging.job_id, "scan")
 
 
 def _plain(value: Any) -> Any:

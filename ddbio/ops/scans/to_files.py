@@ -37,7 +37,7 @@ from ddbio.ops.job.storage import (
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.progress import PageWriter, ScanProgress, goes_on, open_progress
+from ddbio.ops.scans.progress import PageWriter, ScanProgress, forget_progress, goes_on, open_progress
 from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ def scan_to_files(
         with committer.publishing(job.target(), staging.job_id) as publish:
             report = _run(job, publish, clock, _Settings(master, conf, watch or Unwatched()))
     except committer.AlreadyCommittedError as done:
+        if goes_on(options):
+            # The run that committed may have ended before it could.
+            with suppress(DdbioError):
+                forget_progress(staging)
         report = committed_report(ScanReport, done)
     return with_catalog(options, report)
 
@@ -293,11 +297,11 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         except NotFoundError:
             # What an earlier run had staged is gone: the next one begins anew.
             if progress is not None:
-                progress.state.forget()
+                forget_progress(staging)
             raise
         if progress is not None:
             with suppress(DdbioError):
-                progress.state.forget()
+                forget_progress(staging)
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)

@@ -140,3 +140,13 @@ def test_a_process_that_was_stopped(fake, tmp_path, with_signal):
         assert report.resumed_items > 0
     manifests = [*(tmp_path / "out" / "_ddbio").glob("*.json")]
     assert [json.loads(path.read_text("utf-8"))["job_id"] for path in manifests] == ["long_job"]
+
+
+def test_a_job_that_is_done_leaves_nothing(fake, tmp_path):
+    """What a run left that ended just behind its commit is deleted by the next one, which reads nothing."""
+    given = options_of(fake, tmp_path / "out", rcu_per_second=50_000)
+    first = ddbio.scan_to_files(**given)
+    left = tmp_path / "out" / "_ddbio" / "long_job.scan.json"
+    left.write_text("{}")
+    assert ddbio.scan_to_files(**given).rows == first.rows
+    assert not left.exists()
