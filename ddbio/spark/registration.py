@@ -12,7 +12,6 @@ from pyspark import SparkFiles
 from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
-from ddbio.options import ApplyOptions, parse_options
 from ddbio.spark.lease_server import LAST_REPORT, LeaseServer
 from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, speculates
 
@@ -144,7 +143,8 @@ def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
     """
 
     def merge(frame: DataFrame, batch_id: int) -> None:
-        # Who only reads does not load what merges.
+        # Who only reads does not load what merges, and who looks for data sources loads no options.
+        from ddbio.options import ApplyOptions, parse_options  # noqa: PLC0415
         from ddbio.spark.lake import apply_frame  # noqa: PLC0415
 
         given = {"engine": "spark", "source": "rows", "table": table, **options}
