@@ -64,7 +64,7 @@ STEPS = (
     Step("layout", 1),
     Step("update", 1),
     Step("lookup", 1.5),
-    Step("files", 2),
+    Step("files", 4),
     Step("first_use", 1),
     Step("capture", 3.5),
     Step("lambda_start", 0.7),

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 ITEMS = 60_000
 FORMATS = ("parquet", "orc", "avro", "csv", "json")
 TASKS = (1, 2, 4)
-TARGET_BYTES = 1024 * 1024
+MIB = 1024 * 1024
+TARGET_BYTES, REPEATS = 4 * MIB, 24
 # What the layout report calls small: less than this part of the target.
 SMALL_RATIO = 0.5
 OURS, FLOOR, ONE_FOLDER = "ddbio", "bare library", "ddbio into one folder"
@@ -44,7 +45,7 @@ def main() -> None:
     arguments.add_argument("--shape", choices=data.KEYS, default="orders")
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--target-bytes", type=int, default=TARGET_BYTES, help="of the files whose layout is shown")
-    arguments.add_argument("--repeats", type=int, default=1, help="how often a layout has each batch")
+    arguments.add_argument("--repeats", type=int, default=REPEATS, help="how often a layout has each batch")
     arguments.add_argument("--tasks", type=int, nargs="+", default=TASKS)
     asked = arguments.parse_args()
     batches = batches_of(asked.shape, data.scaled(ITEMS))
@@ -62,12 +63,12 @@ def main() -> None:
 def measure(name: str, batches: list[pa.RecordBatch], folder: str, rounds: int) -> dict[str, Any]:
     """Return the speed of one format, in bytes of Arrow, beside its floor if there is one."""
     check(name, batches, folder)
-    ways = {OURS: partial(write, name, batches, folder, 256 * TARGET_BYTES)}
+    ways = {OURS: partial(write, name, batches, folder, 256 * MIB)}
     if name in FLOORS:
         ways[FLOOR] = partial(FLOORS[name], batches, Path(folder, f"floor.{name}"))
     seconds = pairs.interleave(ways, rounds)
     size_bytes = sum(batch.nbytes for batch in batches)
-    stored = sum(file.size_bytes for file in write(name, batches, folder, 256 * TARGET_BYTES))
+    stored = sum(file.size_bytes for file in write(name, batches, folder, 256 * MIB))
     found: dict[str, Any] = {
         "megabytes_per_cpu_second": record.rounded(pairs.megabytes_per_second(seconds, size_bytes), 1),
         "stored_bytes": stored,
@@ -146,7 +147,7 @@ FLOORS = {"parquet": write_parquet, "orc": write_orc, "json": write_json}
 def check(name: str, batches: list[pa.RecordBatch], folder: str) -> None:
     """Refuse figures of files that do not hold the rows."""
     store = LocalStore(folder)
-    [staged] = write(name, batches, folder, 256 * TARGET_BYTES)
+    [staged] = write(name, batches, folder, 256 * MIB)
     store.complete(staged)
     found = digest_of_batches(read_batches(store, staged.path, batches[0].schema))
     assert found == digest_of_batches(batches)

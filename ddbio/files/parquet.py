@@ -36,6 +36,8 @@ _RUN_ROWS, _LEAST_RUN_ROWS = 256, 16
 _SAMPLE_RATIO = 1 / 8
 _DISTINCT_RATIO = 0.9
 
+_BUFFER_BYTES = 256 * 1024
+
 # Row groups that take more bytes of a file are not held whole; of their columns so many bytes are read at once.
 _LARGE_BYTES = 32 * 1024 * 1024
 _STREAM_BYTES = 1024 * 1024
@@ -58,8 +60,10 @@ class ParquetFileWriter:
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
         dictionaries: Any = [] if options.compression == "lz4" else dictionary_columns(options.first_rows)
         # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
+        # Pages come in many small writes, each of which costs more in Python than a copy does.
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(handle, mode="w"), _BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(handle, mode="w"),
+            self._buffer,
             schema,
             compression=options.compression,
             use_dictionary=dictionaries,
@@ -75,15 +79,24 @@ class ParquetFileWriter:
         self.size_bytes += taken
         return taken
 
+    def flush(self) -> None:
+        """Do nothing: the sink has its own pace."""
+
+    def close(self) -> None:
+        """Do nothing: the sink is finished or aborted."""
+
     def write_group(self, table: pa.Table) -> None:
         """Write a table as one row group."""
         self._writer.write_table(table, row_group_size=table.num_rows)
+        # What the buffer holds would be missing in the size of the file.
+        self._buffer.flush()
         self._rows += table.num_rows
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""
         self._writer.add_key_value_metadata({_COLUMNS_KEY.decode(): self._columns.decode()})
         self._writer.close()
+        self._buffer.detach()
         return self._sink.finish(self._rows)
 
     def abort(self) -> None:
@@ -92,6 +105,7 @@ class ParquetFileWriter:
         # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
         with contextlib.suppress(pa.ArrowException, OSError):
             self._writer.close()
+            self._buffer.detach()
 
 
 class ParquetReader:
