@@ -47,6 +47,7 @@ _IN_FLIGHT = 8
 _GROUP_ROWS = 65_536
 _READ_BYTES = 1 << 20
 _WINDOW_PARTS = 32
+_FILE_BYTES = 64 << 20
 _CHANGED_SHARE = 20
 _KEY_TYPES = dict(part.split(":") for part in orders.KEY.split(","))
 
@@ -255,10 +256,14 @@ class Steps:
         return [key_fingerprints(batch, orders.KEYS) for batch in self._columns]
 
     def _shuffle(self) -> None:
-        """Take the lines of a file in random order."""
-        lines = LineBuffer(len(self._text))
-        lines.add(np.frombuffer(self._text, np.uint8), self._ends)
-        lines.take(np.random.default_rng(0).permutation(len(self._lines)))
+        """Take the lines of each file in random order."""
+        text, ends = np.frombuffer(self._text, np.uint8), self._ends
+        lines, random = LineBuffer(_FILE_BYTES), np.random.default_rng(0)
+        for places in np.array_split(np.arange(len(ends)), max(1, len(text) // _FILE_BYTES)):
+            first, stop = ends[places[0]], ends[min(places[-1] + 1, len(ends) - 1)]
+            within = ends[(first <= ends) & (ends <= stop)] - first
+            lines.add(text[first:stop], within)
+            lines.take(random.permutation(len(within) - 1))
 
     def _infer(self) -> None:
         infer_schema_of_body(b"\n".join(orders.lines("mixed", 2_000)))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
 from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.loads.encode import Encoders, RawItemEncoder, RowEncoder, raw_item_reader
+from ddbio.core.loads.encode import Encoders, ItemsOfRows, RawItemEncoder, RowEncoder, raw_item_reader
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.number import canonical_number
-from ddbio.core.raw_items import joined_items
+from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.core.table_description import IndexKey
 from ddbio.errors import SchemaError
 
@@ -94,6 +94,27 @@ def test_both_ways_write_the_same(items, plan):
         return
     assert requests_of(one) == requests_of(other)
     assert refusals_of(one).keys() == refusals_of(other).keys()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_rows_that_become_items_are_written_as_rows_are(plan):
+    """Rows that are encoded before they are spread are written by the same requests; those with refusals stay rows."""
+    good = [
+        GOOD,
+        GOOD | {"sk": {"N": "2"}, "w": {"SS": ["ä", "b"]}},
+        GOOD | {"pk": {"S": "other"}, "w": {"NULL": True}},
+    ]
+    for items in (good, [*good, GOOD | {"pk": {"S": ""}}]):
+        batch = from_dynamodb_json(lines_of(items), nulls="keep")
+        (found,) = ItemsOfRows(plan).of(batch)
+        expected = RowEncoder(batch.schema, plan).encode(batch, 100)
+        is_plain = plan.newer_by is None and plan.mode != "delete"
+        assert isinstance(found, RawItems) == (is_plain and items is good)
+        if isinstance(found, RawItems):
+            joined = joined_items([found, found]).take(np.arange(len(found)))
+            assert requests_of(RawItemEncoder(plan).encode(joined, 100)) == requests_of(expected)
+        else:
+            assert found.equals(batch)
 
 
 BAD = {

@@ -116,6 +116,9 @@ def test_whatever_happens_every_acknowledged_row_is_there(tenth):
             scheduler.add(*dealt(new, lanes, len(keys)))
             while scheduler.is_full:
                 scheduler.step()
+            for _ in range(draw.choice([0, 0, 5])):
+                # As while more rows are read.
+                scheduler.attend()
             keys += new
             scheduler.add_checkpoint(Checkpoint(partial(passed.append, len(keys))))
             for checkpoint in scheduler.take_reached():
