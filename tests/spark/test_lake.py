@@ -62,7 +62,7 @@ def test_micro_batches_once_each(spark, tmp_path):
     source = spark.readStream.format("dynamodb-log").option("maxRecordsPerBatch", 5)
     stream = source.load(str(tmp_path / "log")).writeStream.foreachBatch(twice)
     query = stream.option("checkpointLocation", str(tmp_path / "place")).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    query.awaitTermination()
     assert query.exception() is None
     table = deltalake.DeltaTable(lake)
     assert table.transaction_version(f"ddbio/0/rows/{query.id}") == len(seen) >= 1
