@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ArchiveRestoreKeywords,
         BackupCreateKeywords,
         BenchKeywords,
+        BootstrapKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
         CaptureHealKeywords,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         PlanCapacityKeywords,
         PlanCaptureKeywords,
         PublishKeywords,
+        ReconcileKeywords,
         ReplayKeywords,
         RestoreKeywords,
         RollbackKeywords,
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     )
     from ddbio.api.lake import apply, maintain, plan_apply
     from ddbio.api.lake_proof import history, history_view_sql, latest_view_sql, verify
+    from ddbio.api.lake_upkeep import bootstrap, plan_reconcile, reconcile
     from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
@@ -185,7 +188,9 @@ if TYPE_CHECKING:
     from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
+    from ddbio.ops.lake.bootstrap import BootstrapReport
     from ddbio.ops.lake.maintain import MaintainReport
+    from ddbio.ops.lake.reconcile import ReconcilePlan, ReconcileReport
     from ddbio.ops.lake.verify import VerifyReport
     from ddbio.ops.tables import CreatedTable
     from ddbio.options import Credentials
@@ -206,6 +211,8 @@ __all__ = [
     "BackupPlan",
     "BenchKeywords",
     "BenchReport",
+    "BootstrapKeywords",
+    "BootstrapReport",
     "BulkEntry",
     "BulkJob",
     "BulkPlan",
@@ -297,6 +304,9 @@ __all__ = [
     "PublishKeywords",
     "PublishPlan",
     "PublishReport",
+    "ReconcileKeywords",
+    "ReconcilePlan",
+    "ReconcileReport",
     "RecordBatchStream",
     "ReplayKeywords",
     "ReplayPlan",
@@ -339,6 +349,7 @@ __all__ = [
     "apply",
     "archive",
     "bench",
+    "bootstrap",
     "calibrate",
     "cancel_bulk_put",
     "capture",
@@ -389,6 +400,7 @@ __all__ = [
     "plan_load",
     "plan_publish",
     "plan_read_export",
+    "plan_reconcile",
     "plan_replay",
     "plan_restore",
     "plan_scan",
@@ -403,6 +415,7 @@ __all__ = [
     "read_export_batches",
     "read_export_to_files",
     "read_table",
+    "reconcile",
     "register",
     "replay",
     "restore_archived",
@@ -446,20 +459,19 @@ _NAMES = {
     "ddbio.api.inspection": "layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
-        "BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords CaptureStatusKeywords "
-        "CaptureVerifyKeywords "
-        "CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords ChangesWriteKeywords CompactKeywords "
-        "ConnectionKeywords CopyKeywords CreateLikeKeywords CreateTableKeywords ExpiredReadKeywords "
-        "ExportFoldKeywords ExportReadKeywords ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords "
-        "FilesListKeywords HistoryKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords "
-        "LayoutKeywords "
-        "LoadKeywords MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReplayKeywords "
-        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
-        "StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords "
-        "WaitKeywords WriteKeywords"
+        "BootstrapKeywords BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords "
+        "CaptureStatusKeywords CaptureVerifyKeywords CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords "
+        "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
+        "CreateTableKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
+        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords ImportFilesFromKeywords "
+        "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords MaintainKeywords PlanCapacityKeywords "
+        "PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords RestoreKeywords RollbackKeywords "
+        "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords StreamEventKeywords "
+        "VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.lake": "apply maintain plan_apply",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",
+    "ddbio.api.lake_upkeep": "bootstrap plan_reconcile reconcile",
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (
@@ -519,7 +531,9 @@ _NAMES = {
     "ddbio.ops.imports.files": "ImportFilesPlan ImportFilesReport",
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.lake.apply": "ApplyPlan ApplyReport",
+    "ddbio.ops.lake.bootstrap": "BootstrapReport",
     "ddbio.ops.lake.maintain": "MaintainReport",
+    "ddbio.ops.lake.reconcile": "ReconcilePlan ReconcileReport",
     "ddbio.ops.lake.verify": "VerifyReport",
     "ddbio.ops.tables": "CreatedTable",
     "ddbio.options": "Credentials",

@@ -931,6 +931,23 @@ class BackupCreateKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
 
 
+class BootstrapKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BootstrapOptions`."""
+
+    log: str
+    """Folder of the log of changes, which is captured meanwhile."""
+    format: Literal["delta", "iceberg"]
+    """Format of the lake table."""
+    export_to: str | None
+    """``s3://bucket/prefix`` for incremental exports that heal gaps of the log; without it the base is loaded anew."""
+    buckets: int
+    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    rcu_per_second: float | None
+    """Read units per second that the base may be scanned with."""
+    read_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+
+
 class CaptureHealKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.CaptureHealOptions`."""
 
@@ -1084,6 +1101,17 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
     """Create the table, on demand, if it does not exist."""
     key: str | None
     """Key of the table that ``create_table`` creates: ``pk:S`` or ``pk:S,sk:N``; default is that which files state."""
+
+
+class ReconcileKeywords(CaptureHealKeywords, total=False):
+    """Keywords of :class:`ddbio.options.ReconcileOptions`."""
+
+    format: Literal["auto", "delta", "iceberg"]
+    """Format of the lake table; by default its files tell."""
+    since: datetime | str | None
+    """Begin of the first window, with its zone; default is the end of the last one, or when the capture began."""
+    until: datetime | str | None
+    """End of the last window, with its zone; default is up to when all changes are captured, ten minutes ago."""
 
 
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, TimeLimitKeywords, total=False):

@@ -88,6 +88,10 @@ VERBS = Verbs(
             "benchmark:bench",
             "Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it.",
         ),
+        "bootstrap": (
+            "lake_upkeep:bootstrap",
+            "Make LAKE, a table of a lake, hold what TABLE holds, or bring it up to date: log, base and changes.",
+        ),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
         "capacity": (
             "capacity:capacity",
@@ -142,6 +146,10 @@ VERBS = Verbs(
             "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",
         ),
         "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
+        "reconcile": (
+            "lake_upkeep:reconcile",
+            "Compare closed windows of LOG with incremental exports of TABLE; count and repair what was lost.",
+        ),
         "replay": (
             "changes:replay",
             "Put the changes under SOURCE, delivered or failed, through again: into a log at DEST, or a --table.",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
+    from ddbio.options.lake_upkeep import BootstrapOptions, ReconcileOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
@@ -86,6 +87,7 @@ __all__ = [
     "ArchiveRestoreOptions",
     "BackupCreateOptions",
     "BenchOptions",
+    "BootstrapOptions",
     "BulkReportOptions",
     "BulkStartOptions",
     "CaptureHealOptions",
@@ -133,6 +135,7 @@ __all__ = [
     "PriceOptions",
     "PricesRefreshOptions",
     "PublishOptions",
+    "ReconcileOptions",
     "ReplayOptions",
     "RestoreOptions",
     "RollbackOptions",
@@ -172,6 +175,7 @@ _NAMES = {
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
     "lake_proof": "HistoryOptions VerifyOptions ViewOptions",
+    "lake_upkeep": "BootstrapOptions ReconcileOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",

@@ -90,6 +90,8 @@ _PAGE_PARTS = [
     ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
     ("Tables of a lake: `apply`", "ApplyOptions", "ConnectionOptions"),
     ("`maintain`", "MaintainOptions", "ConnectionOptions"),
+    ("`bootstrap`", "BootstrapOptions", "ConnectionOptions"),
+    ("`reconcile`", "ReconcileOptions", "ConnectionOptions"),
     ("`verify`", "VerifyOptions", "ConnectionOptions"),
     ("`history`", "HistoryOptions", "ConnectionOptions"),
     ("`view latest`, `view history`", "ViewOptions", "ConnectionOptions"),

@@ -1,0 +1,236 @@
+"""Make a lake table that follows a table: first the log of changes, then the base, then the log applied over it.
+
+Each step is done once: a run that was killed anywhere is gone on with by the same command, which also brings a table up
+to date. Changes that the stream forgot are healed from exports, or a new base is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddbio.errors import DdbioError, TargetError
+from ddbio.files.job_state import JobState
+from ddbio.lake.lake_table import BASE
+from ddbio.ops.capture.capture import capture, prepare_capture
+from ddbio.ops.capture.gaps import captures_in, find_gaps
+from ddbio.ops.capture.heal import heal_capture
+from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import open_store
+from ddbio.ops.lake.apply import apply_log
+from ddbio.ops.scans.to_files import scan_to_files
+from ddbio.options import (
+    ApplyOptions,
+    CaptureHealOptions,
+    CaptureOptions,
+    ScanToFilesOptions,
+    connection_of,
+    parse_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.ops.capture.gaps import Gap
+    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.options import BootstrapOptions
+
+_LOG = logging.getLogger("ddbio.bootstrap")
+_KIND, _NAME = "bootstrap", "base"
+_MOST_BASES = 5
+
+
+@dataclass(frozen=True)
+class BootstrapReport(Report):
+    """What a run did.
+
+    Attributes
+    ----------
+    table, target, log
+        The table, the lake table and the log.
+    base_rows
+        Rows of the base, if this run has loaded it; null if it was there.
+    captured
+        Changes that this run has captured.
+    gaps, healed
+        Gaps of the log that were found, and rows that it has got for them.
+    changes, inserted, updated, deleted, stale
+        What was applied over the base.
+    version
+        Version of the lake table at the end.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    table: str
+    target: str
+    log: str
+    base_rows: int | None
+    captured: int
+    gaps: int
+    healed: int
+    changes: int
+    inserted: int
+    updated: int
+    deleted: int
+    stale: int
+    version: int
+    seconds: float
+    cpu_seconds: float
+
+
+def bootstrap(options: BootstrapOptions) -> BootstrapReport:
+    """Make a lake table hold what a table holds, or bring it up to date; each run goes on where the last one stopped.
+
+    Raises
+    ------
+    NotFoundError, OptionError
+        If there is no such table, or it has no stream.
+    TargetError
+        If another process writes the log or the lake table, or changes are lost again and again.
+    """
+    clock, job = Clock(), _Bootstrap(options)
+    applied = job.run()
+    return BootstrapReport(
+        table=options.table,
+        target=options.target,
+        log=options.log,
+        base_rows=job.base_rows,
+        captured=job.captured,
+        gaps=job.gaps,
+        healed=job.healed,
+        changes=applied.changes,
+        inserted=applied.inserted,
+        updated=applied.updated,
+        deleted=applied.deleted,
+        stale=applied.stale,
+        version=applied.version,
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(clock.cpu_seconds(), 3),
+    )
+
+
+@dataclass
+class _Bootstrap:
+    options: BootstrapOptions
+    base_rows: int | None = None
+    captured: int = 0
+    gaps: int = 0
+    healed: int = 0
+
+    def run(self) -> ApplyReport:
+        # The log begins before the base: whatever changes while the base is read is in both, and the log wins.
+        prepare_capture(self._capture_options(available_now=True))
+        self._capture()
+        for number in range(1, _MOST_BASES + 1):
+            self._settle_gaps()
+            if self._has_base():
+                break
+            with self._capturing():
+                self._load(number)
+            self._capture()
+            # Nothing that happened while the base was read is missing in the log, unless a gap says so.
+            self._note(whole=self._base())
+        else:
+            raise TargetError(
+                f"while the base of {self.options.target} was loaded, {self.options.log} lost changes {_MOST_BASES} "
+                "times: run 'ddbio capture' beside this, where it is not disturbed",
+                self.options.target,
+            )
+        return apply_log(parse_options(ApplyOptions, {**self._given(), **self._lake(), "source": self.options.log}))
+
+    def _given(self) -> dict[str, Any]:
+        return connection_of(self.options)
+
+    def _lake(self) -> dict[str, Any]:
+        names = ("format", "buckets")
+        return {"table": self.options.target, **{name: getattr(self.options, name) for name in names}}
+
+    def _capture(self) -> None:
+        self.captured += capture(self._capture_options(available_now=True)).records
+
+    def _capture_options(self, *, available_now: bool) -> CaptureOptions:
+        names = {"table": self.options.table, "dest": self.options.log}
+        given = {**self._given(), **names, "available_now": available_now, "on_gap": "continue"}
+        return parse_options(CaptureOptions, given)
+
+    @contextlib.contextmanager
+    def _capturing(self) -> Iterator[None]:
+        """Capture while the context is open: a base takes longer to load than some streams keep changes."""
+        stop, failed = threading.Event(), list[BaseException]()
+
+        def work() -> None:
+            try:
+                self.captured += capture(self._capture_options(available_now=False), stop).records
+            except DdbioError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work, name="ddbio-bootstrap-capture")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    def _has_base(self) -> bool:
+        """Return whether the lake table has a base that no gap has made doubtful."""
+        return self._base() not in {0, self._note().get("doubtful")}
+
+    def _base(self) -> int:
+        """Return when the base of the lake table began, in microseconds since 1970; 0 if it has none."""
+        table = open_lake_table(self.options.target, self.options.format, self.options)
+        state = table.load()
+        return 0 if state is None else table.position(state, BASE)
+
+    def _note(self, **values: Any) -> dict[str, Any]:
+        """Return what was noted beside the log, with these values over it."""
+        state = JobState(open_store(self.options.log, self.options), _KIND, _KIND)
+        noted = state.read(_NAME) or {}
+        if values:
+            noted |= values
+            state.put(_NAME, noted)
+        return noted
+
+    def _load(self, number: int) -> None:
+        """Load a base; over an older one if it became doubtful."""
+        table = open_lake_table(self.options.target, self.options.format, self.options)
+        mode = "error" if table.load() is None else "overwrite"
+        _LOG.info("base %d of %s: scan", number, self.options.target)
+        known = {each.heal_id: self._base() for each in self._open_gaps()}
+        self._note(covered={**self._note().get("covered", {}), **known})
+        names = ("format", "buckets", "rcu_per_second", "read_ratio", "max_units", "max_seconds", "max_usd", "prices")
+        wanted = {name: getattr(self.options, name) for name in names}
+        given = {**self._given(), **wanted, "table": self.options.table, "dest": self.options.target}
+        report = scan_to_files(parse_options(ScanToFilesOptions, {**given, "mode": mode, "engine": "local"}))
+        self.base_rows = report.rows
+
+    def _settle_gaps(self) -> None:
+        """Heal what the stream forgot; a base that was read meanwhile, or that nothing can heal, has to be loaded anew.
+
+        An item that was made and deleted within a gap is in no export and in no row of the log: a base that was read
+        in between would have it for ever.
+        """
+        gaps, base, noted = self._open_gaps(), self._base(), self._note()
+        # A base has what happened in gaps that were known before it was read.
+        covered = {name for name, before in noted.get("covered", {}).items() if base > before}
+        new = [each for each in gaps if each.heal_id not in covered]
+        self.gaps += len(new)
+        if base and new and (self.options.export_to is None or noted.get("whole") != base):
+            self._note(doubtful=base)
+        if gaps and self.options.export_to is not None:
+            names = ("export_to", "wait_seconds", "poll_seconds", "prices", "max_usd")
+            wanted = {name: getattr(self.options, name) for name in names}
+            given = {**self._given(), **wanted, "table": self.options.table, "dest": self.options.log}
+            self.healed += heal_capture(parse_options(CaptureHealOptions, given)).rows
+
+    def _open_gaps(self) -> list[Gap]:
+        return find_gaps(captures_in(open_store(self.options.log, self.options))).gaps

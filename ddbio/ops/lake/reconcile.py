@@ -1,0 +1,300 @@
+"""Reconcile a log with incremental exports: each closed window of both, losses counted and repaired.
+
+A window is handled as a gap is healed: what the export has and the log lacks becomes rows of the log, right behind the
+last one of each item, and what no export tells is read from the table. A window is decided once: a run that was killed
+goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ddbio.aws.control_plane import describe_table
+from ddbio.core.capture.healing import heal_windows
+from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
+from ddbio.core.job_limits import check_estimate
+from ddbio.core.result import Result
+from ddbio.core.service_estimates import heal_estimate
+from ddbio.errors import OptionError
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.audit import capture_status
+from ddbio.ops.capture.gaps import Gap, captures_in
+from ddbio.ops.capture.heal import heal_gap
+from ddbio.ops.capture.table_items import read_items
+from ddbio.ops.job.lake_tables import lake_format
+from ddbio.ops.job.report import Clock, Report
+from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.lake.apply import apply_log
+from ddbio.ops.prices import prices_of
+from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.heal import Look
+    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.options import ReconcileOptions
+
+_LOG = logging.getLogger("ddbio.reconcile")
+_KIND = "reconcile"
+# What is exported of a window begins so much before it: changes at the end of a window are left to the next one.
+_OVERLAP = timedelta(seconds=300)
+_CLOSED_SECONDS = 600.0
+_LAG_SECONDS = 60.0
+_MINUTE = 60
+
+
+@dataclass(frozen=True)
+class ReconciledWindow(Result):
+    """What one window had.
+
+    Attributes
+    ----------
+    start, end
+        The window.
+    exports
+        Folders of the exports that it was compared with.
+    changes
+        Items that they have.
+    lost
+        Items of which the log lacked a change: it has a row for each now.
+    settled
+        Items that no export tells, which were read from the table.
+    """
+
+    start: datetime
+    end: datetime
+    exports: tuple[str, ...]
+    changes: int
+    lost: int
+    settled: int
+
+
+@dataclass(frozen=True)
+class ReconcilePlan(EstimatedPlan):
+    """Describe which windows would be reconciled.
+
+    Attributes
+    ----------
+    table, dest
+        The table and its log.
+    windows
+        The windows, in their order.
+    exports
+        How many exports the service would be asked for; none if they are given.
+    estimate
+        What they take and cost, at the least.
+    """
+
+    table: str
+    dest: str
+    windows: tuple[Window, ...]
+    exports: int
+    estimate: Estimate = field(default_factory=Estimate)
+
+
+@dataclass(frozen=True)
+class ReconcileReport(Report):
+    """What a run did.
+
+    Attributes
+    ----------
+    table, dest
+        The table and its log.
+    windows
+        The windows that were reconciled.
+    changes, lost, settled
+        The sums of theirs: ``lost`` of ``changes`` is the measured loss of the stream.
+    applied
+        What was applied to the lake table afterwards; null without one.
+    planned, actual
+        What the plan said, and what the exports took.
+    seconds
+        Wall time from the verb's start.
+    cpu_seconds
+        User + system seconds of this process.
+    """
+
+    table: str
+    dest: str
+    windows: tuple[ReconciledWindow, ...]
+    changes: int
+    lost: int
+    settled: int
+    applied: ApplyReport | None
+    planned: Figures
+    actual: Figures
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class _ClosedWindow(Gap):
+    """Handle a window as a gap; its number is the minute of its end, less than any sequence number."""
+
+    @property
+    def heal_id(self) -> str:
+        """The name of the job that reconciles it."""
+        return f"{self.job_id}_heal_w{self.batch}"
+
+
+def plan_reconcile(options: ReconcileOptions) -> ReconcilePlan:
+    """Return which windows would be reconciled; nothing is asked for or written.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    LimitError
+        If the plan is above a limit.
+    """
+    store = open_store(options.dest, options)
+    return _plan(options, closed_windows(options, store))
+
+
+def _plan(options: ReconcileOptions, windows: Sequence[Window]) -> ReconcilePlan:
+    table = describe_table(dynamodb_spec(options), options.table)
+    asked = [part for each in windows for part in heal_windows(each.start, each.end)]
+    exports = 0 if options.from_export else len(asked)
+    estimate = heal_estimate(exports, prices_of(table.region, options.prices))
+    check_estimate(options, estimate)
+    return ReconcilePlan(table.name, options.dest, tuple(windows), exports, estimate)
+
+
+def reconcile(options: ReconcileOptions) -> ReconcileReport:
+    """Compare each closed window of a log with an incremental export, and repair what the log lost.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If exports have to be asked for and ``export_to`` is missing, or the service has none so far back.
+    ExportIncompleteError
+        If the given exports do not cover a window, or one is damaged.
+    TargetError
+        If another process reconciles this log.
+    """
+    clock, store = Clock(), open_store(options.dest, options)
+    windows = closed_windows(options, store)
+    plan = _plan(options, windows)
+    if plan.exports and options.export_to is None:
+        shown = ", ".join(map(str, windows))
+        raise OptionError(
+            f"export_to is missing, an s3:// prefix for the incremental exports; or give from_export, folders of "
+            f"exports that cover {shown}"
+        )
+    job = Reconciler(options, store)
+    done = [job.reconcile(each) for each in windows]
+    return ReconcileReport(
+        table=plan.table,
+        dest=store.uri,
+        windows=tuple(done),
+        changes=sum(each.changes for each in done),
+        lost=sum(each.lost for each in done),
+        settled=sum(each.settled for each in done),
+        applied=_applied(options),
+        planned=plan.estimate.figures,
+        actual=Figures(None, clock.seconds(), job.billed_bytes or None, job.usd),
+        seconds=clock.seconds(),
+        cpu_seconds=clock.cpu_seconds(),
+    )
+
+
+@dataclass
+class Reconciler:
+    """Reconcile windows of one log; errors are those of :func:`reconcile`.
+
+    Attributes
+    ----------
+    look
+        Reads items of the table.
+    billed_bytes, usd
+        What the exports took; None if the service does not say.
+    """
+
+    options: ReconcileOptions
+    store: ObjectStore
+    look: Look = read_items
+    billed_bytes: int = 0
+    usd: float | None = None
+
+    def reconcile(self, window: Window) -> ReconciledWindow:
+        """Reconcile a window, or go on with it."""
+        job_id = _capture(self.options, self.store).job_id
+        state = _state(self.store, job_id)
+        state.put_once(_name(window), _record(window))
+        number = int(window.end.timestamp()) // _MINUTE
+        # The export begins before the window: what changed at the end of the one before is looked at here.
+        gap = _ClosedWindow(job_id, number, ("reconciled",), window.start - _OVERLAP, window.end)
+        found = heal_gap(self.options, self.store, gap, {}, self.look)
+        _LOG.info("%s: %s, %d of %d changes were lost", self.store.uri, window, found.rows, found.changes)
+        counts = {"changes": found.changes, "lost": found.rows, "settled": found.settled}
+        state.put(_name(window), {**_record(window), **counts, "done": True})
+        self.billed_bytes += found.billed_bytes
+        if found.usd is not None:
+            self.usd = (self.usd or 0.0) + found.usd
+        return ReconciledWindow(window.start, window.end, found.exports, found.changes, found.rows, found.settled)
+
+
+def _applied(options: ReconcileOptions) -> ApplyReport | None:
+    if options.target is None:
+        return None
+    kind = lake_format(open_store(options.target, options)) if options.format == "auto" else options.format
+    given = {**connection_of(options), "source": options.dest, "table": options.target, "format": kind or "delta"}
+    return apply_log(parse_options(ApplyOptions, given))
+
+
+def _capture(options: ReconcileOptions, store: ObjectStore) -> JobState:
+    """Return the capture that the jobs which reconcile belong to: the first of those that share the log."""
+    return min(captures_in(store, options.job_id), key=lambda state: state.job_id)
+
+
+def _state(store: ObjectStore, job_id: str) -> JobState:
+    return JobState(store, job_id, _KIND)
+
+
+def _name(window: Window) -> str:
+    return f"window-{int(window.start.timestamp()):012}"
+
+
+def _record(window: Window) -> dict[str, Any]:
+    return {"start": window.start.isoformat(), "end": window.end.isoformat()}
+
+
+def closed_windows(options: ReconcileOptions, store: ObjectStore) -> list[Window]:
+    """Return the windows that are closed and not reconciled yet; the first may have been begun by a run that died."""
+    capture = _capture(options, store)
+    known = {each["start"]: each for each in _state(store, capture.job_id).records()}
+    head = capture.head() or {}
+    since = options.since
+    if since is None:
+        ends = [datetime.fromisoformat(each["end"]) for each in known.values() if each.get("done")]
+        began = datetime.fromtimestamp(float(head.get("started_at", 0.0)), UTC)
+        since = max(ends, default=began)
+    start, until, found = since.replace(microsecond=0), _closed(options), list[Window]()
+    while True:
+        noted = known.get(start.isoformat())
+        end = datetime.fromisoformat(noted["end"]) if noted else min(start + MAX_WINDOW, until.replace(microsecond=0))
+        if end > until or end - start < MIN_WINDOW:
+            return found
+        if noted is None or not noted.get("done"):
+            found.append(Window(start, end))
+        start = end
+
+
+def _closed(options: ReconcileOptions) -> datetime:
+    """Return the time up to which all changes are captured."""
+    if options.until is not None:
+        return options.until
+    now = time.time()
+    asked = {**connection_of(options), "dest": options.dest, "job_id": options.job_id}
+    lags = [each.lag_seconds for each in capture_status(parse_options(CaptureStatusOptions, asked)) if each.lag_seconds]
+    until = min([now - _CLOSED_SECONDS, *(now - lag - _LAG_SECONDS for lag in lags)])
+    return datetime.fromtimestamp(int(until), UTC)
