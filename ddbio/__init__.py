@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         WaitKeywords,
         WriteKeywords,
     )
-    from ddbio.api.lake import apply, maintain, plan_apply
+    from ddbio.api.lake import apply, maintain, maintain_by_policy, plan_apply, plan_maintain
     from ddbio.api.lake_proof import history, history_view_sql, latest_view_sql, verify
     from ddbio.api.lake_upkeep import bootstrap, plan_reconcile, reconcile
     from ddbio.api.progress import Progress
@@ -189,7 +189,7 @@ if TYPE_CHECKING:
     from ddbio.ops.job.report import FileReport, MisfitReport, ScanReport, WarmReport, WriteReport
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
     from ddbio.ops.lake.bootstrap import BootstrapReport
-    from ddbio.ops.lake.maintain import MaintainReport
+    from ddbio.ops.lake.maintain import MaintainPlan, MaintainReport
     from ddbio.ops.lake.reconcile import ReconcilePlan, ReconcileReport
     from ddbio.ops.lake.verify import VerifyReport
     from ddbio.ops.tables import CreatedTable
@@ -293,6 +293,7 @@ __all__ = [
     "LoadKeywords",
     "LoadPlan",
     "MaintainKeywords",
+    "MaintainPlan",
     "MaintainReport",
     "MisfitReport",
     "NotFoundError",
@@ -385,6 +386,7 @@ __all__ = [
     "list_imports",
     "load_files",
     "maintain",
+    "maintain_by_policy",
     "plan_apply",
     "plan_backup",
     "plan_bulk_put",
@@ -398,6 +400,7 @@ __all__ = [
     "plan_import",
     "plan_import_files",
     "plan_load",
+    "plan_maintain",
     "plan_publish",
     "plan_read_export",
     "plan_reconcile",
@@ -469,7 +472,7 @@ _NAMES = {
         "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords StreamEventKeywords "
         "VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
     ),
-    "ddbio.api.lake": "apply maintain plan_apply",
+    "ddbio.api.lake": "apply maintain maintain_by_policy plan_apply plan_maintain",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",
     "ddbio.api.lake_upkeep": "bootstrap plan_reconcile reconcile",
     "ddbio.api.progress": "Progress",
@@ -532,7 +535,7 @@ _NAMES = {
     "ddbio.ops.job.report": "FileReport MisfitReport ScanReport WarmReport WriteReport",
     "ddbio.ops.lake.apply": "ApplyPlan ApplyReport",
     "ddbio.ops.lake.bootstrap": "BootstrapReport",
-    "ddbio.ops.lake.maintain": "MaintainReport",
+    "ddbio.ops.lake.maintain": "MaintainPlan MaintainReport",
     "ddbio.ops.lake.reconcile": "ReconcilePlan ReconcileReport",
     "ddbio.ops.lake.verify": "VerifyReport",
     "ddbio.ops.tables": "CreatedTable",

@@ -299,6 +299,12 @@ class MaintainKeywords(ConnectionKeywords, total=False):
     """Format of the lake table."""
     tombstones_older_than: str | None
     """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    vacuum_older_than: str | None
+    """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
+    sort_by: str | Sequence[str] | None
+    """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
+    z_order_by: str | Sequence[str] | None
+    """Attributes by which Delta tables are clustered (Z-order), all files anew in each run."""
     target_file_bytes: int | str
     """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
 

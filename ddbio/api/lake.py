@@ -12,14 +12,15 @@ from ddbio.api.signature import takes
 from ddbio.errors import OptionError
 from ddbio.ops.lake import apply as applying
 from ddbio.ops.lake import maintain as maintaining
-from ddbio.options import ApplyOptions, MaintainOptions, parse_options
+from ddbio.ops.lake import policy as reading
+from ddbio.options import ApplyOptions, ConnectionOptions, MaintainOptions, parse_options
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ddbio.api.keywords import ApplyKeywords, MaintainKeywords
+    from ddbio.api.keywords import ApplyKeywords, ConnectionKeywords, MaintainKeywords
     from ddbio.ops.lake.apply import ApplyPlan, ApplyReport
-    from ddbio.ops.lake.maintain import MaintainReport
+    from ddbio.ops.lake.maintain import MaintainPlan, MaintainReport
 
 
 @takes(ApplyOptions)
@@ -123,3 +124,48 @@ def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords])
         If other writers are faster again and again.
     """
     return maintaining.maintain(parse_options(MaintainOptions, {**options, "table": os.fspath(table)}))
+
+
+@takes(MaintainOptions)
+def plan_maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainPlan:
+    """Return what :func:`maintain` would rewrite and delete; nothing is written.
+
+    Parameters
+    ----------
+    table, **options
+        As for :func:`maintain`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If ddbio did not make the table.
+    """
+    return maintaining.plan_maintain(parse_options(MaintainOptions, {**options, "table": os.fspath(table)}))
+
+
+@takes(ConnectionOptions)
+def maintain_by_policy(
+    path: str | os.PathLike[str], **options: Unpack[ConnectionKeywords]
+) -> tuple[MaintainReport, ...]:
+    """Maintain the tables of a lake that a file of TOML or YAML names, as it says.
+
+    Parameters
+    ----------
+    path
+        The file: ``defaults``, and ``tables``, a list of options with their ``table``.
+    **options
+        Of the connection; see :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file, or no such table.
+    OptionError
+        If the file is wrong, naming the table.
+    TargetError
+        If other writers are faster again and again.
+    """
+    policies = reading.read_policy(os.fspath(path), parse_options(ConnectionOptions, options))
+    return tuple(maintaining.maintain(each) for each in policies)

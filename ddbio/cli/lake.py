@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
 
-from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, output_flags, parse_conf, parse_flags
+from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, flags_of, given, output_flags, parse_conf, parse_flags
 from ddbio.cli.show import format_values
-from ddbio.options import ApplyOptions, MaintainOptions
+from ddbio.options import ApplyOptions, ConnectionOptions, MaintainOptions
+
+_CONNECTION = [field.name for field in dataclasses.fields(ConnectionOptions)]
 
 
 @click.command()
@@ -32,12 +35,29 @@ def apply(*, dry_run: bool, as_json: bool, master: str | None, conf: tuple[str, 
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", required=False)
 @flags_of(MaintainOptions, without=["table"])
+@click.option("--policy", metavar="FILE", help="File of TOML or YAML that says this of several tables; give no TABLE.")
+@click.option("--dry-run", is_flag=True, help="Print what would be rewritten and deleted; write nothing.")
 @output_flags
-def maintain(*, as_json: bool, **flags: Any) -> None:
-    """Rewrite the small files of the lake table TABLE, and let old tombstones go."""
-    from ddbio.ops.lake.maintain import maintain as run
+def maintain(*, as_json: bool, dry_run: bool, policy: str | None, table: str | None, **flags: Any) -> None:
+    """Rewrite small files of the lake table TABLE; let old tombstones and files go."""
+    import json
 
-    report = run(parse_flags(MaintainOptions, flags))
-    click.echo(report.to_json() if as_json else format_values(report.to_dict()))
+    from ddbio.ops.lake.maintain import maintain as run
+    from ddbio.ops.lake.maintain import plan_maintain
+    from ddbio.ops.lake.policy import read_policy
+
+    step = plan_maintain if dry_run else run
+    if policy is None:
+        found = step(parse_flags(MaintainOptions, given({"table": table, **flags})))
+        click.echo(found.to_json() if as_json else format_values(found.to_dict()))
+        return
+    if table is not None:
+        raise click.UsageError("a policy names its tables: give TABLE or --policy")
+    connection = parse_flags(ConnectionOptions, {name: flags.pop(name) for name in _CONNECTION if name in flags})
+    if more := given(flags):
+        raise click.UsageError(f"a policy has the options of its tables: leave {', '.join(more)} out")
+    done = [step(each) for each in read_policy(policy, connection)]
+    values = [each.to_dict() for each in done]
+    click.echo(json.dumps({"tables": values}) if as_json else "\n\n".join(map(format_values, values)))

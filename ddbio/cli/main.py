@@ -138,7 +138,10 @@ VERBS = Verbs(
             "writing:load",
             "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",
         ),
-        "maintain": ("lake:maintain", "Rewrite the small files of the lake table TABLE, and let old tombstones go."),
+        "maintain": (
+            "lake:maintain",
+            "Rewrite small files of the lake table TABLE; let old tombstones and files go.",
+        ),
         "plan": ("plan:plan", "Print what a verb would do and cost, and do none of it."),
         "prices": ("prices:prices", "Show and refresh the prices that plans use."),
         "publish": (

@@ -134,6 +134,19 @@ class DeltaLakeTable:
         table.update_incremental()
         return table.version()
 
+    def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
+        """Rewrite all files in Z-order of some columns, by deltalake."""
+        table: DeltaTable = state.handle
+        try:
+            table.optimize.z_order(
+                list(names),
+                target_size=file_bytes,
+                commit_properties=CommitProperties(custom_metadata={"ddbio": '{"verb": "maintain"}'}),
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+        except DeltaError as error:
+            raise self._failure(error) from error
+
     def _state(self, table: DeltaTable) -> LakeState:
         found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if "deletionVectors" in (table.protocol().reader_features or ()) and any(

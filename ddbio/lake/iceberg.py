@@ -158,6 +158,11 @@ class IcebergLakeTable:
             transaction.commit_transaction()
         return self._catalog.version_of(table.metadata_location)
 
+    def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
+        """Refuse: pyiceberg has no Z-order."""
+        del state, names, file_bytes
+        raise OptionError(f"{self.store.uri} is an Iceberg table: give sort_by, there is no Z-order without Spark")
+
     @contextlib.contextmanager
     def _committing(self) -> Any:
         try:

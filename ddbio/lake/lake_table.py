@@ -142,6 +142,18 @@ class LakeTable(Protocol):
         """
         ...
 
+    def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
+        """Rewrite all files, rows with near values of some columns beside each other (Z-order), in one version.
+
+        Raises
+        ------
+        ConflictError
+            If another writer was faster.
+        OptionError
+            If the format's library cannot.
+        """
+        ...
+
     def commit(self, state: LakeState, commit: Commit) -> int:
         """Commit on top of a state, all or nothing; return the version.
 

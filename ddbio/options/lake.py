@@ -13,7 +13,11 @@ from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the 
 from ddbio.options.parsing import CONFIG, Names
 
 TableFormat = Literal["delta", "iceberg"]
-_LEAST_HOURS = 48
+_LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
+_REASONS = {
+    "tombstones_older_than": "changes may come late while a stream keeps them",
+    "vacuum_older_than": "readers and running jobs have files that no version needs any more, or not yet",
+}
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -69,12 +73,23 @@ class MaintainOptions(ConnectionOptions):
     """Format of the lake table."""
     tombstones_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
     """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    vacuum_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
+    sort_by: Names | None = None
+    """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
+    z_order_by: Names | None = None
+    """Attributes by which Delta tables are clustered (Z-order), all files anew in each run."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024**3)] = ByteSize(256 * 1024 * 1024)
     """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
 
     @model_validator(mode="after")
     def _check_age(self) -> MaintainOptions:
-        age = self.tombstones_older_than
-        if age is not None and int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]] < _LEAST_HOURS:
-            raise ValueError("tombstones_older_than is at least 48h: changes may come late while a stream keeps them")
+        for name, least in (("tombstones_older_than", _LEAST_HOURS), ("vacuum_older_than", _LEAST_VACUUM_HOURS)):
+            age = getattr(self, name)
+            if age is not None and int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]] < least:
+                raise ValueError(f"{name} is at least {least}h: {_REASONS[name]}")
+        if self.sort_by is not None and self.z_order_by is not None:
+            raise ValueError("give sort_by or z_order_by, not both")
+        if self.z_order_by is not None and self.format != "delta":
+            raise ValueError("z_order_by is for Delta tables: give sort_by")
         return self

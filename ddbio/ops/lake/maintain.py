@@ -1,4 +1,4 @@
-"""Maintain a lake table: let tombstones go, and rewrite small files as few."""
+"""Maintain a lake table: let tombstones go, rewrite small or unsorted files, delete files of old versions."""
 
 from __future__ import annotations
 
@@ -13,26 +13,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import DELETED, TIME
-from ddbio.errors import DdbioError, NotFoundError, TargetError
+from ddbio.core.lake.columns import DELETED, KEY, TIME, attribute_columns
+from ddbio.core.schema.arrow import name_of_field
+from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
+from ddbio.lake.sweep import plan_sweep
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.lake.apply import check_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
+    from ddbio.lake.sweep import Sweep
     from ddbio.options.lake import MaintainOptions
 
 _LOG = logging.getLogger("ddbio.maintain")
 _TRIES = 30
 _SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
 _SMALL_RATIO = 0.75
+_BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class MaintainReport(Report):
         Files that were replaced, and by how many.
     gc_floor_us
         Time in microseconds up to which tombstones may be gone; None if none ever went.
+    deleted_files, deleted_bytes
+        Files that only versions had which are too old, or that no version ever had.
+    since_version
+        The oldest version that can still be read; null if no files were deleted for their age.
     seconds
         Wall time from the verb's start.
     cpu_seconds
@@ -65,6 +73,40 @@ class MaintainReport(Report):
     gc_floor_us: int | None
     seconds: float
     cpu_seconds: float
+    deleted_files: int = 0
+    deleted_bytes: int = 0
+    since_version: int | None = None
+
+
+@dataclass(frozen=True)
+class MaintainPlan(Report):
+    """What a run would do.
+
+    Attributes
+    ----------
+    table, version
+        The lake table, and its version.
+    tombstones
+        Rows of deleted items that would go.
+    rewritten_files, rewritten_bytes
+        Files that would be replaced.
+    z_order_by
+        Attributes by which all files would be clustered besides.
+    deleted_files, deleted_bytes
+        Files that would be deleted; not those that the rewriting itself replaces.
+    since_version
+        The oldest version that could still be read; null if no files would be deleted for their age.
+    """
+
+    table: str
+    version: int
+    tombstones: int
+    rewritten_files: int
+    rewritten_bytes: int
+    z_order_by: tuple[str, ...]
+    deleted_files: int
+    deleted_bytes: int
+    since_version: int | None
 
 
 @dataclass
@@ -73,12 +115,15 @@ class Maintainer:
 
     Attributes
     ----------
+    sort_by
+        Attributes by which the rows of each bucket are sorted.
     tombstones, rewritten, written
         What this run has done.
     """
 
     table: LakeTable
     target_bytes: int
+    sort_by: tuple[str, ...] = ()
     tombstones: int = 0
     rewritten: int = 0
     written: int = 0
@@ -90,13 +135,13 @@ class Maintainer:
         The floor is raised first: a process that dies behind it leaves a table in which old changes are stale already.
         """
         for tries in range(1, _TRIES):
-            state = self._state()
+            state = self.state()
             try:
                 if until_us is not None and until_us > int(state.properties.get(FLOOR, -1)):
                     state = self.table.alter(state, (), {FLOOR: str(until_us)})
                 for bucket in sorted({each.bucket for each in state.files}):
                     self._rewrite(state, bucket)
-                    state = self._state()
+                    state = self.state()
             except ConflictError:
                 time.sleep(random.uniform(0, min(2.0, 0.02 * 2**tries)))
             else:
@@ -110,35 +155,60 @@ class Maintainer:
         """
         if age is None:
             return None
-        state = self._state()
+        state = self.state()
         work = BucketFiles(self.table.store, self.table.file_schema(state), "plan", FileOptions())
         times = [pc.max(batch.column(0)).as_py() for each in state.files for batch in work.read(each, (TIME,))]
         newest = max((each for each in times if each is not None), default=0)
         return min(newest, int(time.time() * 1_000_000)) - seconds_of(age) * 1_000_000
 
-    def _state(self) -> LakeState:
+    def state(self) -> LakeState:
+        """Return the newest state of the table."""
         state = self.table.load()
         if state is None:
             raise NotFoundError(f"there is no table at {self.table.store.uri}")
         check_ours(self.table, state)
         return state
 
-    def _rewrite(self, state: LakeState, bucket: int) -> None:
-        """Rewrite those files of a bucket that have tombstones to go, and small ones if there are several."""
-        files = [each for each in state.files if each.bucket == bucket]
-        floor = int(state.properties.get(FLOOR, -1))
-        job_id = new_job_id()
+    def plan(self, until_us: int | None) -> tuple[LakeState, int, list[LakeFile]]:
+        """Return the state of the table, how many tombstones would go, and the files that would be rewritten."""
+        state, tombstones, files = self.state(), 0, list[Any]()
+        floor = max(int(state.properties.get(FLOOR, -1)), -1 if until_us is None else until_us)
+        work = self._work(state, "plan")
+        for bucket in sorted({each.bucket for each in state.files}):
+            chosen, masks = self._chosen(work, [each for each in state.files if each.bucket == bucket], floor)
+            tombstones += sum(int((~masks[each.path]).sum()) for each in chosen)
+            files += chosen
+        return state, tombstones, files
+
+    def _work(self, state: LakeState, job_id: str) -> BucketFiles:
         options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, statistics=NOTED)
-        work = BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
+        return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
+
+    def _chosen(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:
+        """Return the files of a bucket to rewrite, and which rows of each file stay.
+
+        Those are the files that have tombstones to go, small ones if there are several, and all if one is not sorted.
+        """
         masks = {each.path: _stays(work, each, floor) for each in files}
         small = [each for each in files if each.size_bytes < _SMALL_RATIO * self.target_bytes]
         chosen = [each for each in files if not masks[each.path].all()]
         if len(small) > 1:
             chosen = [each for each in files if each in small or each in chosen]
+        names = _columns_of(work.schema, self.sort_by)
+        if names and (chosen or not all(_is_sorted(work, each, names) for each in files)):
+            chosen = files
+        return chosen, masks
+
+    def _rewrite(self, state: LakeState, bucket: int) -> None:
+        """Rewrite those files of a bucket that need it."""
+        job_id = new_job_id()
+        work = self._work(state, job_id)
+        files = [each for each in state.files if each.bucket == bucket]
+        chosen, masks = self._chosen(work, files, int(state.properties.get(FLOOR, -1)))
         if not chosen:
             return
         try:
-            added = work.write(bucket, _kept(work, chosen, masks))
+            added = work.write(bucket, self._rows(work, chosen, masks))
             for staged in added:
                 self.table.store.complete(staged)
             self.table.commit(state, Commit(added=added, removed=chosen, metadata={"ddbio": '{"verb": "maintain"}'}))
@@ -148,6 +218,16 @@ class Maintainer:
         self.tombstones += sum(int((~masks[each.path]).sum()) for each in chosen)
         self.rewritten += len(chosen)
         self.written += len(added)
+
+    def _rows(self, work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        rows = _kept(work, files, masks)
+        names = _columns_of(work.schema, self.sort_by)
+        if not names:
+            yield from rows
+            return
+        whole = pa.Table.from_batches(rows, work.schema)
+        order = pc.sort_indices(whole.select(list(dict.fromkeys([*names, KEY]))), sort_keys=_ascending([*names, KEY]))
+        yield from whole.take(order).combine_chunks().to_batches(_BATCH_ROWS)
 
 
 def maintain(options: MaintainOptions) -> MaintainReport:
@@ -162,9 +242,17 @@ def maintain(options: MaintainOptions) -> MaintainReport:
     TargetError
         If other writers are faster again and again.
     """
-    clock = Clock()
-    job = Maintainer(open_lake_table(options.table, options.format, options), int(options.target_file_bytes))
+    clock, now = Clock(), time.time()
+    job = _open(options)
     state = job.run(job.horizon(options.tombstones_older_than))
+    if options.z_order_by is not None:
+        names = _columns_of(job.table.file_schema(state), options.z_order_by)
+        job.table.cluster(state, names, job.target_bytes)
+        state = job.state()
+    sweep = _sweep(job.table, state, options, now)
+    if sweep is not None:
+        job.table.store.delete([each.path for each in sweep.files])
+        _LOG.info("%s: %d files are deleted", job.table.store.uri, len(sweep.files))
     floor = state.properties.get(FLOOR)
     return MaintainReport(
         table=job.table.store.uri,
@@ -175,7 +263,66 @@ def maintain(options: MaintainOptions) -> MaintainReport:
         gc_floor_us=None if floor is None else int(floor),
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
+        deleted_files=0 if sweep is None else len(sweep.files),
+        deleted_bytes=0 if sweep is None else sweep.bytes,
+        since_version=None if sweep is None else sweep.since_version,
     )
+
+
+def plan_maintain(options: MaintainOptions) -> MaintainPlan:
+    """Return what :func:`maintain` would do; nothing is written. Errors are the same."""
+    job = _open(options)
+    state, tombstones, files = job.plan(job.horizon(options.tombstones_older_than))
+    sweep = _sweep(job.table, state, options, time.time())
+    return MaintainPlan(
+        table=job.table.store.uri,
+        version=state.version,
+        tombstones=tombstones,
+        rewritten_files=len(files),
+        rewritten_bytes=sum(each.size_bytes for each in files),
+        z_order_by=options.z_order_by or (),
+        deleted_files=0 if sweep is None else len(sweep.files),
+        deleted_bytes=0 if sweep is None else sweep.bytes,
+        since_version=None if sweep is None else sweep.since_version,
+    )
+
+
+def _open(options: MaintainOptions) -> Maintainer:
+    table = open_lake_table(options.table, options.format, options)
+    return Maintainer(table, int(options.target_file_bytes), options.sort_by or ())
+
+
+def _sweep(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep | None:
+    if options.vacuum_older_than is None:
+        return None
+    return plan_sweep(table, state, now - seconds_of(options.vacuum_older_than))
+
+
+def _columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
+    """Return the columns of some attributes.
+
+    Raises
+    ------
+    OptionError
+        If there is no such attribute.
+    """
+    names = {name_of_field(field): field.name for field in attribute_columns(schema)}
+    for each in attributes:
+        if each not in names:
+            raise OptionError(f"the lake table has no attribute {each!r} to sort by")
+    return [names[each] for each in attributes]
+
+
+def _ascending(names: Sequence[str]) -> list[tuple[str, Any]]:
+    return [(name, "ascending") for name in names]
+
+
+def _is_sorted(work: BucketFiles, file: LakeFile, names: Sequence[str]) -> bool:
+    """Return whether the rows of a file are sorted."""
+    wanted = list(dict.fromkeys([*names, KEY]))
+    rows = pa.Table.from_batches(work.read(file, wanted), pa.schema([work.schema.field(name) for name in wanted]))
+    order: Any = pc.sort_indices(rows, sort_keys=_ascending(wanted))
+    return bool((np.diff(order.to_numpy()) > 0).all())
 
 
 def seconds_of(age: str) -> int:

@@ -1,0 +1,59 @@
+"""Delete the files of a lake table that no version needs which a reader may still be at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from ddbio.core.staged import StoredObject
+    from ddbio.lake.lake_table import LakeState, LakeTable
+
+_VERSION = re.compile(r"(?:_delta_log/(\d{20})\.json|metadata/v(\d+)\.metadata\.json)")
+_DATA = re.compile(r"(?:data/)?_b=[^/]+/[^/]+\.parquet")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Name the files that go, and the first version that can be read afterwards."""
+
+    files: tuple[StoredObject, ...]
+    since_version: int
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(each.size_bytes for each in self.files)
+
+
+def plan_sweep(table: LakeTable, state: LakeState, cut: float) -> Sweep:
+    """Return the data files that no version since a time has: of older versions, and of commits that never came.
+
+    Files that are younger than the time stay, whatever they are: a job may be about to commit them.
+
+    Parameters
+    ----------
+    cut
+        Seconds since 1970: readers of versions that were the newest at this time, or later, are respected.
+    """
+    times = dict[int, float]()
+    for place in ("_delta_log/", "metadata/v"):
+        for each in table.store.list(place):
+            if match := _VERSION.fullmatch(each.path):
+                times[int(match[1] or match[2])] = each.modified_at
+    # The last version from before the time was the newest at that time.
+    since = max((number for number, at in times.items() if at < cut), default=0)
+    live = {each.path for each in state.files}
+    for number in range(since, state.version):
+        try:
+            found = table.load(number)
+        except NotFoundError:
+            continue
+        live.update(each.path for each in (() if found is None else found.files))
+    stored = table.store.list("")
+    # Files of our own places, and those that others may have put there, are not looked at.
+    gone = [each for each in stored if _DATA.fullmatch(each.path) and each.path not in live and each.modified_at < cut]
+    return Sweep(tuple(gone), since)
