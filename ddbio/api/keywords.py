@@ -944,8 +944,10 @@ class BootstrapKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Folder of the log of changes, which is captured meanwhile."""
     format: Literal["delta", "iceberg"]
     """Format of the lake table."""
+    base: Literal["scan", "export"]
+    """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
     export_to: str | None
-    """``s3://bucket/prefix`` for incremental exports that heal gaps of the log; without it the base is loaded anew."""
+    """``s3://bucket/prefix`` for exports: the base, and those that heal gaps; without it a gap means a new base."""
     buckets: int
     """Partitions ``_b`` of a table that is made; those of a table never change."""
     rcu_per_second: float | None

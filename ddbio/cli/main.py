@@ -77,7 +77,7 @@ VERBS = Verbs(
         ),
         "apply": (
             "lake:apply",
-            "Merge what is new of LOG, which capture writes, into TABLE of a lake: the newest state of each item wins.",
+            "Merge what is new of LOG into TABLE of a lake: the newest state of each item wins.",
         ),
         "archive": (
             "archive:archive",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -41,8 +41,10 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions):
     """Folder of the log of changes, which is captured meanwhile."""
     format: TableFormat = "delta"
     """Format of the lake table."""
+    base: Literal["scan", "export"] = "scan"
+    """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
     export_to: str | None = None
-    """``s3://bucket/prefix`` for incremental exports that heal gaps of the log; without it the base is loaded anew."""
+    """``s3://bucket/prefix`` for exports: the base, and those that heal gaps; without it a gap means a new base."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
     """Partitions ``_b`` of a table that is made; those of a table never change."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None
@@ -54,4 +56,6 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions):
     def _check_bootstrap(self) -> BootstrapOptions:
         if self.rcu_per_second is not None and self.read_ratio is not None:
             raise ValueError("give rcu_per_second or read_ratio, not both")
+        if self.base == "export" and self.export_to is None:
+            raise ValueError("base=export needs export_to, an s3:// prefix for the export")
         return self

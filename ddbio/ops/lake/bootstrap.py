@@ -18,6 +18,8 @@ from ddbio.lake.lake_table import BASE
 from ddbio.ops.capture.capture import capture, prepare_capture
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_capture
+from ddbio.ops.exports import jobs
+from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -27,7 +29,10 @@ from ddbio.options import (
     ApplyOptions,
     CaptureHealOptions,
     CaptureOptions,
+    ExportStartOptions,
+    ExportToFilesOptions,
     ScanToFilesOptions,
+    WaitOptions,
     connection_of,
     parse_options,
 )
@@ -204,14 +209,34 @@ class _Bootstrap:
         """Load a base; over an older one if it became doubtful."""
         table = open_lake_table(self.options.target, self.options.format, self.options)
         mode = "error" if table.load() is None else "overwrite"
-        _LOG.info("base %d of %s: scan", number, self.options.target)
+        _LOG.info("base %d of %s: %s", number, self.options.target, self.options.base)
         known = {each.heal_id: self._base() for each in self._open_gaps()}
         self._note(covered={**self._note().get("covered", {}), **known})
+        if self.options.base == "export":
+            self.base_rows = self._load_export(mode, sorted(known))
+            return
         names = ("format", "buckets", "rcu_per_second", "read_ratio", "max_units", "max_seconds", "max_usd", "prices")
         wanted = {name: getattr(self.options, name) for name in names}
         given = {**self._given(), **wanted, "table": self.options.table, "dest": self.options.target}
         report = scan_to_files(parse_options(ScanToFilesOptions, {**given, "mode": mode, "engine": "local"}))
         self.base_rows = report.rows
+
+    def _load_export(self, mode: str, gaps: list[str]) -> int:
+        """Load a full export that is younger than these gaps: one that a run that died has asked for, or a new one."""
+        noted = self._note().get("export", {})
+        if noted.get("gaps") != gaps or noted.get("loaded"):
+            names = ("export_to", "max_seconds", "max_usd", "prices")
+            wanted = {name.replace("export_to", "dest"): getattr(self.options, name) for name in names}
+            asked = parse_options(ExportStartOptions, {**self._given(), **wanted, "table": self.options.table})
+            noted = {"arn": jobs.start(asked).arn, "gaps": gaps}
+            self._note(export=noted)
+        waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
+        job = jobs.wait(parse_options(WaitOptions, {**self._given(), **waiting, "arn": noted["arn"]}))
+        given = {**self._given(), "source": job.uri, "dest": self.options.target, "mode": mode, "engine": "local"}
+        lake = {name: getattr(self.options, name) for name in ("format", "buckets")}
+        report = read_export_to_files(parse_options(ExportToFilesOptions, {**given, **lake}))
+        self._note(export={**noted, "loaded": True})
+        return report.rows
 
     def _settle_gaps(self) -> None:
         """Heal what the stream forgot; a base that was read meanwhile, or that nothing can heal, has to be loaded anew.

@@ -87,6 +87,20 @@ def test_one_command_makes_a_table_and_keeps_it_up(kind, fake, client, table, tm
     assert ddbio.verify(table, lake, **given).equal
 
 
+def test_the_base_is_a_full_export(fake, client, table, s3_url, tmp_path):
+    """The service exports, and no scan reads the table; what changes afterwards is applied."""
+    given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+    place = {"log": str(tmp_path / "log"), "export_to": "s3://exports/base", "poll_seconds": 0.2, **given}
+    fake.pass_time(10)
+    first = ddbio.bootstrap(table, tmp_path / "lake", base="export", **place)
+    assert first.base_rows == 6
+    put(client, table, "a", 2)
+    delete(client, table, "b")
+    second = ddbio.bootstrap(table, tmp_path / "lake", base="export", **place)
+    assert (second.base_rows, second.updated, second.deleted) == (None, 1, 1), second
+    assert ddbio.verify(table, tmp_path / "lake", **given).equal
+
+
 def test_what_a_stream_forgot_is_healed_or_loaded_anew(fake, client, table, s3_url, tmp_path):
     """With exports the log is healed and the base stays; without them a new base takes the place of the old one."""
     given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
