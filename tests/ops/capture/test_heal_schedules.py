@@ -16,6 +16,7 @@ from ddbio.core.capture.shards import Lineage
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog, ShardRows
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_gap
@@ -63,7 +64,7 @@ class World:
         self.store = KillingStore(str(folder / "log"))
         state = JobState(self.store, "job", "capture")
         state.begin({"stream": "arn:aws:dynamodb:us-east-1:0:table/tab/stream/1", "started_at": BEGAN})
-        self.log, self.lineage = ChangeLog(state, ("pk",), lambda _: ITEMS), Lineage("stream")
+        self.log, self.lineage = ChangeLog(BatchRecords(state), ("pk",), lambda _: ITEMS), Lineage("stream")
         self.log.declare(ITEMS)
         self.position = "TRIM_HORIZON"
         while not self.writes:
