@@ -63,7 +63,6 @@ STEPS = (
     Step("simulate", 0.6),
     Step("layout", 1),
     Step("update", 1),
-    Step("lookup", 1.5),
     Step("files", 4),
     Step("first_use", 1),
     Step("capture", 3.5),
@@ -91,6 +90,7 @@ LONG = (
     Step("budget", 9),
     Step("export_memory", 1),
     Step("real", 2),
+    Step("lookup", 1.5),
     Step("apply", 4),
 )
 """What ``--all`` takes as well."""

@@ -49,10 +49,16 @@ _NANOSECONDS = 1e9
 
 
 def running_session() -> SparkSession | None:
-    """Return the session that runs in this process, in whichever thread it was made, or None; start nothing."""
-    session = SparkSession.getActiveSession()
-    if session is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public question exists
-        return SparkSession.builder.getOrCreate()
+    """Return the session that runs in this process, in whichever thread it was made, or None; start nothing.
+
+    A session whose JVM has died runs no more.
+    """
+    try:
+        session = SparkSession.getActiveSession()
+        if session is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public question exists
+            return SparkSession.builder.getOrCreate()
+    except (OSError, Py4JError):
+        return None
     return session
 
 

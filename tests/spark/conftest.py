@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Return the session of all tests: two cores, and up to three attempts a task."""
-    session = start_session("local[2,3]", {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"})
+    conf = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
+    session = start_session("local[2,3]", conf)
     yield session
     session.stop()
 

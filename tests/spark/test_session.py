@@ -72,3 +72,20 @@ def test_bad_master_is_one_clear_line(tmp_path):
     done = subprocess.run([sys.executable, "-c", BAD_MASTER], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"Spark did not start: .*[Mm]aster.*; check master and conf\n", done.stdout)
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_session_that_lost_its_jvm_runs_no_more():
+    """A job that needs no Spark still runs in a process whose JVM has died."""
+    code = (
+        "from pyspark import SparkContext\n"
+        "from ddbio.spark.engine import running_parallelism\n"
+        "from ddbio.spark.session import start_session\n"
+        "start_session('local[1]', {})\n"
+        "assert running_parallelism() == 1\n"
+        "SparkContext._gateway.proc.kill()\n"
+        "SparkContext._gateway.proc.wait()\n"
+        "print(running_parallelism())\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["None"], done.stderr[-2000:]
