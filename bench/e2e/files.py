@@ -21,7 +21,7 @@ from bench import data, pairs, partitions
 from bench.e2e import record
 from bench.files import batches_of
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.staged import FileNaming
+from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import read_batches
@@ -149,7 +149,8 @@ def check(name: str, batches: list[pa.RecordBatch], folder: str) -> None:
     store = LocalStore(folder)
     [staged] = write(name, batches, folder, 256 * MIB)
     store.complete(staged)
-    found = digest_of_batches(read_batches(store, staged.path, batches[0].schema))
+    stored = StoredObject(staged.path, staged.size_bytes, crc32=staged.crc32)
+    found = digest_of_batches(read_batches(store, stored, batches[0].schema))
     assert found == digest_of_batches(batches)
     store.delete([staged.path])
 
