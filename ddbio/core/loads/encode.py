@@ -20,7 +20,8 @@ from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.plan import MOST_WRITES
-from ddbio.core.loads.requests import VALUES, EncodedRows, ItemEncoder, columns_of, request_encoder
+from ddbio.core.loads.requests import VALUES, ItemEncoder, columns_of, request_encoder
+from ddbio.core.loads.row_texts import RowTexts, joined_texts
 from ddbio.core.raw_items import RawItemReader, RawItems
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.core.loads.requests import EncodedRows
 
 # Rows that are encoded at once fit into the processor's caches, but fill the batches of all lanes, and never take many
 # megabytes.
@@ -165,8 +167,8 @@ class RawItemEncoder:
         data, hashes, units = items.data, items.hashes, write_units(items.sizes)
         begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
         if self._plan.mode == "delete" or self._compared is not None:
-            encoded = EncodedRows.of_rows([self._part(items, row) for row in range(len(items))], units, [], {})
-            data, begins, ends = encoded.texts, encoded.offsets[:-1].copy(), encoded.offsets[1:].copy()
+            data, offsets = joined_texts([column.within(~items.doubtful) for column in self._columns(items)])
+            begins, ends = offsets[:-1].copy(), offsets[1:].copy()
         if self._plan.mode == "delete":
             units = np.ones(len(items))
         refusals: list[Refusal] = []
@@ -184,17 +186,21 @@ class RawItemEncoder:
         texts = RowBytes(data, begins, ends, units, first_row)
         return LaneWrites(self._splitter.split(texts, taken, hashes[taken], {}), tuple(refusals))
 
-    def _part(self, items: RawItems, row: int) -> bytes:
-        if items.doubtful[row]:
-            return b""
-        part = items.text(row)
+    def _columns(self, items: RawItems) -> list[RowTexts]:
+        """Return what a request says of each item that is not doubtful."""
+        everywhere = np.ones(len(items), np.bool_)
+        columns = [RowTexts(items.data, items.spans[:, 0], items.spans[:, 1])]
         if self._plan.mode == "delete":
-            names = [compact_json(name).encode() for name in self._keys]
-            members = (name + b":" + items.value(row, key) for key, name in enumerate(names))
-            part = b"{" + b",".join(members) + b"}"
+            columns = []
+            for place, name in enumerate(self._keys):
+                opening = f"{',' if place else '{'}{compact_json(name)}:".encode()
+                columns += [RowTexts.where(everywhere, opening), _values_of(items, place)]
+            columns.append(RowTexts.where(everywhere, b"}"))
         if self._compared is None:
-            return part
-        return b"".join((part, VALUES, b'{":v0":', items.value(row, self._compared), b"}"))
+            return columns
+        opening = VALUES + b'{":v0":'
+        compared = _values_of(items, self._compared)
+        return [*columns, RowTexts.where(everywhere, opening), compared, RowTexts.where(everywhere, b"}")]
 
     def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[EncodedRows, NDArray[np.uint64]]:
         """Decode and encode some items; return the result and the hashes of their keys."""
@@ -222,6 +228,10 @@ class RawItemEncoder:
             if name in self._keys and tag_of_field(field) not in {self._keys[name], "JSON"}:
                 schema = schema.set(place, tagged_field(field.name, pa.string(), "JSON", attribute=name))
         return schema
+
+
+def _values_of(items: RawItems, number: int) -> RowTexts:
+    return RowTexts(items.data, items.values[:, number, 0], items.values[:, number, 1])
 
 
 # Files whose columns differ come one after the other.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.kernel.arrays import take_rows, valid_of
 from ddbio.core.loads.batches import RequestTemplate, write_units
+from ddbio.core.loads.row_texts import RowTexts, UpdateExpressions, joined_texts
 from ddbio.core.rescue import twice_reason
 from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
 from ddbio.core.text.json_text import compact_json, parse_json
@@ -37,6 +38,7 @@ DELETE = b'{"DeleteRequest":{"Key":', b"}}"
 VALUES = b',"ExpressionAttributeValues":'
 OPERATIONS = ("put", "delete", "update")
 """The values that the column ``operation_by`` may have."""
+_NO_VALUES = b"{}"
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,24 @@ class EncodedRows:
     templates: dict[int, RequestTemplate] = field(default_factory=dict)
 
     @classmethod
-    def of_rows(
+    def joined(
         cls,
-        parts: list[bytes],
+        columns: Sequence[RowTexts],
         units: NDArray[np.float64],
-        refusals: list[Refusal],
-        templates: dict[int, RequestTemplate],
+        refusals: Sequence[Refusal],
+        templates: dict[int, RequestTemplate] | None = None,
     ) -> EncodedRows:
-        """Join the bytes of each row."""
-        offsets = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-        return cls(np.frombuffer(bytearray().join(parts), np.uint8), offsets, units, refusals, templates)
+        """Join the texts of each row that is not refused."""
+        taken = np.ones(len(units), np.bool_)
+        taken[[refusal.row for refusal in refusals]] = False
+        if refusals:
+            columns = [column.within(taken) for column in columns]
+        return cls(*joined_texts(columns), units, list(refusals), templates or {})
+
+    @property
+    def row_texts(self) -> RowTexts:
+        """Return where the bytes of each row lie."""
+        return RowTexts.of_offsets(self.texts, self.offsets)
 
     def rows(self) -> list[bytes]:
         """Return the bytes of each row; a refused row has none."""
@@ -146,7 +155,11 @@ class ItemEncoder:
         encoded = _encoded_rows(self._encoder.encode_view(batch.select(self._names)))
         if self._compared is None:
             return encoded
-        return _with_values(encoded, _with_rescued(self._values.encode(batch), batch, self._compared), needed=True)
+        found = self._values.encode(batch)
+        values = _with_rescued(found.row_texts, batch, self._compared)
+        lacking = np.flatnonzero(values.ends - values.begins == len(_NO_VALUES))
+        refusals = _refused((*encoded.refusals, *found.refusals), lacking)
+        return EncodedRows.joined([encoded.row_texts, *_member(values)], encoded.units, refusals)
 
 
 class ValuesEncoder:
@@ -161,7 +174,8 @@ class ValuesEncoder:
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Return the values of each row as one JSON object."""
         if not self._names:
-            return EncodedRows.of_rows([b"{}"] * batch.num_rows, np.zeros(batch.num_rows), [], {})
+            none = RowTexts.chosen([_NO_VALUES], np.zeros(batch.num_rows, np.intp))
+            return EncodedRows.joined([none], np.zeros(batch.num_rows), [])
         columns = [batch.column(name) for name in self._names]
         return _encoded_rows(self._encoder.encode_view(pa.RecordBatch.from_arrays(columns, schema=self._schema)))
 
@@ -170,19 +184,20 @@ def _encoded_rows(items: EncodedItems) -> EncodedRows:
     return EncodedRows(items.buffer, items.offsets, write_units(items.sizes), list(items.refusals))
 
 
-def _with_rescued(values: EncodedRows, batch: pa.RecordBatch, compared: str) -> EncodedRows:
+def _with_rescued(values: RowTexts, batch: pa.RecordBatch, compared: str) -> RowTexts:
     """Take the compared value from the rescue column if the row has none in its column."""
     if RESCUE_NAME not in batch.schema.names or batch.column(RESCUE_NAME).null_count == batch.num_rows:
         return values
-    parts, rescued = values.rows(), list[Any](batch.column(RESCUE_NAME).to_pylist())
-    for row, part in enumerate(parts):
-        value = _member(rescued[row] or "{}", compared) if part == b"{}" else None
+    rescued, found = batch.column(RESCUE_NAME), dict[int, bytes]()
+    has_none = values.ends - values.begins == len(_NO_VALUES)
+    for row in np.flatnonzero(has_none & valid_of(rescued)).tolist():
+        value = _rescued_value(rescued[row].as_py() or "{}", compared)
         if value is not None:
-            parts[row] = compact_json({":v0": value}).encode()
-    return EncodedRows.of_rows(parts, values.units, values.refusals, values.templates)
+            found[row] = compact_json({":v0": value}).encode()
+    return values.replaced(found)
 
 
-def _member(text: str, name: str) -> Any:
+def _rescued_value(text: str, name: str) -> Any:
     try:
         return json.loads(text).get(name)
     except (ValueError, AttributeError):
@@ -190,33 +205,20 @@ def _member(text: str, name: str) -> Any:
         return None
 
 
-def _with_values(encoded: EncodedRows, values: EncodedRows, *, needed: bool) -> EncodedRows:
-    """Append each row's values to its bytes; if values are needed, refuse rows without any."""
-    refused = {refusal.row for refusal in encoded.refusals}
-    refusals = encoded.refusals + [refusal for refusal in values.refusals if refusal.row not in refused]
-    refused |= {refusal.row for refusal in values.refusals}
-    parts, texts = encoded.rows(), values.rows()
-    for row, value in enumerate(texts):
-        if row in refused:
-            parts[row] = b""
-        elif value != b"{}":
-            parts[row] += VALUES + value
-    whole = EncodedRows.of_rows(parts, encoded.units, refusals, encoded.templates)
-    lacking = [row for row, value in enumerate(texts) if value == b"{}"] if needed else []
-    return _without_value(whole, lacking) if lacking else whole
+def _member(values: RowTexts) -> tuple[RowTexts, RowTexts]:
+    """Return the values of each row with their name before them; neither of a row that has none."""
+    has_some = values.ends - values.begins > len(_NO_VALUES)
+    return RowTexts.where(has_some, VALUES), values.within(has_some)
 
 
-def _without_value(encoded: EncodedRows, lacking: Sequence[int]) -> EncodedRows:
-    """Refuse rows that have no value to compare."""
-    parts, known = encoded.rows(), {refusal.row for refusal in encoded.refusals}
-    refusals = [
-        Refusal(row, "", "newer_by", "the row has no value to compare by newer_by")
-        for row in lacking
-        if row not in known
-    ]
-    for row in lacking:
-        parts[row] = b""
-    return EncodedRows.of_rows(parts, encoded.units, encoded.refusals + refusals, encoded.templates)
+def _refused(refusals: Iterable[Refusal], lacking: NDArray[np.int64]) -> list[Refusal]:
+    """Return the first refusal of each row, and one of each other row that has no value to compare."""
+    found: dict[int, Refusal] = {}
+    for each in refusals:
+        found.setdefault(each.row, each)
+    for row in lacking.tolist():
+        found.setdefault(row, Refusal(row, "", "newer_by", "the row has no value to compare by newer_by"))
+    return list(found.values())
 
 
 class UpdateEncoder:
@@ -242,8 +244,7 @@ class UpdateEncoder:
         self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
         self._values = ValuesEncoder(schema, self._names)
         self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
-        self._sets = [f"#n{place} = :v{place}" for place in range(len(self._names))]
-        self._removes = [f"#n{place}" for place in range(len(self._names))]
+        self._expressions = UpdateExpressions(len(self._names))
         self.template = self._template(())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
@@ -251,51 +252,52 @@ class UpdateEncoder:
         present = np.ones((batch.num_rows, len(self._names)), bool)
         for place, name in enumerate(self._names):
             present[:, place] = valid_of(batch.column(name))
-        values, more = self._with_rescued(self._values.encode(batch), batch, present)
-        encoded = _with_values(self._keys.encode(batch), values, needed=False)
+        found = self._values.encode(batch)
+        values, refusals, more = self._with_rescued(found, batch, present)
+        keys = self._keys.encode(batch)
+        lacking = np.zeros(batch.num_rows, bool)
         if self._compared is not None:
             known = self._places.get(self._compared)
-            has_value = np.zeros(batch.num_rows, bool) if known is None else present[:, known]
-            lacking = [row for row in np.flatnonzero(~has_value).tolist() if self._compared not in more.get(row, ())]
-            encoded = _without_value(encoded, lacking) if lacking else encoded
-        return self._with_expressions(encoded, present, more)
+            lacking = np.ones(batch.num_rows, bool) if known is None else ~present[:, known]
+            lacking[[row for row, names in more.items() if self._compared in names]] = False
+        refusals = _refused((*keys.refusals, *refusals), np.flatnonzero(lacking))
+        columns = [keys.row_texts, *_member(values)]
+        if self._names or any(more.values()):
+            columns.append(self._expressions_of(present, more))
+        return EncodedRows.joined(columns, keys.units, refusals, self._own_templates(more, refusals))
 
-    def _with_expressions(
-        self, encoded: EncodedRows, present: NDArray[np.bool_], more: dict[int, tuple[str, ...]]
-    ) -> EncodedRows:
-        """Append each row's update expression to its bytes; the template has the names of its attributes."""
-        if not self._names and not any(more.values()):
-            return encoded
-        packed = np.packbits(present, axis=1)
-        width, patterns = packed.shape[1], packed.tobytes()
-        # Each row may have a pattern of nulls of its own: none is stored for the next batch.
-        expressions: dict[bytes, bytes] = {}
+    def _expressions_of(self, present: NDArray[np.bool_], more: Mapping[int, tuple[str, ...]]) -> RowTexts:
+        """Return each row's update expression; the template has the names of its attributes."""
+        whole = {row: self._whole_expression(present[row], len(names)) for row, names in more.items() if names}
+        if not self._names:
+            return RowTexts.chosen([b""], np.zeros(len(present), np.intp)).replaced(whole)
+        return self._expressions.of(present).replaced(whole)
+
+    def _own_templates(
+        self, more: Mapping[int, tuple[str, ...]], refusals: Iterable[Refusal]
+    ) -> dict[int, RequestTemplate]:
         templates: dict[tuple[str, ...], RequestTemplate] = {}
+        refused = {each.row for each in refusals}
         own: dict[int, RequestTemplate] = {}
-        parts = encoded.rows()
-        for row, part in enumerate(parts):
-            if not part:
-                continue
-            if names := more.get(row):
-                expression = self._expression(present[row], len(names))
+        for row, names in more.items():
+            if names and row not in refused:
                 own[row] = templates.get(names) or templates.setdefault(names, self._template(names))
-            else:
-                pattern = patterns[row * width : (row + 1) * width]
-                expression = expressions.get(pattern) or self._expression(present[row])
-                expressions[pattern] = expression
-            parts[row] = part + expression
-        return EncodedRows.of_rows(parts, encoded.units, encoded.refusals, own)
+        return own
 
     def _with_rescued(
         self, values: EncodedRows, batch: pa.RecordBatch, present: NDArray[np.bool_]
-    ) -> tuple[EncodedRows, dict[int, tuple[str, ...]]]:
-        """Add attributes of the rescue column to the values; also return, by row, those without a column."""
+    ) -> tuple[RowTexts, list[Refusal], dict[int, tuple[str, ...]]]:
+        """Add attributes of the rescue column to the values; return them, refusals, and names without a column by row.
+
+        ``present`` has what the rescue column has of the columns, too.
+        """
+        texts = values.row_texts
         if self._rescued is None or batch.column(RESCUE_NAME).null_count == batch.num_rows:
-            return values, {}
+            return texts, values.refusals, {}
         encoded = self._rescued.encode(batch.select([RESCUE_NAME]))
         refusals = {refusal.row: refusal for refusal in (*encoded.refusals, *values.refusals)}
-        parts, more = values.rows(), {}
-        for row in np.flatnonzero(np.diff(encoded.offsets) > len(b"{}")).tolist():
+        joined, more = dict[int, bytes](), dict[int, tuple[str, ...]]()
+        for row in np.flatnonzero(np.diff(encoded.offsets) > len(_NO_VALUES)).tolist():
             rescued = parse_json(encoded.buffer[encoded.offsets[row] : encoded.offsets[row + 1]].tobytes())
             more[row] = tuple(name for name in rescued if name not in self._places)
             known = {name: self._places[name] for name in rescued if name in self._places}
@@ -304,18 +306,15 @@ class UpdateEncoder:
                 refusals[row] = Refusal(row, RESCUE_NAME, "duplicate", twice_reason(twice))
             present[row, list(known.values())] = True
             places = known | {name: len(self._names) + n for n, name in enumerate(more[row])}
-            parts[row] = _joined(parts[row], {f":v{place}": rescued[name] for name, place in places.items()})
-        for row in refusals:
-            parts[row] = b""
-        ordered = [refusals[row] for row in sorted(refusals)]
-        return EncodedRows.of_rows(parts, values.units, ordered, values.templates), more
+            joined[row] = _joined(texts.text(row), {f":v{place}": rescued[name] for name, place in places.items()})
+        return texts.replaced(joined), [refusals[row] for row in sorted(refusals)], more
 
-    def _expression(self, has: NDArray[np.bool_], more: int = 0) -> bytes:
-        given = has.tolist()
-        sets = [*compress(self._sets, given), *(f"#n{n} = :v{n}" for n in range(len(given), len(given) + more))]
-        removes = list(compress(self._removes, (~has).tolist()))
-        clauses = ["SET " + ", ".join(sets)] * bool(sets) + ["REMOVE " + ", ".join(removes)] * bool(removes)
-        return f',"UpdateExpression":"{" ".join(clauses)}"'.encode() if clauses else b""
+    def _whole_expression(self, has: NDArray[np.bool_], more: int) -> bytes:
+        """Return the expression of a row that sets attributes without a column."""
+        set_places = [*np.flatnonzero(has).tolist(), *range(len(has), len(has) + more)]
+        sets = ", ".join(f"#n{place} = :v{place}" for place in set_places)
+        removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has).tolist())
+        return f',"UpdateExpression":"SET {sets}{removes and " REMOVE "}{removes}"'.encode()
 
     def _template(self, more: tuple[str, ...]) -> RequestTemplate:
         attributes = [*self._attributes, *more]
@@ -379,24 +378,29 @@ class _MixedEncoder:
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Return the bytes of each row, and templates of the rows that need a request of their own."""
         asked = np.asarray(batch.column(self._column).to_pylist(), object)
-        parts, templates = [b""] * batch.num_rows, dict[int, RequestTemplate]()
-        units, refusals = np.ones(batch.num_rows), list[Refusal]()
+        units, refusals, templates = np.ones(batch.num_rows), list[Refusal](), dict[int, RequestTemplate]()
+        # Each operation has a column, which is empty in the rows of the others.
+        columns: list[RowTexts] = []
         for operation, (encoder, (opening, closing)) in self._encoders.items():
             rows = np.flatnonzero(asked == operation)
             if not len(rows):
                 continue
             encoded = encoder.encode(take_rows(batch, rows))
             units[rows] = encoded.units
-            for place, (row, part) in enumerate(zip(rows.tolist(), encoded.rows(), strict=True)):
-                template = encoded.templates.get(place) or self._own_templates.get(operation)
-                if template is not None:
-                    parts[row], templates[row] = part, template
-                else:
-                    parts[row] = part and opening + part + closing
+            texts = encoded.row_texts.spread(rows, batch.num_rows)
+            template = self._own_templates.get(operation)
+            if template is None:
+                is_sent = texts.ends > texts.begins
+                columns += [RowTexts.where(is_sent, opening), texts, RowTexts.where(is_sent, closing)]
+            else:
+                columns.append(texts)
+                templates |= dict.fromkeys(rows.tolist(), template)
+                templates |= {int(rows[place]): own for place, own in encoded.templates.items()}
             refusals += [
                 Refusal(int(rows[each.row]), each.attribute, each.rule, each.message) for each in encoded.refusals
             ]
         for row in np.flatnonzero(~np.isin(asked.astype(str), OPERATIONS)).tolist():
             message = f"{asked[row]!r} is no operation: write {', '.join(OPERATIONS)}"
             refusals.append(Refusal(row, self._column, "operation", message))
-        return EncodedRows.of_rows(parts, units, refusals, templates)
+        columns = columns or [RowTexts.where(np.zeros(batch.num_rows, bool), b"")]
+        return EncodedRows.joined(columns, units, refusals, templates)

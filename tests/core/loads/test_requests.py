@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
-from ddbio.core.loads.requests import UpdateEncoder
+from ddbio.core.loads.requests import VALUES, ItemEncoder, UpdateEncoder, ValuesEncoder
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [
@@ -171,3 +171,50 @@ def test_updates_of_any_pattern_share_a_template(rescued):
     assert len(made.templates) == len(patterns) * rescued
     body = updates.template.body([made.rows()[1]]) if not rescued else made.templates[1].body([made.rows()[1]])
     assert json.loads(body)["UpdateExpression"].startswith("SET #n0 = :v0")
+
+
+@given(st.lists(ROWS, min_size=1, max_size=2))
+def test_updates_of_columns_have_the_bytes_of_a_plain_builder(batches):
+    """Key, values and expression stand in this order, the values as the encoder of values prints them."""
+    updates = None
+    for rows in batches:
+        batch = table_of([{name: row[name] for name in row if not name.startswith("more")} for row in rows])
+        names = batch.schema.names
+        updates = updates or UpdateEncoder(batch.schema, names, {"pk": "S"}, "rows")
+        columns = [name for name in names if name not in {"pk", "_rescue"}]
+        values = ValuesEncoder(batch.schema, columns).encode(batch).rows()
+        keys = ItemEncoder(batch.schema, ["pk"], {"pk": "S"}).encode(batch).rows()
+        expected = []
+        for row, (key, each) in enumerate(zip(keys, values, strict=True)):
+            has = [batch.column(name)[row].is_valid for name in columns]
+            sets = ", ".join(f"#n{place} = :v{place}" for place, there in enumerate(has) if there)
+            removes = ", ".join(f"#n{place}" for place, there in enumerate(has) if not there)
+            clauses = f"SET {sets}{removes and ' REMOVE '}{removes}"
+            expected.append(key + VALUES + each + f',"UpdateExpression":"{clauses}"'.encode())
+        assert updates.encode(batch).rows() == expected
+
+
+def test_rows_without_any_value_have_no_values():
+    """A row whose columns are all null removes them, and sends no empty object of values, which DynamoDB refuses."""
+    batch = pa.record_batch({"pk": ["a", "b"], "c": pa.array([None, 1], pa.int64())})
+    updates = UpdateEncoder(batch.schema, batch.schema.names, {"pk": "S"}, "rows")
+    removing, setting = updates.encode(batch).rows()
+    assert removing == b'{"pk":{"S":"a"}},"UpdateExpression":"REMOVE #n0"'
+    assert (
+        setting == b'{"pk":{"S":"b"}},"ExpressionAttributeValues":{":v0":{"N":"1"}},"UpdateExpression":"SET #n0 = :v0"'
+    )
+
+
+def test_refused_rows_add_nothing_and_are_told_once():
+    """A row with a bad key and a bad value is refused for its key; the rows beside it are as they would be alone."""
+    kind = pa.list_(pa.string())
+    field = pa.field("tags", kind, metadata={"ddb:type": "SS"})
+    schema = pa.schema([pa.field("pk", pa.string()), field])
+    batch = pa.record_batch(
+        [pa.array(["", "b", "c", "d"]), pa.array([["x", "x"], ["x"], ["x", "x"], None], kind)], schema
+    )
+    updates = UpdateEncoder(schema, schema.names, {"pk": "S"}, "rows")
+    made = updates.encode(batch)
+    assert [(each.row, each.rule) for each in made.refusals] == [(0, "key_empty"), (2, "duplicate")]
+    alone = updates.encode(batch.slice(1, 1)).rows() + updates.encode(batch.slice(3, 1)).rows()
+    assert made.rows() == [b"", alone[0], b"", alone[1]]
