@@ -198,6 +198,13 @@ def _lookup(row: Row) -> Iterator[Line]:
     yield Line(f"{what}{figures['cpu_seconds_times_bare']} ×)", figures["seconds_times_bare"], "×", ("≤", 1.2), 2)
 
 
+def _spark_start(row: Row) -> Iterator[Line]:
+    seconds = row["figures"]["seconds"]
+    what = f"a scan on two fresh executors, over bare Spark's {seconds['bare Spark']:.1f} s: loops are compiled"
+    yield Line(what, seconds["loops compiled_over_bare"], " s", None, 1)
+    yield Line("… `ddbio.spark.ship_loops`", seconds["loops shipped_over_bare"], " s", ("≤", 5), 1)
+
+
 def _first_use(row: Row) -> Iterator[Line]:
     seconds = {home: steps["decode"]["seconds"] for home, steps in row["figures"].items()}
     what = f"the first decode in a fresh home, which compiles (in the next process {seconds['warm']:.1f} s)"
@@ -381,6 +388,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     },
     "Wall clock, client and server on this machine": {
         "first_use": _first_use,
+        "spark_start": _spark_start,
         "plan": _plan,
         "scaling": _scaling,
         "lambda_start": _lambda_start,

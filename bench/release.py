@@ -91,6 +91,7 @@ LONG = (
     Step("export_memory", 1),
     Step("real", 2),
     Step("lookup", 1.5),
+    Step("spark_start", 7),
     Step("apply", 4),
 )
 """What ``--all`` takes as well."""
@@ -117,6 +118,7 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     "series": ("--seconds=1",),
     "shipped": ("--items=2000",),
     "spark_files": ("--rounds=1", "--warm-ups=0"),
+    "spark_start": ("--rounds=1",),
     "update": ("--rounds=1", "--items=400"),
     "write": ("--rounds=1", "--items=4000"),
 }

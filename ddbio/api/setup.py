@@ -72,13 +72,13 @@ def warm(to: str | os.PathLike[str] | None = None) -> WarmReport:
     Parameters
     ----------
     to
-        A folder for loops that every processor of this kind runs, to be shipped; by default they are compiled for this
-        one, and stored where the next process of this user looks.
+        A folder, or an archive ``….zip``, for loops that every processor of this kind runs, to be shipped; by default
+        they are compiled for this one, and stored where the next process of this user looks.
 
     Raises
     ------
     OptionError
-        If the folder cannot be made.
+        If the folder or the archive cannot be made.
     """
     began = time.monotonic()
     folder = warm_all(None if to is None else os.fspath(to))

@@ -39,6 +39,22 @@ _GATHERED_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
+class Rest:
+    """Say what of a request is left: what follows a key, so many of its last queries, or some of its keys."""
+
+    start_key: Item | None = None
+    queries: int = 0
+    keys: tuple[bytes, ...] = ()
+
+
+def rest_after(page: Page) -> Rest | None:
+    """Return what a request leaves behind the page that was taken last; None if that is nothing."""
+    if page.last_evaluated_key is None and not page.queries_left and not page.keys_left:
+        return None
+    return Rest(page.last_evaluated_key, page.queries_left, tuple(page.keys_left))
+
+
+@dataclass(frozen=True)
 class ReadRequest:
     """What to read of a segment or of item collections, and how large its pages may be.
 
@@ -62,11 +78,21 @@ class ReadRequest:
     queries: tuple[Query, ...] = ()
     keys: tuple[bytes, ...] = ()
     start_key: Item | None = None
-    """Where a segment of a Scan that was stopped goes on."""
+    """Where a segment of a Scan, or the first query, that was stopped goes on."""
 
     def of_segment(self, segment: int, total_segments: int) -> ReadRequest:
         """Return the same request for one of ``total_segments`` segments."""
         return replace(self, segment=segment, total_segments=total_segments)
+
+    def after(self, rest: Rest, items: int) -> ReadRequest:
+        """Return the request for what is left when so many items were read."""
+        return replace(
+            self,
+            start_key=rest.start_key,
+            queries=self.queries[len(self.queries) - rest.queries :],
+            keys=rest.keys,
+            max_items=None if self.max_items is None else self.max_items - items,
+        )
 
     def parameters(self, query: Query | None = None) -> dict[str, Any]:
         """Return the parameters of the first Scan, or Query; names and values are placeholders in its expressions."""
@@ -116,13 +142,15 @@ def scan_pages(source: PageSource, request: ReadRequest, budget: Budget, policy:
         yield from _looked_up(source, request, budget, policy)
     elif not request.queries:
         yield from _pages(source, request, None, budget, policy)
-    left = request.max_items
-    for query in request.queries:
+    left, start_key = request.max_items, request.start_key
+    for number, query in enumerate(request.queries, 1):
         if left is not None and left <= 0:
             return
-        for page in _pages(source, replace(request, max_items=left), query, budget, policy):
+        for page in _pages(source, replace(request, max_items=left, start_key=start_key), query, budget, policy):
             left = None if left is None else left - page.count
-            yield page
+            unread = len(request.queries) - number + (page.last_evaluated_key is not None)
+            yield replace(page, queries_left=unread)
+        start_key = None
 
 
 def _pages(
@@ -131,7 +159,7 @@ def _pages(
     operation, parameters = "Scan" if query is None else "Query", request.parameters(query)
     item_units = request.item_units
     left, scanned = request.max_items, 0
-    if query is None and request.start_key is not None:
+    if request.start_key is not None:
         parameters["ExclusiveStartKey"] = request.start_key
     while True:
         # Of items that need not meet a condition, any number may have to be read until enough do.
@@ -147,7 +175,8 @@ def _pages(
                 page = first_items(page, left)
             left -= page.count
         scanned += page.scanned_count
-        if query is not None and not scanned and page.last_evaluated_key is None:
+        is_end = page.last_evaluated_key is None
+        if query is not None and not scanned and is_end and request.start_key is None:
             page = replace(page, missing=1, missing_keys=(compact_json(query.key()).encode(),))
         next_key, pages = page.last_evaluated_key, [page]
         # Segments that are read in rotation wait here by the hundred: none of them holds its page meanwhile.
@@ -182,7 +211,7 @@ def _looked_up(source: PageSource, request: ReadRequest, budget: Budget, policy:
         is_throttled_in_part = answer.unprocessed and answer.wire_bytes < _FULL_ANSWER_BYTES
         is_last = not waiting or (left is not None and left <= 0)
         if is_last or is_throttled_in_part or sum(len(each.items) for each in gathered) >= _GATHERED_BYTES:
-            page, gathered = page_of_answers(gathered), []
+            page, gathered = replace(page_of_answers(gathered), keys_left=waiting), []
             yield page if left is None or left >= 0 else first_items(page, page.count + left)
         if is_throttled_in_part and not is_last:
             budget.throttled(parse_throttle_reason((), ""), "unprocessed")

@@ -178,7 +178,7 @@ class LocalBudget:
         self._limits = JobLimits()
         self.exceeded: str | None = None
         """What of its limits the job exceeded, or None."""
-        self._job = job
+        self.job = job
         self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
 
     def bound(self, limits: JobLimits) -> None:
@@ -291,7 +291,7 @@ class LocalBudget:
             limit = "" if self.units_per_second is None else f" of {self.units_per_second:,g}"
             rates.append(f"{(units - last.units) / seconds:,.1f}{limit} units/s")
         self._logged = _Logged(run_seconds + _PROGRESS_SECONDS, run_seconds, items, units)
-        return f"{self._job}: {items:,} items in {run_seconds:,.0f} s; {' and '.join(rates)} lately"
+        return f"{self.job}: {items:,} items in {run_seconds:,.0f} s; {' and '.join(rates)} lately"
 
     def _enqueue(self, units: float) -> float:
         if self._started_at is None:

@@ -11,7 +11,7 @@ from ddbio.cli.flags import output_flags
 
 
 @click.command()
-@click.option("--to", metavar="FOLDER", help="Compile for every processor of this kind, into a folder to be shipped.")
+@click.option("--to", metavar="PLACE", help="Compile for every processor of this kind, into a folder or .zip to ship.")
 @output_flags
 def warm(*, as_json: bool, to: str | None) -> None:
     """Compile all loops ahead of their first use, or load stored ones."""

@@ -121,6 +121,11 @@ class PartitionedWriter:
         self._sort_block()
         if keep_empty and not self._partitions:
             return self._open((None,) * len(self._names)).writer.finish(keep_empty=True)
+        return self.close_files()
+
+    def close_files(self) -> list[StagedFile]:
+        """Stage all rows so far, even if that makes small files; return the files that were staged until now."""
+        self._sort_block()
         waiting = list(self._partitions.values())
         small = [each for each in waiting if each.pending_bytes < _SMALL_BYTES]
         for each in waiting:
@@ -130,6 +135,7 @@ class PartitionedWriter:
             for _ in pool.map(self._finish, small):
                 pass
         self._disk.close()
+        self._folder, self._gathered_bytes = None, 0.0
         return [file for each in waiting for file in each.writer.finish()]
 
     def abort(self) -> None:

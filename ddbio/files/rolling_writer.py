@@ -134,7 +134,7 @@ class RollingWriter:
         self._close_file()
         return self._staged
 
-    def close_file(self) -> list[StagedFile]:
+    def close_files(self) -> list[StagedFile]:
         """Stage all rows so far, even if that makes a small file; return the files that were staged until now."""
         self._write_group()
         self._close_file()

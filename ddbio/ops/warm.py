@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import tempfile
 import threading
+import zipfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -25,14 +27,18 @@ def warm_all(to: str | None = None) -> Path | None:
     Parameters
     ----------
     to
-        A folder for loops to ship, which every processor of this kind runs; by default loops are compiled for this
-        processor, and stored where the next process of this user looks.
+        A folder, or an archive ``….zip``, for loops to ship, which every processor of this kind runs; by default loops
+        are compiled for this processor, and stored where the next process of this user looks.
 
     Raises
     ------
     OptionError
-        If the folder cannot be made.
+        If the folder or the archive cannot be made.
     """
+    if to is not None and to.endswith(".zip"):
+        with tempfile.TemporaryDirectory() as made:
+            warm_all(made)
+            return packed(Path(made), Path(to).resolve())
     folder = cache_folder() if to is None else _created(to)
     if folder is None:
         warm()
@@ -56,6 +62,24 @@ def warm_all(to: str | None = None) -> Path | None:
         for lock in folder.glob("*.lock"):
             lock.unlink(missing_ok=True)
     return folder
+
+
+def packed(folder: Path, archive: Path) -> Path:
+    """Pack the loops of a folder into an archive, and return its path.
+
+    Raises
+    ------
+    OptionError
+        If the archive cannot be written.
+    """
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            for each in sorted(folder.glob("*.nbc")):
+                file.write(each, each.name)
+    except OSError as error:
+        raise OptionError(f"no archive of loops can be written at {archive}: {error.strerror}") from None
+    return archive
 
 
 def _begin(folder: Path) -> None:

@@ -56,6 +56,9 @@ _LEAVE_SECONDS = 5.0
 # Spark kills an interrupted Python worker after spark.python.task.killTimeout, 2 s:
 # https://spark.apache.org/docs/4.0.0/configuration.html
 _KILL_SECONDS = 30.0
+# What setJobGroup sets: https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/SparkContext.scala
+_DESCRIPTION = "spark.job.description"
+_PROPERTIES = (_DESCRIPTION, "spark.jobGroup.id", "spark.job.interruptOnCancel")
 
 
 class SparkEngine:
@@ -191,7 +194,7 @@ class SparkEngine:
             portion = _portion(budget, count)
             attempts, began_at = task_attempts(self._context), time.time()
             runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
-            job = Job(self._context, tasks(failures, server.address).mapPartitions(runner))
+            job = Job(self._context, tasks(failures, server.address).mapPartitions(runner), budget.job)
 
             def require_fence() -> None:
                 # A worker is not told that its stage runs again: its attempts count from 0 there.
@@ -241,10 +244,18 @@ def running_parallelism() -> int | None:
 
 
 class Job:
-    """Collect an RDD's outcomes in a thread, under a job group of its own."""
+    """Collect an RDD's outcomes in a thread, under a job group of its own.
 
-    def __init__(self, context: SparkContext, rdd: RDD[Outcome]) -> None:
+    Parameters
+    ----------
+    name
+        What Spark's UI calls the job, behind the description that the caller has set.
+    """
+
+    def __init__(self, context: SparkContext, rdd: RDD[Outcome], name: str | None = None) -> None:
         self.group = f"ddbio-{uuid.uuid4().hex}"
+        described = [context.getLocalProperty(_DESCRIPTION), f"ddbio: {name}" if name else "ddbio"]
+        self._description = ", ".join(filter(None, described))
         self.outcomes: list[Outcome] = []
         self._error: BaseException | None = None
         self._context = context
@@ -254,12 +265,23 @@ class Job:
 
     def _collect(self) -> None:
         try:
-            self._context.setJobGroup(self.group, "ddbio", interruptOnCancel=True)
-            self.outcomes = self._rdd.collect()
+            with self._described():
+                self.outcomes = self._rdd.collect()
         except BaseException as error:  # noqa: BLE001 - whatever ended the job is the caller's business
             self._error = error
         finally:
             self._ended.set()
+
+    @contextmanager
+    def _described(self) -> Iterator[None]:
+        before = {name: self._context.getLocalProperty(name) for name in _PROPERTIES}
+        self._context.setJobGroup(self.group, self._description, interruptOnCancel=True)
+        try:
+            yield
+        finally:
+            # With PYSPARK_PIN_THREAD=false, Java's thread serves the caller's jobs next.
+            for name, value in before.items():
+                self._context.setLocalProperty(name, value)
 
     def wait(self, failures: Callable[[], list[Failure]], check: Callable[[], None] = lambda: None) -> None:
         """Start the job and return when it has ended well, or raise as soon as a task has failed.

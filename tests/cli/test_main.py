@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import pyarrow.dataset as ds
 import pytest
@@ -102,6 +103,17 @@ def test_warm_to_a_folder_compiles_what_a_process_elsewhere_loads(tmp_path):
     empty = {"XDG_CACHE_HOME": str(tmp_path / "empty"), "DDBIO_KERNEL_DIR": str(shipped)}
     assert json.loads(_ddbio("warm", "--json", **empty).stdout)["folder"].startswith(str(tmp_path / "empty"))
     assert not list((tmp_path / "empty").rglob("*.nbc"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_warm_to_an_archive(tmp_path):
+    """The archive that Spark's workers are sent holds the loops and nothing else."""
+    place = tmp_path / "ddbio_loops.zip"
+    assert json.loads(_ddbio("warm", "--to", place, "--json").stdout)["folder"] == str(place)
+    names = zipfile.ZipFile(place).namelist()
+    assert any(name.startswith("scan.scan-") for name in names)
+    assert {name.rpartition(".")[2] for name in names} == {"nbc"}
 
 
 def test_help_imports_no_verb():

@@ -278,6 +278,25 @@ def active_tasks(engine):
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
+def test_sparks_pages_name_the_job(spark, engine):
+    """Behind the caller's description stands what ddbio does; the caller's own jobs keep theirs."""
+    context = spark.sparkContext
+    names = ("spark.job.description", "spark.jobGroup.id", "spark.job.interruptOnCancel")
+    context.setJobGroup("nightly", "the nightly copy")
+    before = [context.getLocalProperty(name) for name in names]
+    try:
+        engine.run(lambda task, budget: task, [1], LocalBudget(None, job="scan of orders"))
+        assert [context.getLocalProperty(name) for name in names] == before
+    finally:
+        for name in names:
+            context.setLocalProperty(name, None)
+    engine.run(lambda task, budget: task, [1], LocalBudget(None))
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    described = [jobs.apply(number).description() for number in range(jobs.size())]
+    newest = [each.get() for each in described if each.isDefined() and "ddbio" in each.get()]
+    assert newest[:2] == ["ddbio", "the nightly copy, ddbio: scan of orders"]
+
+
 def test_a_stage_that_runs_again_is_seen(spark):
     """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself."""
     context = spark.sparkContext

@@ -14,6 +14,8 @@ from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ddbio.core.attribute import Item
 
 # A quote ends a JSON string unless escaped, and an attribute value is an object: only the response's member matches.
@@ -52,6 +54,12 @@ class Page:
 
     missing_keys: tuple[bytes, ...] = ()
     """Those of them that are known, as DynamoDB JSON."""
+
+    queries_left: int = 0
+    """How many queries of the request are not read to their end."""
+
+    keys_left: Collection[bytes] = ()
+    """Keys of the request that were not looked up yet; it changes when the next page is taken."""
 
 
 def split_page(body: bytes) -> Page:

@@ -231,7 +231,7 @@ class Staging:
         log
             Where values without a partition are counted.
         """
-        writer = self._writer(schema, FileNaming(self.job_id, task, secrets.randbelow(10**6)))
+        writer = self.writer(schema, FileNaming(self.job_id, task, secrets.randbelow(10**6)))
         try:
             for batch in batches:
                 writer.write(batch)
@@ -245,7 +245,7 @@ class Staging:
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
         """Stage a file without rows, so that readers of an empty source's output find its columns."""
-        return tuple(self._writer(schema, FileNaming(self.job_id, 0)).finish(keep_empty=True))
+        return tuple(self.writer(schema, FileNaming(self.job_id, 0)).finish(keep_empty=True))
 
     def partitioning(self, schema: pa.Schema) -> Partitioning | None:
         """Return how rows of a schema are partitioned, if they are.
@@ -262,7 +262,8 @@ class Staging:
         partitioning = self.partitioning(schema)
         return [] if partitioning is None else partitioning.describe()
 
-    def _writer(self, schema: pa.Schema, naming: FileNaming) -> RollingWriter | PartitionedWriter:
+    def writer(self, schema: pa.Schema, naming: FileNaming) -> RollingWriter | PartitionedWriter:
+        """Return a writer of the files of one attempt of one task."""
         partitioning = self.partitioning(schema)
         if partitioning is None:
             return RollingWriter(self.store, naming, schema, self.files)

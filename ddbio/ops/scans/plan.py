@@ -273,9 +273,9 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) ->
 
     def request(segment: int) -> ReadRequest:
         if keys:
-            return dataclasses.replace(whole, keys=keys[segment :: plan.segments])
+            return dataclasses.replace(whole, keys=keys[segment :: plan.segments], segment=segment)
         if queries:
-            return dataclasses.replace(whole, queries=queries[segment :: plan.segments])
+            return dataclasses.replace(whole, queries=queries[segment :: plan.segments], segment=segment)
         return whole.of_segment(segment, plan.segments)
 
     return [

@@ -1,65 +1,92 @@
 """Store how far a scan has come beside its staged files, so that a scan of the same job id goes on where it stopped.
 
-The file ``_ddbio/<job_id>.scan.json`` says what the job is, and how it was planned. Beside it, in
-``_ddbio/<job_id>.scan/``, are records: each lists files that were staged, and up to which page of each segment their
-rows come. A file is closed for a record, so that a record never has rows of pages that it does not name.
+The file ``_ddbio/<job_id>.scan.json`` says what the job is. Beside it, in ``_ddbio/<job_id>.scan/``, are how it was
+planned, and a record of each attempt of a task: its steps. A step lists files that were staged, and from which page of
+each segment up to which their rows come. A file is closed for a step, so that none has rows of pages that it does not
+name. Steps are taken in any order in which they fit on each other: what another attempt has read too is passed over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import secrets
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ddbio.aws.scan import Rest
+from ddbio.core.digest import Digest
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.core.selection import selection_of
 from ddbio.core.staged import StagedFile
 from ddbio.errors import DdbioError
 from ddbio.files.job_state import JobState, require_same
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
-    from ddbio.core.attribute import Item
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.partitioned_writer import PartitionedWriter
     from ddbio.files.rolling_writer import RollingWriter
     from ddbio.ops.job.storage import Staging
     from ddbio.ops.scans.stream import ReadPage, ScanTask
     from ddbio.options import ScanToFilesOptions
 
-RECORD_SECONDS = 30.0
+STEP_SECONDS = 30.0
 """A job that is killed reads again what it had read in at most so long; one that ends by itself stores all it has."""
 
-# What must stay the same; the rate may change.
+PARTITIONED_STEP_SECONDS = 300.0
+"""The same of a job that writes partitions: each step closes a file of every partition, which is small."""
+
+# What must stay the same; the rate, the engine and the number of tasks may change.
 _IDENTITY = (
-    *("index", "columns", "consistent", "format", "compression", "on_misfit", "nulls", "drop"),
-    *("timestamps", "types", "numbers", "mode"),
+    *("index", "columns", "where", "limit", "consistent", "format", "compression", "on_misfit", "nulls", "drop"),
+    *("timestamps", "types", "numbers", "mode", "digest"),
+    *("partition_by", "partition_time_unit", "partition_time_zone", "keep_partition_columns", "overwrite_partitions"),
 )
 
 
 @dataclass(frozen=True)
+class Position:
+    """Say how many pages and items of a segment were read, and what is left of it; None at its end."""
+
+    pages: int = 0
+    items: int = 0
+    rest: Rest | None = field(default_factory=Rest)
+
+
+_START = Position()
+
+
+@dataclass(frozen=True)
 class ScanProgress:
-    """Hold what earlier runs of a scan have done.
+    """Hold what earlier runs of a scan, or earlier attempts of a task, have done.
 
     Attributes
     ----------
+    run
+        The name of this run in its records.
     files
         What they staged.
     segments
-        Of each segment that was begun, how many pages of it those files have, and where it goes on: None at its end.
+        How far they came in each segment that was begun.
+    digest
+        Digest of the items that they read, if one is asked for.
     """
 
     state: JobState
+    run: str
     files: tuple[StagedFile, ...] = ()
-    segments: dict[int, tuple[int, Item | None]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
+    segments: Mapping[int, Position] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=Counter)
+    digest: Digest = field(default_factory=Digest)
 
     def planned(self, plan: ScanPlan) -> ScanPlan:
         """Return the plan with the columns and the segments of the first run, whose plan is stored if this is it."""
@@ -69,27 +96,32 @@ class ScanProgress:
             return plan
         return replace(plan, segments=stored["segments"], schema=arrow_schema_of(stored["schema"]))
 
+    def of_task(self, task: ScanTask) -> ScanProgress:
+        """Return what a task needs to know: how far earlier runs came in its segments."""
+        own = {each.segment: self.segments[each.segment] for each in task.requests if each.segment in self.segments}
+        return ScanProgress(self.state, self.run, segments=own)
+
+    def of_attempt(self, task: int) -> ScanProgress:
+        """Return what earlier attempts of a task have done in this run, and how far they came."""
+        names = sorted(self.state.listed(f"{self.run}-{task:05}-"))
+        return replace(self, **_fitting([self.state.read(name) or {} for name in names], self.segments))
+
     def rest_of(self, task: ScanTask) -> ScanTask:
         """Return a task without the segments that are read, and with the others from where they stopped."""
         requests = []
         for request in task.requests:
-            pages, key = self.segments.get(request.segment, (0, None))
-            if not pages:
+            position = self.segments.get(request.segment, _START)
+            if not position.pages:
                 requests.append(request)
-            elif key is not None:
-                requests.append(replace(request, start_key=key))
+            elif position.rest is not None:
+                left = request.after(position.rest, position.items)
+                requests += [left] if left.max_items is None or left.max_items > 0 else []
         return replace(task, requests=tuple(requests), whole_pages=True)
 
 
 def goes_on(options: ScanToFilesOptions) -> bool:
-    """Return whether a scan goes on where it stopped, rather than begin anew.
-
-    It does if it has a job id and writes plain files of a whole table or index on threads, and if nothing counts its
-    items one by one: a digest or a limit.
-    """
-    is_whole = (options.where, options.keys, options.limit, options.partition_by) == (None, None, None, None)
-    is_plain = options.format not in {"dynamodb-export", *LAKE_FORMATS} and not options.digest
-    return options.job_id is not None and is_whole and is_plain and options.engine != "spark"
+    """Return whether a scan goes on where it stopped, rather than begin anew: with a job id, into plain files."""
+    return options.job_id is not None and options.format not in {"dynamodb-export", *LAKE_FORMATS}
 
 
 def open_progress(options: ScanToFilesOptions, staging: Staging, table: TableDescription) -> ScanProgress:
@@ -103,12 +135,13 @@ def open_progress(options: ScanToFilesOptions, staging: Staging, table: TableDes
     identity = {
         "table": f"{table.arn} {table.table_id}",
         "schema": None if options.schema is None else schema_to_json(arrow_schema_of(options.schema)),
+        "keys": _keys(options, table),
         **{name: _plain(getattr(options, name)) for name in _IDENTITY},
     }
     state = _state(staging)
     begun = state.begin(identity)
     require_same(staging.job_id, begun, identity, {})
-    return _read(state)
+    return ScanProgress(state, secrets.token_hex(4), **_fitting(state.records(), {}))
 
 
 def forget_progress(staging: Staging) -> None:
@@ -124,33 +157,78 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def _read(state: JobState) -> ScanProgress:
-    files, segments, counts = list[StagedFile](), dict[int, tuple[int, Any]](), Counter[str]()
-    for record in state.records():
-        if "files" not in record:
-            continue
-        files += [StagedFile(**each) for each in record["files"]]
-        for segment, pages, key in record["segments"]:
-            if pages > segments.get(segment, (0, None))[0]:
-                segments[segment] = (pages, key)
-        counts.update(record["counts"])
-    return ScanProgress(state, tuple(files), segments, counts)
+def _keys(options: ScanToFilesOptions, table: TableDescription) -> str | None:
+    """Return what tells the keys of a job from others."""
+    if options.keys is None:
+        return None
+    selection = selection_of(table, options)
+    return hashlib.blake2b(repr((selection.queries, selection.keys)).encode(), digest_size=16).hexdigest()
+
+
+def _fitting(records: Iterable[Mapping[str, Any]], begun: Mapping[int, Position]) -> dict[str, Any]:
+    """Return what the steps of records have done that fit on each other, from where segments were begun."""
+    files, segments, counts, digest = list[StagedFile](), dict(begun), Counter[str](), Digest()
+    waiting = [step for record in records for step in record.get("steps", ())]
+    is_fitting = True
+    while is_fitting:
+        is_fitting, others = False, []
+        for step in waiting:
+            if any(segments.get(segment, _START).pages != start for segment, start, *_ in step["segments"]):
+                others.append(step)
+                continue
+            is_fitting = True
+            files += [StagedFile(**each) for each in step["files"]]
+            segments.update((segment, _parsed(*found)) for segment, _, *found in step["segments"])
+            counts.update(step["counts"])
+            digest.merge(Digest.from_hex(*step["digest"]))
+        waiting = others
+    return {"files": tuple(files), "segments": segments, "counts": counts, "digest": digest}
+
+
+def _parsed(pages: int, items: int, rest: dict[str, Any] | None) -> Position:
+    if rest is None:
+        return Position(pages, items, None)
+    return Position(pages, items, Rest(rest["key"], rest["queries"], tuple(each.encode() for each in rest["keys"])))
+
+
+def _formatted(position: Position) -> list[Any]:
+    rest = position.rest
+    if rest is None:
+        return [position.pages, position.items, None]
+    left = {"key": rest.start_key, "queries": rest.queries, "keys": [each.decode() for each in rest.keys]}
+    return [position.pages, position.items, left]
 
 
 class PageWriter:
-    """Write the pages of a task into files, and store with each record up to where their rows come."""
+    """Write the pages of an attempt of a task into files, and store with each step up to where their rows come.
 
-    def __init__(self, progress: ScanProgress, writer: RollingWriter) -> None:
+    Parameters
+    ----------
+    progress
+        What earlier attempts have done: ``files``, ``counts`` and ``digest`` have that too.
+    step_seconds
+        Time from one step to the next.
+    """
+
+    def __init__(
+        self,
+        progress: ScanProgress,
+        task: int,
+        writer: RollingWriter | PartitionedWriter,
+        step_seconds: float = STEP_SECONDS,
+    ) -> None:
+        self.files, self.counts, self.digest = list(progress.files), Counter(progress.counts), Digest()
+        self.digest.merge(progress.digest)
         self._state, self._writer = progress.state, writer
+        self._step_seconds = step_seconds
         self._segments = dict(progress.segments)
-        self._changed, self._counts = set[int](), Counter[str]()
-        self._stored, self._number, self._recorded_at = 0, 0, time.monotonic()
-        # No other run, and no other task, writes records of this name.
-        self._name = secrets.token_hex(4)
-        self.rescued = 0
+        # No other attempt writes a record of this name.
+        self._name, self._steps = f"{progress.run}-{task:05}-{secrets.token_hex(4)}", list[dict[str, Any]]()
+        self._staged, self._stepped_at = set[str](), time.monotonic()
+        self._begin_step()
 
-    def write(self, pages: Iterable[ReadPage[pa.RecordBatch]]) -> tuple[StagedFile, ...]:
-        """Return the files of all pages; if reading ends early, a run of the same job goes on behind what was read."""
+    def write(self, pages: Iterable[ReadPage[pa.RecordBatch]]) -> None:
+        """Write all pages; if reading ends early, a run of the same job goes on behind what was read."""
         reading = iter(pages)
         while True:
             try:
@@ -158,35 +236,43 @@ class PageWriter:
             except BaseException:
                 # Whatever was taken is written as a whole.
                 with contextlib.suppress(DdbioError):
-                    self._record()
+                    self._take_step()
                 raise
             if page is None:
-                return self._record()
+                self._take_step()
+                return
             self._write(page)
-            if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
-                self._record()
+            if time.monotonic() - self._stepped_at >= self._step_seconds:
+                self._take_step()
 
     def _write(self, page: ReadPage[pa.RecordBatch]) -> None:
         for batch in page.blocks:
-            rescued = batch.num_rows - batch.column(batch.num_columns - 1).null_count
-            self.rescued += rescued
-            self._counts["rescued"] += rescued
+            self._counts["rescued"] += batch.num_rows - batch.column(batch.num_columns - 1).null_count
             self._writer.write(batch)
-        pages, _ = self._segments.get(page.segment, (0, None))
-        self._segments[page.segment] = (pages + 1, page.next_key)
-        self._changed.add(page.segment)
-        self._counts.update(items=page.items, scanned_items=page.scanned_items, wire_bytes=page.wire_bytes)
+        known = self._segments.get(page.segment, _START)
+        self._starts.setdefault(page.segment, known.pages)
+        self._segments[page.segment] = Position(known.pages + 1, known.items + page.counts["items"], page.rest)
+        self._counts.update(page.counts)
+        self._digest.merge(page.digest)
 
-    def _record(self) -> tuple[StagedFile, ...]:
-        """Close the open file, store how far the rows come that are staged now, and return all files of this run."""
-        files = self._writer.close_file()
-        if self._changed:
-            record = {
-                "files": [asdict(each) for each in files[self._stored :]],
-                "segments": [[segment, *self._segments[segment]] for segment in sorted(self._changed)],
+    def _take_step(self) -> None:
+        """Close the open files, and store how far the rows come that are staged now."""
+        files = [each for each in self._writer.close_files() if each.path not in self._staged]
+        if self._starts:
+            step = {
+                "files": [asdict(each) for each in files],
+                "segments": [[each, start, *_formatted(self._segments[each])] for each, start in self._starts.items()],
                 "counts": dict(self._counts),
+                "digest": [self._digest.count, self._digest.hexdigest()],
             }
-            self._state.put(f"{self._name}-{self._number:06}", record)
-        self._stored, self._number, self._recorded_at = len(files), self._number + 1, time.monotonic()
-        self._changed, self._counts = set(), Counter()
-        return tuple(files)
+            self._steps.append(step)
+            self._state.put(self._name, {"steps": self._steps})
+        self.files += files
+        self._staged.update(each.path for each in files)
+        self.counts.update(self._counts)
+        self.digest.merge(self._digest)
+        self._stepped_at = time.monotonic()
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._starts, self._counts, self._digest = dict[int, int](), Counter[str](), Digest()

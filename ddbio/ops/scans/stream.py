@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest, scan_pages
+from ddbio.aws.scan import ReadRequest, rest_after, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
@@ -21,12 +21,12 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
+    from ddbio.aws.scan import Rest
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
-    from ddbio.core.attribute import Item
     from ddbio.core.rescue import OnMisfit
     from ddbio.core.text.page import Page
     from ddbio.options import AcceptEncoding
@@ -86,14 +86,19 @@ MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
 
 @dataclass(frozen=True)
 class ReadPage(Generic[BlockT]):
-    """Hold what a page of a segment became, and where the segment goes on; None at its end."""
+    """Hold what a page of a segment became, and what the segment leaves; None at its end.
+
+    Attributes
+    ----------
+    digest
+        That of its items, if one is asked for.
+    """
 
     segment: int
     blocks: tuple[BlockT, ...]
-    next_key: Item | None
-    items: int
-    scanned_items: int
-    wire_bytes: int
+    rest: Rest | None
+    counts: Mapping[str, int]
+    digest: Digest
 
     @property
     def nbytes(self) -> int:
@@ -256,16 +261,25 @@ class PageStream(Generic[BlockT]):
         for page in pages:
             self._count(page)
             if self._task.whole_pages:
-                blocks = tuple(self._decode(page, digest)) if page.count else ()
-                counts = (page.count, page.scanned_count, page.wire_bytes)
-                self._deliver(ReadPage(segment, blocks, page.last_evaluated_key, *counts))
-                del blocks
+                self._deliver(self._whole(segment, page, digest))
             else:
                 for block in self._decode(page, digest) if page.count else ():
                     self._deliver(block)
             if self._is_ending or self._task.rotates:
                 return True
         return False
+
+    def _whole(self, segment: int, page: Page, digest: JsonDigest) -> ReadPage[BlockT]:
+        blocks = tuple(self._decode(page, digest)) if page.count else ()
+        # Its own sum, so that a run that goes on behind this page knows that of all before.
+        own, digest.digest = digest.digest, Digest()
+        counts = {
+            "items": page.count,
+            "scanned_items": page.scanned_count,
+            "wire_bytes": page.wire_bytes,
+            "missing_keys": page.missing,
+        }
+        return ReadPage(segment, blocks, rest_after(page), counts, own)
 
     def _put_back(self, found: tuple[int, Iterator[Page]], *, has_more: bool) -> None:
         with self._lock:

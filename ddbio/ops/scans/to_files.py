@@ -24,7 +24,7 @@ from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files import committer
 from ddbio.files.export_target import FOLDER, ExportTarget
 from ddbio.files.line_writers import RollingGzipWriter
-from ddbio.files.rolling_writer import RollingWriter
+from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.ops.job.storage import (
@@ -37,7 +37,15 @@ from ddbio.ops.job.storage import (
 )
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.progress import PageWriter, ScanProgress, forget_progress, goes_on, open_progress
+from ddbio.ops.scans.progress import (
+    PARTITIONED_STEP_SECONDS,
+    STEP_SECONDS,
+    PageWriter,
+    ScanProgress,
+    forget_progress,
+    goes_on,
+    open_progress,
+)
 from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 
 if TYPE_CHECKING:
@@ -143,7 +151,7 @@ class _Job:
         scans = scan_tasks(plan, self.options, self.table)
         if progress is None:
             return [FilesTask(scan, self.staging) for scan in scans]
-        return [FilesTask(progress.rest_of(scan), self.staging, progress) for scan in scans]
+        return [FilesTask(scan, self.staging, progress.of_task(scan)) for scan in scans]
 
     def commit_info(self, plan: ScanPlan, report: ScanReport) -> committer.CommitInfo:
         return committer.CommitInfo(
@@ -235,7 +243,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     options, staging = job.options, job.staging
     budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
     plan = plan_of(options, budget, job.table)
-    progress = open_progress(options, staging, job.table) if goes_on(options) and plan.engine == "local" else None
+    progress = open_progress(options, staging, job.table) if goes_on(options) else None
     if progress is not None:
         plan = progress.planned(plan)
     check_catalog(options, staging, plan.schema, options.format)
@@ -257,10 +265,11 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
     ):
         with settings.watch.running(plan, budget):
             results = engine.run(job.task, job.tasks(plan, progress), budget)
-        before = Counter[str]() if progress is None else progress.counts
+        before = Counter[str]() if progress is None else Counter(progress.counts)
         staged = [] if progress is None else list(progress.files)
         files = staged + [file for result in results for file in result.staged] or job.without_rows(plan)
-        digest = _merged([result.digest for result in results]).hexdigest() if options.digest else None
+        digests = [result.digest for result in results] + ([] if progress is None else [progress.digest])
+        digest = _merged(digests).hexdigest() if options.digest else None
         usage = budget.usage()
         report = ScanReport(
             table=plan.table,
@@ -287,7 +296,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             layout=layout_of(each.size_bytes for each in files),
             digest=digest,
             merged_nulls=merged_nulls(result.misfits for result in results),
-            missing_keys=sum(result.missing_keys for result in results),
+            missing_keys=sum(result.missing_keys for result in results) + before["missing_keys"],
             missing_examples=tuple(key.decode() for result in results for key in result.missing)[:MOST_MISSING],
             planned=plan.figures,
         )
@@ -371,17 +380,26 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
 
 
 def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> FilesResult:
-    stream, staging = SegmentStream(task.scan, budget), task.staging
-    naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
-    writer = RollingWriter(staging.store, naming, task.scan.schema, staging.files)
-    pages = PageWriter(progress, writer)
+    staging, number = task.staging, task.scan.number
+    progress = progress.of_attempt(number)
+    scan = progress.rest_of(task.scan)
+    stream = SegmentStream(scan, budget)
+    writer = staging.writer(scan.schema, FileNaming(staging.job_id, number, secrets.randbelow(10**6)))
+    step_seconds = STEP_SECONDS if staging.partition_by is None else PARTITIONED_STEP_SECONDS
+    pages = PageWriter(progress, number, writer, step_seconds)
     try:
         with closing(iter(stream)) as read:
-            staged = pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
+            pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
     except BaseException:
         writer.abort()
         raise
-    return _result(staged, pages.rescued, stream.counts)
+    if isinstance(writer, PartitionedWriter):
+        stream.counts.misfits.merge(writer.log)
+    return FilesResult(
+        *(tuple(pages.files), pages.counts["items"], pages.counts["rescued"], pages.counts["wire_bytes"]),
+        *(stream.counts.misfits, pages.digest, pages.counts["scanned_items"], pages.counts["missing_keys"]),
+        missing=tuple(stream.counts.missing),
+    )
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:

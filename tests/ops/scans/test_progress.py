@@ -15,6 +15,7 @@ import pytest
 
 import ddbio
 from ddbio.budget import LocalBudget
+from ddbio.core.digest import Digest
 from ddbio.errors import EndpointError, OptionError
 from ddbio.ops.job.storage import open_staging
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
@@ -24,7 +25,14 @@ from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
 COUNT = 6_000
-ITEMS = [{"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "text": {"S": "x" * 900}} for number in range(COUNT)]
+ITEMS = [
+    {"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "day": {"S": f"d{number % 7}"}, "text": {"S": "x" * 900}}
+    for number in range(COUNT)
+]
+ORDERS = [
+    {"pk": {"S": f"c{number % 60}"}, "n": {"N": str(number // 60)}, "text": {"S": "x" * 900}} for number in range(COUNT)
+]
+KEYS = ["pk", "n"]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +40,7 @@ def fake():
     """Serve a table of some pages in each of four segments."""
     with FakeDynamoDB(process=True) as fake:
         fake.load("long", ITEMS, "pk")
+        fake.load("orders", ORDERS, "pk,n:N")
         yield fake
 
 
@@ -72,7 +81,7 @@ def run_until(options, requests):
     plan = progress.planned(plan_of(options, None, table))
     (scan,) = scan_tasks(plan, options, table)
     with pytest.raises(EndpointError):
-        write_task(FilesTask(progress.rest_of(scan), staging, progress), BrokenBudget(requests))
+        write_task(FilesTask(scan, staging, progress.of_task(scan)), BrokenBudget(requests))
     return open_progress(options, staging, table)
 
 
@@ -97,6 +106,93 @@ def test_a_scan_goes_on_behind_its_last_page(fake, tmp_path, seed):
     left = (COUNT - known) / COUNT * sum(len(str(item)) for item in ITEMS) / 8192
     assert sum(row[1] for row in fake.consumed("long")) - before < left * 1.2 + 300
     assert [path.name for path in (tmp_path / "out" / "_ddbio").iterdir() if ".scan" in path.name] == []
+
+
+SELECTIONS = {
+    "where": {"where": "n >= 1000 AND n < 5000"},
+    "item collections": {"table": "orders", "where": f"pk IN ({', '.join(repr(f'c{n}') for n in range(40))})"},
+    "a filter of item collections": {
+        "table": "orders",
+        "where": f"pk IN ({', '.join(repr(f'c{n}') for n in range(40))}) AND n < 40",
+    },
+    "partition keys": {"table": "orders", "keys": [f"c{n}" for n in range(50)]},
+    "whole keys": {"keys": [f"k{number:06}" for number in range(0, COUNT + 500, 3)], "lanes": 1},
+    "limit": {"limit": 4000},
+    "limit of a condition": {"where": "n >= 3000", "limit": 2000},
+    "digest": {"digest": True},
+    "partitions": {"partition_by": ["day"], "digest": True},
+}
+
+
+@pytest.mark.parametrize("chosen", SELECTIONS)
+def test_every_selection_goes_on(fake, tmp_path, chosen):
+    """Conditions, keys, limits, digests and partitions too: the rows are those of a job that was never stopped."""
+    given = {**options_of(fake, tmp_path / "out"), **SELECTIONS[chosen]}
+    options, known = parse_options(ScanToFilesOptions, given), 0
+    for _ in range(2):
+        # Answers of keys are gathered into pages.
+        progress = run_until(options, 8 if chosen == "whole keys" else 4)
+        assert sum(file.rows for file in progress.files) == progress.counts["items"]
+        assert progress.counts["scanned_items"] > known
+        known = progress.counts["scanned_items"]
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+    whole = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000, "dest": str(tmp_path / "whole"), "job_id": None})
+    assert report.resumed_items == progress.counts["items"]
+    for name in ("items", "rows", "missing_keys"):
+        assert getattr(report, name) == getattr(whole, name)
+    if "limit" not in given:
+        assert (report.scanned_items, report.digest) == (whole.scanned_items, whole.digest)
+        assert ddbio.digest(str(tmp_path / "out")) == ddbio.digest(str(tmp_path / "whole"))
+    keys = [tuple(row.values()) for row in pq.read_table(tmp_path / "out").select(KEYS).to_pylist()]
+    assert len(set(keys)) == len(keys) == report.rows
+    folders = [{path.parent.name for path in (tmp_path / name).glob("*/*.parquet")} for name in ("out", "whole")]
+    assert folders[0] == folders[1] == ({f"day=d{number}" for number in range(7)} if "partition_by" in given else set())
+
+
+def test_an_attempt_goes_on_where_another_ended(fake, tmp_path):
+    """A task that runs again reads on behind what its first attempt has staged, and its result has both."""
+    options = parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out", digest=True))
+    table, staging = describe_scan(options), open_staging(options, "parquet", ["pk"])
+    progress = open_progress(options, staging, table)
+    (scan,) = scan_tasks(progress.planned(plan_of(options, None, table)), options, table)
+    task = FilesTask(scan, staging, progress.of_task(scan))
+    with pytest.raises(EndpointError):
+        write_task(task, BrokenBudget(6))
+    first, used = open_progress(options, staging, table), LocalBudget(None)
+    result = write_task(task, used)
+    assert first.counts["items"] > 0
+    assert (result.items, sum(file.rows for file in result.staged), result.digest.count) == (COUNT, COUNT, COUNT)
+    assert {file.path for file in first.files} < {file.path for file in result.staged}
+    whole = Digest()
+    whole.add_items(ITEMS)
+    assert result.digest == whole
+    assert used.usage().items == COUNT - first.counts["items"]
+
+
+def test_what_two_attempts_have_read_counts_once(fake, tmp_path):
+    """An attempt that Spark had given up for lost, and that went on, makes no row come twice."""
+    given = options_of(fake, tmp_path / "out")
+    options = parse_options(ScanToFilesOptions, given)
+    table, staging = describe_scan(options), open_staging(options, "parquet", ["pk"])
+    runs = [open_progress(options, staging, table) for _ in range(3)]
+    (scan,) = scan_tasks(runs[0].planned(plan_of(options, None, table)), options, table)
+    # None of them knows of the others, as none has stored anything when they begin.
+    for requests, run in zip((5, 7, 6), runs, strict=True):
+        with pytest.raises(EndpointError):
+            write_task(FilesTask(scan, staging, run.of_task(scan)), BrokenBudget(requests))
+    progress = open_progress(options, staging, table)
+    assert 0 < sum(file.rows for file in progress.files) == progress.counts["items"]
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+    assert (report.resumed_items, report.rows) == (progress.counts["items"], COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("other", [{"where": "n > 1"}, {"limit": 10}, {"keys": ["k000001"]}, {"partition_by": ["day"]}])
+def test_another_selection_is_refused(fake, tmp_path, other):
+    """Under the same id, a scan of other items or into other folders does not go on."""
+    run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 5)
+    with pytest.raises(OptionError, match="cannot go on"):
+        ddbio.scan_to_files(**options_of(fake, tmp_path / "out", **other))
 
 
 def test_another_job_is_refused(fake, tmp_path):

@@ -1,0 +1,88 @@
+"""Start a job on two executors: bare Spark, ddbio where they compile loops, and ddbio with loops that the driver ships.
+
+Each way is a process of its own, whose executors are processes with an empty cache of their own. Times are from before
+the session begins to the last result. Goal: with shipped loops at most 5 s over bare Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from bench import data, orders
+from bench.e2e import record
+from bench.serving import isolate
+from ddbio.testing import FakeDynamoDB
+
+ITEMS = 20_000
+BARE, COMPILED, SHIPPED = "bare Spark", "loops compiled", "loops shipped"
+
+_SCRIPT = """
+import json, sys, time
+began = time.monotonic()
+from pyspark.sql import SparkSession
+way, master, loops, url, dest = sys.argv[1:]
+builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+# Relative to the folder of each executor.
+spark = builder.config("spark.executorEnv.XDG_CACHE_HOME", "cache").getOrCreate()
+if way == "bare Spark":
+    assert spark.sparkContext.parallelize(range(2), 2).map(lambda number: number).sum() == 1
+else:
+    import ddbio
+    import ddbio.spark
+    if way == "loops shipped":
+        ddbio.spark.ship_loops(spark, loops)
+    report = ddbio.scan_to_files(
+        "orders", dest, engine="spark", tasks=2, shared_paths=True, endpoint_url=url, region="eu-west-1"
+    )
+    assert report.rows and report.tasks == 2
+print(json.dumps(time.monotonic() - began))
+spark.stop()
+"""
+
+
+def main() -> None:
+    """Append one row: the median seconds of each way."""
+    arguments = record.parser("spark_start")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--master", default="local-cluster[2,1,1024]")
+    asked = arguments.parse_args()
+    isolate()
+    count = data.scaled(ITEMS)
+    times: dict[str, list[float]] = {BARE: [], COMPILED: [], SHIPPED: []}
+    with tempfile.TemporaryDirectory() as folder, FakeDynamoDB(process=True) as fake:
+        fake.load("orders", orders.lines("mixed", count), orders.KEY)
+        loops = Path(folder) / "ddbio_loops.zip"
+        subprocess.run([sys.executable, "-m", "ddbio", "warm", "--to", loops], check=True, stdout=subprocess.DEVNULL)
+        for number in range(asked.rounds):
+            for way, each in times.items():
+                dest = str(Path(folder) / f"{way}{number}".replace(" ", "_"))
+                each.append(_take(way, asked.master, str(loops), fake.endpoint_url, dest, folder))
+    seconds = {way: statistics.median(each) for way, each in times.items()}
+    over = {f"{way}_over_bare": seconds[way] - seconds[BARE] for way in (COMPILED, SHIPPED)}
+    record.append("spark_start", asked, {"items": count, "seconds": record.rounded({**seconds, **over})})
+
+
+def _take(*words: str) -> float:
+    *given, folder = words
+    home = str(Path(pyspark.__file__).parent)
+    environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"PYTHONPATH": str(record.ROOT), "SPARK_WORKER_DIR": f"{folder}/work", "SPARK_SCALA_VERSION": "2.13"}
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *given], env=environment, stdout=subprocess.PIPE, check=True, cwd=folder
+    )
+    seconds: Any = json.loads(done.stdout.splitlines()[-1])
+    return float(seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Scans that were stopped go on where they stopped on Spark, too: between engines, and between attempts of a task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark import TaskContext
+
+import ddbio
+from ddbio.budget import LocalBudget
+from ddbio.errors import EndpointError
+from ddbio.ops.job.storage import open_staging
+from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.progress import open_progress
+from ddbio.ops.scans.to_files import FilesTask, write_task
+from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.spark.engine import SparkEngine
+
+COUNT = 6_000
+ITEMS = [{"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "text": {"S": "x" * 900}} for number in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def table(fake):
+    """Return the name of a table of some pages in each of eight segments."""
+    fake.load("resumed", ITEMS, "pk")
+    return "resumed"
+
+
+def options_of(fake, table, folder, **given):
+    """Return the options of the job."""
+    options = {"table": table, "dest": str(folder), "endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
+    options |= {"job_id": "long_job", "engine": "spark", "segments": 8, "tasks": 2, "sample_items": 50, "digest": True}
+    return {**options, **given}
+
+
+def begin(options):
+    """Return the tasks of a job, and what its earlier runs have stored."""
+    found = describe_scan(options)
+    staging = open_staging(options, "parquet", ["pk"])
+    progress = open_progress(options, staging, found)
+    scans = scan_tasks(progress.planned(plan_of(options, None, found)), options, found)
+    return [FilesTask(scan, staging, progress.of_task(scan)) for scan in scans], progress
+
+
+def test_a_task_that_spark_runs_again_goes_on(spark, fake, table, tmp_path):
+    """Its second attempt reads only what the first had not staged, and the results have every item once."""
+    # A rate makes pages small: there are several in each segment.
+    options = parse_options(ScanToFilesOptions, options_of(fake, table, tmp_path / "out", rcu_per_second=500))
+    tasks, _ = begin(options)
+
+    # Workers cannot import this file: what they run travels by value.
+    def breaking(task, budget):
+        class Broken:
+            left = 7
+
+            def acquire(self, units):
+                self.left -= 1
+                if self.left < 0 and TaskContext.get().attemptNumber() == 0:
+                    raise EndpointError("the endpoint is gone", "there")
+                return budget.acquire(units)
+
+            def __getattr__(self, name):
+                return getattr(budget, name)
+
+        return write_task(task, Broken())
+
+    budget = LocalBudget(None)
+    results = SparkEngine(None, {}).run(breaking, tasks, budget)
+    assert sum(result.items for result in results) == COUNT
+    assert sum(file.rows for result in results for file in result.staged) == COUNT
+    _, progress = begin(options)
+    assert (progress.counts["items"], progress.digest.count) == (COUNT, COUNT)
+    # At most a page of each lane was read twice.
+    assert COUNT < budget.usage().items < 1.5 * COUNT
+
+
+@pytest.mark.parametrize(("first", "then"), [("local", "spark"), ("spark", "local")])
+def test_a_job_goes_on_on_another_engine(spark, fake, table, tmp_path, first, then):
+    """What one engine has read the other does not read again, with other tasks."""
+    given = options_of(fake, table, tmp_path / "out", engine=first)
+    tasks, _ = begin(parse_options(ScanToFilesOptions, given))
+    # Some segments of its first task: as a run that broke off has done.
+    part = replace(tasks[0], scan=replace(tasks[0].scan, requests=tasks[0].scan.requests[:4]))
+    done = write_task(part, LocalBudget(None))
+    assert 0 < done.items < COUNT
+    report = ddbio.scan_to_files(**{**given, "engine": then, "tasks": 3})
+    assert (report.resumed_items, report.items, report.rows) == (done.items, COUNT, COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
+    assert report.digest == ddbio.digest(str(tmp_path / "out"))
+    assert not [path for path in (tmp_path / "out" / "_ddbio").iterdir() if ".scan" in path.name]
+
+
+def test_a_driver_that_was_stopped(fake, table, tmp_path):
+    """After SIGTERM nothing is visible; the same command goes on, on threads here, and has every item once."""
+    given = options_of(fake, table, tmp_path / "out", rcu_per_second=150)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
+    words[words.index("--digest=True")] = "--digest"
+    command = [sys.executable, "-m", "ddbio", "scan", table, given["dest"], *words, "--master", "local[2]", "--quiet"]
+    before = sum(row[1] for row in fake.consumed(table))
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while sum(row[1] for row in fake.consumed(table)) - before < 400 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(child.pid, signal.SIGTERM)
+    _, said = child.communicate()
+    assert child.returncode == 130, said
+    assert not [*(tmp_path / "out").glob("*.parquet")]
+    report = ddbio.scan_to_files(**{**given, "engine": "local", "rcu_per_second": 50_000})
+    assert report.resumed_items > 0
+    assert (report.items, report.rows) == (COUNT, COUNT)
+    assert report.digest == ddbio.digest(str(tmp_path / "out"))
