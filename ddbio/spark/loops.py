@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark import SparkFiles
+from pyspark import SparkFiles, TaskContext
 
 from ddbio.errors import OptionError
 
@@ -57,7 +57,7 @@ def ship_loops(spark: SparkSession, path: str | os.PathLike[str] | None = None) 
 
 def use_shipped_loops() -> None:
     """Load loops from the archive that was sent to this worker, if this is a worker and one was."""
-    if not SparkFiles._is_running_on_worker or _FOLDER in os.environ:  # noqa: SLF001 - no public question exists
+    if TaskContext.get() is None or _FOLDER in os.environ:
         return
     sent = sorted(each for each in Path(SparkFiles.getRootDirectory()).glob(f"{NAME}*") if each.is_dir())
     if sent:
