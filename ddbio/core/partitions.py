@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.rescue import MisfitLog, rescue_text
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_decimal, is_number, is_text, name_of_field
 from ddbio.core.schema.column import fold
@@ -251,8 +252,7 @@ class Partitioner:
         rows = self._rescued(batch.select(self._kept))
         if len(values) > 1:
             narrow: Any = codes.astype(np.uint16 if len(values) < 1 << 16 else np.int64)
-            order: Any = pa.array(np.argsort(narrow, kind="stable"))
-            rows = rows.take(order)
+            rows = take_rows(rows, np.argsort(narrow, kind="stable"))
         counts = np.bincount(codes, minlength=len(values))
         return PartitionedRows(rows, tuple(values), tuple(counts.tolist()))
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.changes import PUT
+from ddbio.core.kernel.arrays import int64_array
 from ddbio.core.result import Result
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
@@ -176,7 +178,7 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     # Attributes may have any name; these columns need names of their own.
     names = [f"key {number}" for number in range(len(keys))]
     flat, touched = (
-        pa.table(columns, names=names).append_column(_PLACE, pa.array(range(len(columns[0])), pa.int64()))
+        pa.table(columns, names=names).append_column(_PLACE, int64_array(np.arange(len(columns[0]))))
         for columns in (_key_columns(flat.take(order), keys), _key_columns(items, keys))
     )
     newest = flat.group_by(names).aggregate([(_PLACE, "max")])

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.item_key import key_hashes
+from ddbio.core.kernel.arrays import bool_array
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.time_columns import TimeColumns
 from ddbio.ops.exports.spill import SpillReader, SpillWriter
@@ -115,8 +116,8 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
             require_keys(batch, task.keys)
             hashes = key_hashes(batch, task.keys)
             hit = changed[np.minimum(np.searchsorted(changed, hashes), len(changed) - 1)] == hashes
-            writer.write(batch.filter(pa.array(hit)), hashes[hit])
-            yield batch.filter(pa.array(~hit))
+            writer.write(batch.filter(bool_array(hit)), hashes[hit])
+            yield batch.filter(bool_array(~hit))
 
     log = MisfitLog()
     staged = task.staging.write(task.result.convert(unchanged(), log), task.result.rows, task.read.number, log)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.files.claim import Claim
 from ddbio.files.meta import claim_path
 
@@ -95,8 +96,7 @@ class SpillWriter:
         if not batch.num_rows:
             return
         buckets = (hashes % np.uint64(self._spill.buckets)).astype(np.int64)
-        order: Any = pa.array(np.argsort(buckets, kind="stable"))
-        sorted_rows = batch.take(order)
+        sorted_rows = take_rows(batch, np.argsort(buckets, kind="stable"))
         start = 0
         for bucket, count in enumerate(np.bincount(buckets, minlength=self._spill.buckets).tolist()):
             if count:

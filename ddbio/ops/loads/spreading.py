@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.item_key import key_hashes
+from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import RowRanges, in_key_order, spread_ranges
 from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.loads.plan import MOST_WRITES
@@ -103,9 +104,8 @@ class RowSpreader:
                 yield parts.joined_ranges(chunk)
             return
         self._note([RowRanges.of_order(order)])
-        joined = parts.joined()
         for rows in np.array_split(order, n_chunks):
-            yield joined.take(rows)
+            yield parts.taken(rows)
 
     def _note(self, chunks: Sequence[RowRanges]) -> None:
         """Remember which rows are yielded next."""
@@ -136,7 +136,13 @@ class _RawParts:
     def __init__(self, parts: Sequence[Any]) -> None:
         self._parts = RawItemParts(parts)
         self.n_rows = len(self._parts.hashes)
-        self.joined = self._parts.joined
+        self._joined: RawItems | None = None
+
+    def taken(self, rows: NDArray[np.int64]) -> RawItems:
+        """Return some rows, in their order."""
+        if self._joined is None:
+            self._joined = self._parts.joined()
+        return self._joined.take(rows)
 
     def hashes(self, _: list[str]) -> NDArray[np.uint64] | None:
         """Return the hash of each item's key; nothing if an item, which its reader could not vouch for, has none."""
@@ -154,9 +160,9 @@ class _BatchParts:
         self._joined = joined_batches(parts)
         self.n_rows = self._joined.num_rows
 
-    def joined(self) -> pa.RecordBatch:
-        """Return all rows."""
-        return self._joined
+    def taken(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
+        """Return some rows, in their order."""
+        return take_rows(self._joined, rows)
 
     def hashes(self, keys: list[str]) -> NDArray[np.uint64]:
         """Return the hash of each row's key."""
@@ -165,7 +171,7 @@ class _BatchParts:
     def joined_ranges(self, chunk: RowRanges) -> pa.RecordBatch:
         """Return a chunk."""
         # To join a slice of each range takes several times as long, for each has as many arrays as there are columns.
-        return self._joined.take(chunk.order)
+        return take_rows(self._joined, chunk.order)
 
 
 class _Window:
