@@ -8,7 +8,6 @@ pyarrow, over an eighth of the changes: GetRecords as Python objects, a row a re
 from __future__ import annotations
 
 import io
-import itertools
 import signal
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from boto3.dynamodb.types import TypeDeserializer
 
 import ddbio
-from bench import orders
+from bench import orders, paced
 from bench.e2e import processes, record
 from bench.serving import isolate
 from ddbio.testing import FakeDynamoDB
@@ -36,9 +35,7 @@ SOURCES = ("streams", "kinesis")
 _REGION = "eu-west-1"
 _FEWER = 8
 _IDLE_SECONDS = 10.0
-_WRITES_PER_SECOND = 20
 _SETTLED_SECONDS, _LOOK_SECONDS = 5.0, 0.02
-_STAMP, _SAMPLED = "written_at", 2_000
 
 
 def main() -> None:
@@ -46,8 +43,8 @@ def main() -> None:
     arguments = record.parser("capture")
     arguments.add_argument("--items", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--rate", type=int, default=1_000, help="changes a second whose lag is measured")
-    arguments.add_argument("--seconds", type=int, default=30, help="how long they are written")
+    arguments.add_argument("--rate", type=int, default=10_000, help="changes a second whose lag is measured")
+    arguments.add_argument("--seconds", type=int, default=15, help="how long they come")
     arguments.add_argument("--only", default="", help="one of the sources; prints it, and keeps no row")
     asked = arguments.parse_args()
     isolate()
@@ -124,15 +121,17 @@ def _check(folder: str, items: int) -> None:
     assert found.num_rows == len(set(found.column("_sequence").to_pylist())) == items
 
 
-def _command(fake: FakeDynamoDB, table: str, source: str, folder: str) -> list[str]:
-    words = ["capture", table, folder, "--source", source, "--endpoint-url", fake.endpoint_url, "--region", _REGION]
+def _command(endpoint_url: str, table: str, source: str, folder: str) -> list[str]:
+    words = ["capture", table, folder, "--source", source, "--endpoint-url", endpoint_url, "--region", _REGION]
     return [sys.executable, "-m", "ddbio", *words, "--json"]
 
 
 def _capture(fake: FakeDynamoDB, table: str, source: str, folder: str) -> tuple[float, float]:
     """Capture all that is there by a process; return its seconds, and its peak of resident memory in MiB."""
     began = time.monotonic()
-    process = subprocess.Popen([*_command(fake, table, source, folder), "--available-now"], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*_command(fake.endpoint_url, table, source, folder), "--available-now"], stdout=subprocess.DEVNULL
+    )
     peak = 0.0
     # What the system tells at the end counts the memory of this process, too, which it was forked from.
     while process.poll() is None:
@@ -144,7 +143,7 @@ def _capture(fake: FakeDynamoDB, table: str, source: str, folder: str) -> tuple[
 
 def _idle(fake: FakeDynamoDB, table: str, source: str, folder: str) -> float:
     """Return the share of a core of a process that has nothing to capture."""
-    process = subprocess.Popen(_command(fake, table, source, folder), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(_command(fake.endpoint_url, table, source, folder), stdout=subprocess.DEVNULL)
     time.sleep(_SETTLED_SECONDS)
     before = processes.cpu_seconds([process.pid])
     time.sleep(_IDLE_SECONDS)
@@ -155,44 +154,40 @@ def _idle(fake: FakeDynamoDB, table: str, source: str, folder: str) -> float:
 
 
 def _lag(fake: FakeDynamoDB, source: str, folder: str, asked: Any) -> float:
-    """Write at a steady rate beside a capture; return the age at which 99 of 100 changes lay in the log."""
-    lines = orders.lines("mixed", asked.items)
-    table = _filled(fake, f"{source}-lag", source, _stamped(lines[:_SAMPLED]))
-    step = asked.rate // _WRITES_PER_SECOND
-    process = subprocess.Popen(_command(fake, table, source, folder), stdout=subprocess.DEVNULL)
-    time.sleep(_SETTLED_SECONDS)
-    places, due = itertools.cycle(range(0, len(lines) - step, step)), time.monotonic()
-    began = time.time()
-    for _ in range(asked.seconds * _WRITES_PER_SECOND):
-        place = next(places)
-        fake.load(table, b"\n".join(_stamped(lines[place : place + step])), orders.KEY)
-        due += 1 / _WRITES_PER_SECOND
-        time.sleep(max(0.0, due - time.monotonic()))
-    time.sleep(_SETTLED_SECONDS)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
-    stamps = [each for path in Path(folder).glob("year=*/**/*.parquet") for each in _stamps_of(path)]
-    lags = sorted(seen - at for at, seen in stamps if at >= began)
-    assert len(lags) == asked.seconds * _WRITES_PER_SECOND * step
-    return lags[len(lags) * 99 // 100]
+    """Have changes come at a steady rate beside a capture; return the age at which 99 of 100 lay in the log."""
+    count = asked.rate * asked.seconds
+    table = _filled(fake, f"{source}-lag", source, _numbered(orders.lines("mixed", count)))
+    stream = _stream_of(fake, table) if source == "streams" else table
+    with paced.serving(paced.PacedStream(fake.endpoint_url, source, stream, asked.rate)) as changes:
+        assert changes.fill() == count
+        process = subprocess.Popen(_command(changes.endpoint_url, table, source, folder), stdout=subprocess.DEVNULL)
+        time.sleep(_SETTLED_SECONDS)
+        changes.began_at = time.time()
+        time.sleep(asked.seconds + _SETTLED_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    seen = [each for path in Path(folder).glob("year=*/**/*.parquet") for each in _seen_of(path)]
+    assert len({number for number, _ in seen}) == len(seen) == count
+    return sorted(at - changes.visible_at(number) for number, at in seen)[count * 99 // 100]
 
 
-def _stamped(lines: list[bytes]) -> list[bytes]:
-    """Return orders that are others than the last time, since a write that changes nothing is no change."""
-    return [b'{"%s":{"N":"%.6f"},%s' % (_STAMP.encode(), time.time(), line[1:]) for line in lines]
+def _numbered(lines: list[bytes]) -> list[bytes]:
+    """Return orders that say their place."""
+    name = paced.NUMBER.encode()
+    return [b'{"%s":{"N":"%d"},%s' % (name, number, line[1:]) for number, line in enumerate(lines)]
 
 
-def _stamps_of(path: Path) -> Iterator[tuple[float, float]]:
-    """Yield when each change of a file was made, and when the file got its name."""
-    seen = path.stat().st_ctime
-    for at in pq.read_table(path, columns=[_STAMP], partitioning=None).column(0).to_pylist():
-        yield float(at), seen
+def _seen_of(path: Path) -> Iterator[tuple[int, float]]:
+    """Yield the place of each change of a file, and when the file got its name."""
+    at = path.stat().st_ctime
+    for number in pq.read_table(path, columns=[paced.NUMBER], partitioning=None).column(0).to_pylist():
+        yield int(number), at
 
 
 def _consume(fake: FakeDynamoDB, table: str) -> float:
     """Return records a CPU-second of a consumer by boto3."""
     streams, decode = _client(fake, "dynamodbstreams"), TypeDeserializer().deserialize
-    arn = streams.list_streams(TableName=table)["Streams"][0]["StreamArn"]
+    arn = _stream_of(fake, table)
     began, count = time.process_time(), 0
     for records in _replies(streams, arn):
         rows = [
@@ -203,6 +198,11 @@ def _consume(fake: FakeDynamoDB, table: str) -> float:
         pq.write_table(pa.Table.from_pylist(rows), io.BytesIO(), compression="zstd")
         count += len(rows)
     return count / (time.process_time() - began)
+
+
+def _stream_of(fake: FakeDynamoDB, table: str) -> str:
+    streams = _client(fake, "dynamodbstreams").list_streams(TableName=table)["Streams"]
+    return str(streams[0]["StreamArn"])
 
 
 def _replies(streams: Any, arn: str) -> Iterator[list[Any]]:

@@ -189,7 +189,7 @@ class CatalogDdlKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogDdlOptions`."""
 
     name: str | None
-    """Name of the table, ``database.table``; default is ``default`` and the last part of the path."""
+    """Name of the table, ``database.table``; default is ``default`` (of DuckDB ``main``) and the last part of the path."""
     projection: bool
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
 

@@ -175,7 +175,7 @@ def write_ddl(options: CatalogDdlOptions) -> str:
     """
     store = open_store(options.path, options)
     database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
-    name = TableName(database or "default", table)
+    name = TableName(database or ("main" if options.dialect == "duckdb" else "default"), table)
     return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
 
 

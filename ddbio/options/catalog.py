@@ -38,6 +38,6 @@ class CatalogDdlOptions(ConnectionOptions):
     dialect: Literal["athena", "hive", "spark", "duckdb"]
     """Whose DDL it is."""
     name: str | None = None
-    """Name of the table, ``database.table``; default is ``default`` and the last part of the path."""
+    """Name of the table, ``database.table``; default is ``default`` (of DuckDB ``main``) and the last part of the path."""
     projection: bool = False
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""

@@ -43,6 +43,9 @@ def test_duckdb_executes_its_view(folder):
 def test_the_usual_name_is_that_of_the_folder(folder, tmp_path):
     """A table without a name gets its folder's, with letters that need no quotes; an empty folder is no table."""
     assert "`default`.`o_rders`" in ddbio.catalog_ddl(folder, "spark")
+    with duckdb.connect() as connection:
+        connection.execute(ddbio.catalog_ddl(folder, "duckdb"))
+        assert connection.execute("SELECT count(*) FROM o_rders").fetchone() == (60,)
     with pytest.raises(ddbio.SchemaError, match=r"m\.a b: a catalog cannot name a member"):
         ddbio.catalog_ddl(folder, "hive")
     with pytest.raises(ddbio.NotFoundError, match="holds no files of rows"):
