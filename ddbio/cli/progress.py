@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
+from ddbio.core.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
+    from ddbio.core.compiling import Compilations
     from ddbio.core.job_outline import JobOutline
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.scan_plan import ScanPlan
@@ -161,10 +163,11 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 
 
 class Pace:
-    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``."""
+    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``; none in which loops are compiled counts."""
 
-    def __init__(self, outline: JobOutline, begun: Usage) -> None:
+    def __init__(self, outline: JobOutline, begun: Usage, compilations: Compilations = COMPILATIONS) -> None:
         self._outline = outline
+        self._compilations, self._compiled = compilations, compilations.ended
         self._seen = deque([begun])
         # What was read before, as a sample, is no part of the job.
         self._before = begun.items - outline.done
@@ -174,7 +177,15 @@ class Pace:
         return usage.items - self._before
 
     def describe(self, usage: Usage) -> str:
-        """Return one line on how far the job is: items, MB/s, units/s against the budget, time left."""
+        """Return one line on how far the job is: items, MB/s, units/s against the budget, time left.
+
+        While loops are compiled there are no rates, and none of these seconds is part of a later one.
+        """
+        compiled = self._compilations.ended
+        if self._compilations.is_running or compiled != self._compiled:
+            self._compiled = compiled
+            self._seen = deque([usage])
+            return f"{self.items(usage):,} items  compiling loops"
         while len(self._seen) > 1 and usage.elapsed_seconds - self._seen[1].elapsed_seconds >= WINDOW_SECONDS:
             self._seen.popleft()
         before = self._seen[0]

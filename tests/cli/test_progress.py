@@ -6,6 +6,7 @@ import pytest
 
 from ddbio.budget import LocalBudget, Usage
 from ddbio.cli.progress import Pace, shown
+from ddbio.core.compiling import Compilations
 from ddbio.core.job_outline import JobOutline
 
 
@@ -24,6 +25,23 @@ def test_rates_are_those_of_the_last_seconds():
     for second in range(11, 17):
         line = pace.describe(_usage(float(second), (second - 10) * 100))
     assert line == "600 items  0.1 MB/s  3 of 3 RCU/s  4.0 s left"
+
+
+def test_seconds_of_compiling_are_no_part_of_the_rates():
+    """While loops are compiled no rate and no time left is shown; afterwards both are those of the seconds since."""
+    compilations = Compilations()
+    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(0.0, 0), compilations)
+    compilations.begin()
+    assert pace.describe(_usage(1.0, 10)) == "10 items  compiling loops"
+    with compilations.running():
+        pass
+    compilations.end()
+    assert pace.describe(_usage(30.0, 20)) == "20 items  compiling loops"
+    assert pace.describe(_usage(31.0, 120)) == "120 items  0.1 MB/s  3 RCU/s  8.8 s left"
+    with compilations.running():
+        pass
+    # What began and ended between two looks was not seen, and is no part of the rate either.
+    assert pace.describe(_usage(51.0, 130)) == "130 items  compiling loops"
 
 
 def test_no_budget_and_no_progress_read_well():

@@ -35,6 +35,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 from numba.extending import _Intrinsic
 
+from ddbio.core.compiling import COMPILATIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from importlib.resources.abc import Traversable
@@ -279,7 +281,8 @@ class LoopCache(NullCache):  # type: ignore[misc]
             raise NotCompiledError(self._name)
         if found is None and own is not None:
             # Another process may compile it just now: what it leaves is there when it lets go.
-            self._claim = _claim(own.with_suffix(".lock"))
+            with COMPILATIONS.running():
+                self._claim = _claim(own.with_suffix(".lock"))
             found = _read_whole(own)
         if found is None:
             # What numba knows how to compile: it takes longer to register than all loops to load.

@@ -18,6 +18,7 @@ from numba.core import event as compiler_event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
 
+from ddbio.core.compiling import COMPILATIONS
 from ddbio.core.kernel.cache import LoopCache, cache_folder
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def loop(function: Callable[..., Any]) -> Any:
 
 
 class _Watch(compiler_event.Listener):  # type: ignore[misc]
-    """Log once a process that loops are compiled, if they are not cached.
+    """Count loops that are compiled, and log once a process that they are, if they are not cached.
 
     Garbage is not collected meanwhile: nearly all that the compiler makes stays alive, and collecting takes a sixth of
     its time.
@@ -123,6 +124,7 @@ class _Watch(compiler_event.Listener):  # type: ignore[misc]
         """Say so of one of our loops; what others compile is theirs to say."""
         if not any(event.data["dispatcher"] is each for each in LOOPS):
             return
+        COMPILATIONS.begin()
         if not self._depth:
             self._collects = gc.isenabled()
             gc.disable()
@@ -141,6 +143,7 @@ class _Watch(compiler_event.Listener):  # type: ignore[misc]
         """Collect garbage again, if that was so; what failed to compile others may try."""
         dispatcher = event.data["dispatcher"]
         if any(dispatcher is each for each in LOOPS):
+            COMPILATIONS.end()
             self._depth -= 1
             if self._collects and not self._depth:
                 gc.enable()
