@@ -73,10 +73,9 @@ class BudgetServer:
         Thread(target=self._listener.serve_forever, args=(0.1,), name="ddbio-budget", daemon=True).start()
         return self
 
-    @property
-    def has_met_attempts(self) -> bool:
-        """Whether any attempt of a task has said here which it is."""
-        return self._listener.has_met_attempts
+    def has_met(self, task: str) -> bool:
+        """Return whether any attempt of a task has said here which it is."""
+        return self._listener.has_met(task)
 
     def _listen(self, key: bytes) -> _Listener:
         for port in self._ports:
@@ -112,10 +111,9 @@ class _Listener(socketserver.ThreadingTCPServer):
         self._holds: dict[str, tuple[int, float]] = {}
         super().__init__((host, port), _Worker)
 
-    @property
-    def has_met_attempts(self) -> bool:
+    def has_met(self, task: str) -> bool:
         with self._lock:
-            return bool(self._latest)
+            return task in self._latest
 
     def is_latest(self, task: str, attempt: int) -> bool:
         """Return whether no later attempt of a task has begun, and note this one."""

@@ -163,7 +163,7 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 
 
 class Pace:
-    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``; none in which loops are compiled counts."""
+    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``, but for those of compiling."""
 
     def __init__(self, outline: JobOutline, begun: Usage, compilations: Compilations = COMPILATIONS) -> None:
         self._outline = outline

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import InheritableThread
@@ -194,26 +194,47 @@ class SparkEngine:
             portion = _portion(budget, count)
             attempts, began_at = task_attempts(self._context), time.time()
             runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
-            job = Job(self._context, tasks(failures, server.address).mapPartitions(runner), budget.job)
+            source = tasks(failures, server.address)
+            job = Job(self._context, source.mapPartitions(runner), budget.job)
+            outcomes = self._outcomes(job, failures, budget)
+            deferred = [number for number, outcome in enumerate(outcomes) if outcome.is_deferred]
+            if deferred:
+                # Attempts that the driver has met may still write; those of these tasks that it has not have not begun.
+                unfenced = frozenset(number for number in deferred if not server.has_met(str(number)))
+                rdd = source.mapPartitions(replace(runner, unfenced=unfenced))
+                alone = Job(self._context, rdd, budget.job, partitions=deferred)
 
-            def require_fence() -> None:
-                # A worker is not told that its stage runs again: its attempts count from 0 there.
-                if alone_seconds is not None and not server.has_met_attempts and job.runs_again():
-                    raise unfenced_retry(server.address)
+                def require_first_attempts() -> None:
+                    # A worker is not told that its stage runs again: its attempts count from 0 there.
+                    if alone.runs_again():
+                        raise unfenced_retry(server.address)
 
-            try:
-                job.wait(lambda: failures.value, require_fence)
-            except BaseException:
-                # A closed budget ends every task at its next page; the server stays up to tell them.
-                budget.close()
-                job.stop()
-                raise
-            finally:
-                self._meter.add_stages(job.stage_ids())
-                for outcome in job.outcomes:
-                    self._meter.add(outcome.times)
-                    budget.add(outcome.unreported)
-            return [outcome.result for outcome in job.outcomes]
+                found = self._outcomes(alone, failures, budget, require_first_attempts)
+                for number, outcome in zip(deferred, found, strict=True):
+                    outcomes[number] = outcome
+            return [outcome.result for outcome in outcomes]
+
+    def _outcomes(
+        self,
+        job: Job,
+        failures: Accumulator[list[Failure]],
+        budget: LocalBudget,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[Outcome]:
+        """Return the outcomes of a job, or raise the first error after all of its tasks have ended."""
+        try:
+            job.wait(lambda: failures.value, check)
+        except BaseException:
+            # A closed budget ends every task at its next page; the server stays up to tell them.
+            budget.close()
+            job.stop()
+            raise
+        finally:
+            self._meter.add_stages(job.stage_ids())
+            for outcome in job.outcomes:
+                self._meter.add(outcome.times)
+                budget.add(outcome.unreported)
+        return job.outcomes
 
     def cpu_seconds(self) -> float:
         """Return user + system seconds since the engine was opened: driver, workers and JVM."""
@@ -244,7 +265,7 @@ def running_parallelism() -> int | None:
 
 
 class Job:
-    """Collect an RDD's outcomes in a thread, under a job group of its own.
+    """Collect the outcomes of an RDD, or of some partitions of it, in a thread, under a job group of its own.
 
     Parameters
     ----------
@@ -252,21 +273,31 @@ class Job:
         What Spark's UI calls the job, behind the description that the caller has set.
     """
 
-    def __init__(self, context: SparkContext, rdd: RDD[Outcome], name: str | None = None) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        rdd: RDD[Outcome],
+        name: str | None = None,
+        *,
+        partitions: Sequence[int] | None = None,
+    ) -> None:
         self.group = f"ddbio-{uuid.uuid4().hex}"
         described = [context.getLocalProperty(_DESCRIPTION), f"ddbio: {name}" if name else "ddbio"]
         self._description = ", ".join(filter(None, described))
         self.outcomes: list[Outcome] = []
         self._error: BaseException | None = None
         self._context = context
-        self._rdd = rdd
+        self._rdd, self._partitions = rdd, partitions
         # Not Thread.join: an interrupt inside it makes CPython 3.11 take a running thread for ended (gh-90882).
         self._ended = threading.Event()
 
     def _collect(self) -> None:
         try:
             with self._described():
-                self.outcomes = self._rdd.collect()
+                if self._partitions is None:
+                    self.outcomes = self._rdd.collect()
+                else:
+                    self.outcomes = self._context.runJob(self._rdd, lambda outcomes: outcomes, self._partitions)
         except BaseException as error:  # noqa: BLE001 - whatever ended the job is the caller's business
             self._error = error
         finally:

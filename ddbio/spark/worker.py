@@ -62,12 +62,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Carry a task's result or failure, the time of its processes, and counts that have not reached the driver yet."""
+    """Carry a task's result or failure, the time of its processes, and counts that have not reached the driver yet.
+
+    Attributes
+    ----------
+    is_deferred
+        Whether the task was not run, for this worker did not reach the driver.
+    """
 
     result: Any
     failure: Failure | None
     times: tuple[ProcessTime, ...]
     unreported: RequestCounts
+    is_deferred: bool = False
 
 
 class ListOnDriver(AccumulatorParam):  # type: ignore[misc]
@@ -100,6 +107,8 @@ class TaskRunner:
     job_began_at: float
     alone_seconds: float | None = None
     """If only the latest attempt of a task may write: how long one may go on that has lost the driver."""
+    unfenced: frozenset[int] | None = None
+    """Partitions whose only attempt may run without the driver; if None, those that do not reach it are deferred."""
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Outcome]:
         """Yield every task's outcome. The input is drained, else Spark could not use the worker again."""
@@ -108,16 +117,16 @@ class TaskRunner:
 
     def _outcome(self, task: Any) -> Outcome:
         began = _worker_began(self.job_began_at)
-        result, failure = None, None
+        result, failure, is_deferred = None, None, False
         context, attempt = TaskContext.get(), None
         if context is not None and self.alone_seconds is not None:
             attempt = TaskAttempt(str(context.partitionId()), context.taskAttemptId(), self.alone_seconds)
         client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second, attempt=attempt)
         try:
-            if attempt is not None and context.attemptNumber():
-                self._require_fence(client)
-            result = self.function(task, client)
-            client.require_latest()
+            is_deferred = attempt is not None and not self._may_run(client, context)
+            if not is_deferred:
+                result = self.function(task, client)
+                client.require_latest()
         except AttemptReplacedError:
             # As a value it would be the task's outcome.
             raise
@@ -128,12 +137,25 @@ class TaskRunner:
             unreported = client.close()
         tidy_worker()
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
-        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported)
+        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported, is_deferred)
 
-    def _require_fence(self, client: BudgetClient) -> None:
-        """Raise if nothing would keep the first attempt of a task from writing beside this one."""
-        if not client.has_met_driver():
+    def _may_run(self, client: BudgetClient, context: TaskContext) -> bool:
+        """Return whether this attempt may run now, or the task has to wait for those that the driver knows.
+
+        Raises
+        ------
+        ServiceError
+            If nothing would keep another attempt of it from writing beside this one.
+        """
+        is_fenced = client.has_met_driver()
+        if self.unfenced is None:
+            return is_fenced
+        # An attempt before this one may be out of the driver's reach even if this one is not.
+        may_run_alone = context.partitionId() in self.unfenced and not context.attemptNumber()
+        is_known = context.partitionId() not in self.unfenced and is_fenced
+        if not (may_run_alone or is_known):
             raise unfenced_retry(self.address)
+        return True
 
 
 @dataclass(frozen=True)
@@ -179,16 +201,16 @@ def _failure(error: Exception, attempts: int) -> Failure:
 
 
 def unfenced_retry(address: BudgetAddress | None) -> ServiceError:
-    """Return the error of a task that runs again where nothing keeps its first attempt from writing."""
+    """Return the error of an attempt of a task, where nothing keeps another one from writing beside it."""
     missing = (
         "no driver serves budgets (call ddbio.register(spark))"
         if address is None
         else f"the driver's budget at {address.host}:{address.port} is out of reach (open spark.ddbio.budget.port)"
     )
     return ServiceError(
-        f"a task that writes several rows of a key runs again, {missing}, and its first attempt may still write older "
-        "rows after newer ones: nothing was written again; mend that, or give newer_by, or unique_keys if each key "
-        "occurs once"
+        f"a task that writes several rows of a key may run beside another attempt of it, {missing}, and older rows "
+        "could be written last: nothing was written by this one; mend that, or give newer_by, or unique_keys if each "
+        "key occurs once"
     )
 
 

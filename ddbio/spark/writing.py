@@ -45,6 +45,7 @@ from ddbio.spark.worker import unfenced_retry
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
     from ddbio.budget import Budget, BudgetAddress
@@ -66,6 +67,8 @@ class FrameWriteOptions(WriteOptions):
     """Tasks that write at the same time at most; a rate is divided by it if no driver serves a budget."""
     unique_keys: bool = False
     """Each key occurs once in the DataFrame, so that its rows may be written in any order."""
+    allow_unfenced: bool = False
+    """Write several rows of a key though no driver keeps a stage that Spark runs again from writing older ones last."""
 
 
 @dataclass
@@ -167,9 +170,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 written = self._write(rows, FencedBudget(budget, fence))
                 fence.require_latest()
                 return written
-            if TaskContext.get().attemptNumber():
+            if TaskContext.get().attemptNumber() or (self._fence is not None and not self._options.allow_unfenced):
+                # Where others reach the driver, a later attempt may write beside this one.
                 address = None if self._fence is None else self._fence.address
                 rows = stack.enter_context(rows_of_unique_keys(rows, self._plan, address))
+            elif not self._options.allow_unfenced:
+                rows = rows_of_new_keys(rows, self._plan)
             return self._write(rows, budget)
 
     def _write(self, rows: Iterator[pa.RecordBatch], budget: Budget) -> Written:
@@ -224,11 +230,56 @@ class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[mi
         """Do nothing: the batch comes again."""
 
 
+class KeyHashes:
+    """Hold hashes of keys, sorted in runs of which each is longer than all after it."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []
+
+    def add(self, hashes: NDArray[np.uint64]) -> bool:
+        """Return whether all of some hashes are new and differ; hold them then."""
+        run = np.unique(hashes)
+        if len(run) < len(hashes):
+            return False
+        for each in self._runs:
+            places = np.minimum(np.searchsorted(each, run), len(each) - 1)
+            if (each[places] == run).any():
+                return False
+        while self._runs and len(self._runs[-1]) <= len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]))
+        if len(run):
+            self._runs.append(run)
+        return True
+
+
+def rows_of_new_keys(rows: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task that no driver knows of, until a key comes again.
+
+    If Spark runs the stage of such a task again, which the task is not told, it ends in the same way before an older
+    row of that key could be the last one.
+
+    Raises
+    ------
+    OptionError
+        If a key comes again.
+    """
+    seen = KeyHashes()
+    for batch in rows:
+        if not seen.add(legal_key_hashes(batch, plan)[1]):
+            raise OptionError(
+                f"several rows of a key are to be written to {plan.table} in their order, and no driver knows of this "
+                "task: if Spark ran its stage again, an older row could be written last. The rows before are written. "
+                "Call ddbio.register(spark) first, or give newer_by, or unique_keys if their order does not matter, or "
+                "allow_unfenced"
+            )
+        yield batch
+
+
 @contextmanager
 def rows_of_unique_keys(
     rows: Iterable[pa.RecordBatch], plan: WritePlan, address: BudgetAddress | None
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Return the rows of a task that runs again beside an attempt that may still write, after a look at all of them.
+    """Return the rows of a task of which another attempt may write at the same time, after a look at all of them.
 
     Raises
     ------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,9 @@ from pyspark.sql import SparkSession
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
+from ddbio.budget.messages import BudgetAddress
 from ddbio.spark.engine import Job, SparkEngine
-from ddbio.spark.worker import WorkerTracebackError
+from ddbio.spark.worker import ListOnDriver, TaskRunner, WorkerTracebackError
 
 # Workers cannot import this file: what they run is defined inside the tests, and travels by value.
 
@@ -324,3 +327,85 @@ def test_a_stage_that_runs_again_is_seen(spark):
     again.wait(list)
     assert again.runs_again()
     assert sorted(again.outcomes) == sorted(whole.outcomes)
+
+
+def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(spark):
+    """At first it is deferred; then it runs if no attempt of it was met, and is refused if one was, or at any retry."""
+    context = spark.sparkContext
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = BudgetAddress("127.0.0.1", closed.getsockname()[1], b"key")
+    failures = context.accumulator([], ListOnDriver())
+    runner = TaskRunner(lambda task, budget: task, nowhere, None, 1, failures, time.time(), 60.0)
+    tasks = context.parallelize([5, 6], 2)
+    assert [each.is_deferred for each in tasks.mapPartitions(runner).collect()] == [True, True]
+    assert not failures.value
+    alone = tasks.mapPartitions(replace(runner, unfenced=frozenset({0})))
+    (first,), (second,) = (context.runJob(alone, list, [partition]) for partition in range(2))
+    assert (first.result, first.is_deferred, first.failure) == (5, False, None)
+    assert "nothing was written by this one" in str(second.failure.error)
+
+    def fail_once(task, budget):
+        # Whatever it was, another attempt of it may still write.
+        raise EndpointError("down")
+
+    again = tasks.mapPartitions(replace(runner, function=fail_once, attempts=3, unfenced=frozenset({0, 1})))
+    (outcome,) = context.runJob(again, list, [0])
+    assert "nothing was written by this one" in str(outcome.failure.error)
+
+
+OUT_OF_REACH = """
+import json, sys
+from pathlib import Path
+from ddbio.budget import LocalBudget
+from ddbio.engine import Shuffle
+from ddbio.errors import ServiceError
+from ddbio.spark.engine import SparkEngine
+
+# Workers look for the budget at an address at which nobody listens.
+conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.2", "spark.ui.enabled": "false"}
+engine = SparkEngine("local[2,3]", conf)
+folders = list(engine._context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString())
+
+def split(task):
+    yield (task, 0, 0), bytes([task])
+
+def gather(partition, parts):
+    return partition, b"".join(parts)
+
+def run(task, budget):
+    budget.settle(budget.acquire(1.0), 1.0, items=1)
+    return task
+
+def lose(task, budget):
+    if task[0] == 0:
+        files = [path for folder in folders for path in Path(folder).glob("*/shuffle_*")]
+        newest = max(int(path.name.split("_")[1]) for path in files)
+        for path in files:
+            if int(path.name.split("_")[1]) == newest:
+                path.unlink(missing_ok=True)
+    return task
+
+budget = LocalBudget(None)
+results = engine.run_shuffled(Shuffle(split, gather, 8), range(8), run, budget)
+try:
+    engine.run_shuffled(Shuffle(split, gather, 8), range(8), lose, LocalBudget(None))
+    said = None
+except ServiceError as error:
+    said = str(error)
+engine.close()
+found = [[number, list(part)] for number, part in results]
+json.dump({"results": found, "items": budget.usage().items, "said": said}, sys.stdout)
+"""
+
+
+def test_workers_out_of_reach_run_each_task_once(tmp_path: Path):
+    """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_REACH], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["results"] == [[number, [number]] for number in range(8)]
+    assert found["items"] == 8
+    assert "may run beside another attempt" in found["said"]

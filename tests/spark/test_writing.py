@@ -2,16 +2,18 @@
 
 import os
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
+from pyspark import SparkFiles, TaskContext
 
 import ddbio
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
-from ddbio.errors import ServiceError
+from ddbio.errors import OptionError, ServiceError
 from ddbio.options import WriteOptions, parse_options
-from ddbio.spark.writing import rows_of_unique_keys
+from ddbio.spark import registration
+from ddbio.spark.writing import KeyHashes, rows_of_new_keys, rows_of_unique_keys
 
 ROWS = 2_000
 
@@ -112,6 +114,57 @@ def test_a_task_that_runs_again_without_a_fence_writes_only_unique_keys():
     again = [*batches, pa.record_batch({"pk": ["b"]})]
     with pytest.raises(ServiceError, match=r"ddbio.register.*nothing was written.*newer_by.*unique_keys"):
         rows_of_unique_keys(again, plan, None).__enter__()
+
+
+def test_a_task_that_no_driver_knows_ends_where_a_key_comes_again():
+    """What is before is written: whichever attempt writes it last, it is the only row of its key."""
+    table = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
+    plan = plan_write(table, parse_options(WriteOptions, {"table": "rows"}))
+    batches = [pa.record_batch({"pk": [f"{batch} {row}" for row in range(9)]}) for batch in range(20)]
+    assert list(rows_of_new_keys(batches, plan)) == batches
+    rows = rows_of_new_keys([*batches, batches[3].slice(4, 1)], plan)
+    assert [next(rows) for _ in batches] == batches
+    with pytest.raises(OptionError, match=r"ddbio.register.*newer_by.*unique_keys.*allow_unfenced"):
+        next(rows)
+
+
+def test_hashes_that_come_again_are_found_among_any_number():
+    """They are held in few runs, and whatever came before is found."""
+    rng = np.random.default_rng(15)
+    values = rng.permutation(3_000).astype(np.uint64)
+    seen = KeyHashes()
+    cuts = np.sort(rng.integers(0, 3_000, 60))
+    assert all(seen.add(part) for part in np.split(values, cuts))
+    assert not any(seen.add(values[place : place + 1]) for place in range(0, 3_000, 7))
+    assert seen.add(np.array([5_000], np.uint64))
+    assert not seen.add(np.array([6_000, 6_000], np.uint64))
+
+
+@pytest.fixture
+def unregistered(spark):
+    """Return the session with no driver that serves it."""
+    server = registration._lease_servers.pop(SparkFiles.getRootDirectory(), None)
+    if server is not None:
+        server.close()
+    return spark
+
+
+def test_several_rows_of_a_key_take_a_driver_that_knows_the_tasks(unregistered, fake):
+    """Without one they are refused, unless that is allowed; keys that occur once are written."""
+    fake.load("unfenced", b"", "pk:S")
+    rows = unregistered.range(900).selectExpr("cast(id % 300 as string) as pk", "id as v").coalesce(1)
+
+    def write(frame, **options):
+        writer = frame.write.format("dynamodb").mode("append").options(endpointUrl=fake.endpoint_url, **options)
+        writer.save("unfenced")
+
+    with pytest.raises(Exception, match=r"several rows of a key.*ddbio.register\(spark\)"):
+        write(rows)
+    write(rows.where("v < 300"))
+    assert ddbio.read_table("unfenced", endpoint_url=fake.endpoint_url).num_rows == 300
+    write(rows, allowUnfenced="true")
+    found = ddbio.read_table("unfenced", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {int(row["v"]) // 300 for row in found} == {2}
 
 
 def test_the_last_write_is_reported(spark, frame, fake):
