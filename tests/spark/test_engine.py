@@ -18,9 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.budget.messages import BudgetAddress
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
-from ddbio.budget.messages import BudgetAddress
 from ddbio.spark.engine import Job, SparkEngine
 from ddbio.spark.worker import ListOnDriver, TaskRunner, WorkerTracebackError
 
