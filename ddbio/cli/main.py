@@ -191,7 +191,7 @@ def cli(log_level: str) -> None:
     """Move data between Amazon DynamoDB and S3, fast and exactly."""
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_no_interrupt)
+        handler.addFilter(_is_for_users)
 
 
 def run(argv: Sequence[str]) -> None:
@@ -221,9 +221,10 @@ def run(argv: Sequence[str]) -> None:
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return False for Ctrl-C, of which py4j logs a traceback: it is reported once, after the clean-up."""
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+def _is_for_users(record: logging.LogRecord) -> bool:
+    """Return False for tracebacks of Ctrl-C, and of py4j when its JVM dies: both are reported once, after the clean-up."""
+    is_interrupt = record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
+    return not is_interrupt and not (record.exc_info and record.name.startswith("py4j"))
 
 
 def _fail(kind: str, message: str, code: int, *, as_json: bool) -> None:

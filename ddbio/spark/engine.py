@@ -11,10 +11,11 @@ import signal
 import threading
 import time
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import InheritableThread
 
 from ddbio.budget import BudgetClosedError, BudgetServer, LocalBudget
@@ -243,8 +244,9 @@ class SparkEngine:
     def close(self) -> None:
         """Stop the session if the engine started it."""
         if self._owned and self._cpu_seconds is None:
-            self._cpu_seconds = self._meter.seconds()
-            self._session.stop()
+            with suppress(OSError, Py4JError):
+                self._cpu_seconds = self._meter.seconds()
+                self._session.stop()
 
 
 def open_engine(master: str | None, conf: dict[str, str]) -> SparkEngine:
@@ -338,16 +340,20 @@ class Job:
     def stop(self) -> None:
         """End the job and return when none of its tasks is active, or after half a minute."""
         self._ended.wait(_LEAVE_SECONDS)
-        self._context.cancelJobGroup(self.group)
-        end = time.monotonic() + _KILL_SECONDS
-        while time.monotonic() < end and not (self._ended.is_set() and self._active_tasks() == 0):
-            time.sleep(_LOOK_SECONDS)
+        # A JVM that has died took its tasks with it.
+        with suppress(OSError, Py4JError):
+            self._context.cancelJobGroup(self.group)
+            end = time.monotonic() + _KILL_SECONDS
+            while time.monotonic() < end and not (self._ended.is_set() and self._active_tasks() == 0):
+                time.sleep(_LOOK_SECONDS)
 
     def stage_ids(self) -> list[int]:
-        """Return the stages that Spark made of this job."""
-        tracker = self._context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
-        return [stage for job in jobs if job is not None for stage in job.stageIds]
+        """Return the stages that Spark made of this job; none if its JVM has died."""
+        with suppress(OSError, Py4JError):
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+            return [stage for job in jobs if job is not None for stage in job.stageIds]
+        return []
 
     def runs_again(self) -> bool:
         """Return whether Spark runs the last stage again, or did: what it reads of others was lost meanwhile."""
@@ -382,6 +388,13 @@ def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseEx
             return failure.error
     if failures:
         return BudgetClosedError()
+    if isinstance(ended, (OSError, Py4JNetworkError)):
+        lost = ServiceError(
+            "the JVM of Spark's driver has died, often for want of memory: look into its log, give more "
+            "spark.driver.memory, and run the job again"
+        )
+        lost.__cause__ = ended
+        return lost
     # A Java exception's text goes on with its stack; what a Python worker raised is the last line before that.
     text = str(getattr(ended, "java_exception", None) or ended).partition("\n\tat ")[0].strip()
     error = ServiceError(f"Spark ended the job: {text.splitlines()[-1] if text else type(ended).__name__}")

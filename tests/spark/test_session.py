@@ -74,6 +74,32 @@ def test_bad_master_is_one_clear_line(tmp_path):
     assert done.stderr == ""
 
 
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
+    """A job whose JVM is killed ends by one line and one object that say so, and leaves no file."""
+    fake.load("dying", [{"pk": {"S": str(number)}, "t": {"S": "x" * 4000}} for number in range(2_000)], "pk:S")
+    command = [sys.executable, "-m", "ddbio", "scan", "dying", str(tmp_path / "out"), "--engine", "spark", "--json"]
+    command += ["--endpoint-url", fake.endpoint_url, "--rcu-per-second", "20", "--conf", "spark.master=local[1]"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as job:
+        while not (workers := [each for java in _children(job.pid) for daemon in _children(java) for each in _children(daemon)]):
+            assert job.poll() is None, job.communicate()
+            time.sleep(0.1)
+        (java,) = _children(job.pid)
+        os.kill(java, signal.SIGKILL)
+        out, err = job.communicate(timeout=120)
+    assert workers
+    assert job.returncode == 1
+    assert json.loads(out)["error"]["type"] == "ServiceError"
+    assert "the JVM of Spark's driver has died" in json.loads(out)["error"]["message"]
+    assert "Traceback" not in err
+    assert list((tmp_path / "out").glob("*.parquet")) == []
+
+
 @pytest.mark.slow
 def test_a_session_that_lost_its_jvm_runs_no_more():
     """A job that needs no Spark still runs in a process whose JVM has died."""
