@@ -222,7 +222,7 @@ def run(argv: Sequence[str]) -> None:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-    """Return False for tracebacks of Ctrl-C, and of py4j when its JVM dies: both are reported once, after the clean-up."""
+    """Return False for tracebacks of Ctrl-C, and of py4j when its JVM dies: both are told once, after the clean-up."""
     is_interrupt = record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
     return not is_interrupt and not (record.exc_info and record.name.startswith("py4j"))
 

@@ -26,8 +26,6 @@ PAGE_BYTES = 1024 * 1024
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html: a change is billed by the KB.
 CHANGE_UNIT_BYTES = 1024
 
-# A full eventually consistent page costs 128 units: from this budget on, it is at most a twentieth of a second's units.
-UNBOUNDED_PAGE_RCU_PER_SECOND = 2560
 PAGES_PER_SECOND = 20
 
 
@@ -293,15 +291,29 @@ def _entry(item: Item | None, table_keys: tuple[str, ...], index: SecondaryIndex
     return {name: value for name, value in item.items() if name in held}
 
 
+def page_units(rcu_per_second: float, consistent: bool) -> float | None:  # noqa: FBT001 - as above
+    """Return the units that a page may cost to take at most 1/20 of a second's budget, or None if a full one does.
+
+    A page costs a unit at least, or half of one.
+    """
+    if rcu_per_second >= read_units(PAGE_BYTES, consistent) * PAGES_PER_SECOND:
+        return None
+    ratio = 1.0 if consistent else EVENTUAL_RATIO
+    return max(1, math.floor(rcu_per_second / PAGES_PER_SECOND / ratio)) * ratio
+
+
+def item_units(item_bytes: float, consistent: bool) -> float:  # noqa: FBT001 - as above
+    """Return what an item adds to the cost of a page on average."""
+    return item_bytes / READ_UNIT_BYTES * (1.0 if consistent else EVENTUAL_RATIO)
+
+
 def page_limit(rcu_per_second: float, item_bytes: float, consistent: bool) -> int | None:  # noqa: FBT001 - as above
-    """Return the ``Limit`` with which a page costs at most 1/20 of a second's budget, or None if none is needed.
+    """Return the ``Limit`` with which a page costs at most :func:`page_units`, or None if none is needed.
 
     A page holds at least one item, whatever that costs.
     """
-    if rcu_per_second >= UNBOUNDED_PAGE_RCU_PER_SECOND:
-        return None
-    units = rcu_per_second / PAGES_PER_SECOND / (1 if consistent else EVENTUAL_RATIO)
-    return max(1, int(math.floor(units) * READ_UNIT_BYTES / max(1, item_bytes)))
+    units = page_units(rcu_per_second, consistent)
+    return None if units is None else max(1, int(units / item_units(max(1, item_bytes), consistent)))
 
 
 def _value_bytes(value: AttributeValue) -> int:

@@ -87,8 +87,11 @@ def test_a_large_item_still_gets_through():
 
 
 def test_large_budgets_bound_no_page():
-    """From 2,560 units a second on, pages are as long as the service makes them."""
+    """From 2,560 units a second on, or twice that if they are consistent, pages are as the service makes them."""
     assert page_limit(2560, 100, consistent=False) is None
+    assert page_limit(2559, 100, consistent=False) is not None
+    assert page_limit(5120, 100, consistent=True) is None
+    assert page_limit(5119, 100, consistent=True) is not None
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -74,8 +79,14 @@ def test_bad_master_is_one_clear_line(tmp_path):
     assert done.stderr == ""
 
 
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def _children(pid: int, *, java: bool = False) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in found if not java or Path(f"/proc/{each}/comm").read_text().strip() == "java"]
+
+
+def _workers(pid: int) -> list[int]:
+    daemons = [daemon for jvm in _children(pid, java=True) for daemon in _children(jvm)]
+    return [worker for daemon in daemons for worker in _children(daemon)]
 
 
 @pytest.mark.slow
@@ -86,7 +97,9 @@ def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
     command += ["--endpoint-url", fake.endpoint_url, "--rcu-per-second", "20", "--conf", "spark.master=local[1]"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as job:
-        while not (workers := [each for java in _children(job.pid) for daemon in _children(java) for each in _children(daemon)]):
+        while not (
+            workers := [each for java in _children(job.pid) for daemon in _children(java) for each in _children(daemon)]
+        ):
             assert job.poll() is None, job.communicate()
             time.sleep(0.1)
         (java,) = _children(job.pid)

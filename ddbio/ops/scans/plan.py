@@ -14,7 +14,7 @@ from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
-from ddbio.core.capacity import PAGES_PER_SECOND, READ_UNIT_BYTES, read_units
+from ddbio.core.capacity import READ_UNIT_BYTES, item_units, page_units
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.estimate import file_bytes, output_parts
 from ddbio.core.index_units import sample_writes
@@ -299,15 +299,13 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) ->
 def request_of(table: TableDescription, options: ScanOptions, item_bytes: float) -> ReadRequest:
     """Return the request of a whole scan, from which each segment's is made."""
     budget = budget_of(table, options)
-    item_units = item_bytes / READ_UNIT_BYTES * (1.0 if options.consistent else 0.5)
-    bounded = budget is not None and budget < read_units(1024 * 1024, options.consistent) * PAGES_PER_SECOND
     return ReadRequest(
         table=options.table,
         index=options.index,
         consistent=options.consistent,
         columns=options.columns,
-        page_units=budget / PAGES_PER_SECOND if bounded and budget is not None else None,
-        item_units=item_units or None,
+        page_units=None if budget is None else page_units(budget, options.consistent),
+        item_units=item_units(item_bytes, options.consistent) or None,
         max_items=options.limit,
         condition=selection_of(table, options).condition,
     )

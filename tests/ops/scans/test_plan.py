@@ -1,10 +1,20 @@
 """Samples are as large as asked, and cost no more than what is read of the table."""
 
 import json
+from threading import Event
 
+import pyarrow as pa
 import pytest
 
 import ddbio
+from ddbio.aws.retry import RetryPolicy
+from ddbio.aws.scan import scan_pages
+from ddbio.budget import LocalBudget
+from ddbio.core.scan_plan import Resources, Sample, plan_scan
+from ddbio.core.table_description import TableDescription
+from ddbio.errors import NotFoundError
+from ddbio.ops.scans.plan import request_of
+from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
 COUNT = 5000
@@ -24,6 +34,26 @@ def test_a_sample_is_as_large_as_asked(server, asked):
     """A table that holds so many items gives them, or all it has; hash ranges are never exactly of one size."""
     found = ddbio.infer_schema("small", endpoint_url=server.endpoint_url, sample_items=asked)
     assert 0.9 * min(asked, COUNT) <= found.item_count <= min(asked, COUNT) + 4
+
+
+@pytest.mark.parametrize("consistent", [False, True])
+@pytest.mark.parametrize("rate", [3, 47, 405, 2559, 2560, 4000, 5119, 5120])
+def test_the_page_limit_of_a_plan_is_that_of_the_first_request(rate, consistent):
+    """Whatever the rate, pages are asked for with the limit that is printed, or without one if none is."""
+    table = TableDescription("t", "arn", "id", "ACTIVE", (("pk", "S"),), 10**6, 731 * 10**6, on_demand=True)
+    values = {"table": "t", "dest": "d", "rcu_per_second": rate, "consistent": consistent, "engine": "local"}
+    options = parse_options(ScanToFilesOptions, values)
+    plan = plan_scan(table, Sample(pa.schema([]), 0, 731.0, 0.0, complete=False), options, Resources(2, 2))
+    asked = []
+
+    class Source:
+        def read(self, operation, parameters):
+            asked.append(parameters.get("Limit"))
+            raise NotFoundError("that was all")
+
+    with pytest.raises(NotFoundError):
+        next(scan_pages(Source(), request_of(table, options, 731.0), LocalBudget(None), RetryPolicy(1.0, Event())))
+    assert asked == [plan.page_limit]
 
 
 def test_few_items_need_no_large_sample(server, tmp_path):
