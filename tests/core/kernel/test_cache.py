@@ -186,6 +186,17 @@ def test_a_named_folder_that_others_write_is_not_used(tmp_path, sample):
     assert f"DDBIO_KERNEL_DIR {folder} is not used" in said
 
 
+def test_big_endian_processors_are_refused():
+    """The loops load and store words: another order of their bytes would change values."""
+    script = (
+        "import sys, numba\n"
+        "sys.byteorder = 'big'\n"
+        "try:\n    import ddbio.core.kernel.cache\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    assert "little-endian" in python(script)
+
+
 def test_nobody_else_can_put_a_loop_into_a_private_folder(tmp_path):
     """Every folder on the way belongs to the user or root, and others write none of them but a sticky one."""
     folder = tmp_path / "a" / "b"
