@@ -65,6 +65,7 @@ NAMES = {
         "pyspark.sql.pandas.serializers ArrowStreamPandasUDFSerializer.arrow_to_pandas",
     ],
     "ddbio/spark/session.py": [
+        "pyspark SparkContext._accumulatorServer",
         "pyspark SparkContext._active_spark_context",
         "pyspark SparkContext._ensure_initialized",
         "pyspark SparkContext._gateway",

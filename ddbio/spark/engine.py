@@ -31,6 +31,7 @@ from ddbio.spark.session import (
     running_session,
     speculates,
     start_session,
+    stop_session,
     task_attempts,
 )
 from ddbio.spark.worker import Failure, ListOnDriver, PartsReader, TaskRunner, WorkerTracebackError, unfenced_retry
@@ -246,7 +247,7 @@ class SparkEngine:
         if self._owned and self._cpu_seconds is None:
             with suppress(OSError, Py4JError):
                 self._cpu_seconds = self._meter.seconds()
-                self._session.stop()
+            stop_session(self._session)
 
 
 def open_engine(master: str | None, conf: dict[str, str]) -> SparkEngine:

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -81,10 +83,24 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         builder = SparkSession.builder
         for name, value in (_defaults() | asked).items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except (Py4JError, PySparkException, ValueError) as error:
         reason = str(getattr(error, "java_exception", error)).strip()
         raise OptionError(f"Spark did not start: {reason}; check master and conf") from error
+    _be_quiet_about_the_jvm(session.sparkContext)
+    return session
+
+
+def _be_quiet_about_the_jvm(context: SparkContext) -> None:
+    """Let PySpark print no traceback when the JVM dies: the job that fails by it says so."""
+    context._accumulatorServer.handle_error = lambda *_: log.debug("the counts of a task broke off")  # noqa: SLF001
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session; nothing is left to stop if its JVM has died."""
+    with suppress(OSError, Py4JError), catch_warnings():
+        simplefilter("ignore", RuntimeWarning)
+        session.stop()
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -248,8 +264,9 @@ class CpuMeter:
 
     def add_stages(self, stages: Iterable[int]) -> None:
         """Count the executors' time of these stages; in local mode the JVM's process time holds it already."""
-        if not is_local(self._context):
-            self._stages.update(stages)
+        found = set(stages)
+        if found and not is_local(self._context):
+            self._stages.update(found)
 
     def seconds(self) -> float:
         """Return the sum so far."""

@@ -183,6 +183,16 @@ def test_a_unit_whose_rejects_are_not_kept_is_not_finished(load, tmp_path, sourc
     assert load().rows == 0
 
 
+def test_a_unit_whose_rejects_cannot_be_stored_is_not_finished(load, tmp_path, source):
+    """Where the place for rejects fails, the unit is not noted: the next run tries its rows again."""
+    pq.write_table(pa.table({"pk": ["x", "", "y"], "n": [1, 2, 3]}), source / "9.parquet")
+    (tmp_path / "bad").write_text("a file where the folder should be")
+    with pytest.raises(TargetError):
+        load(reject_to=str(tmp_path / "bad"))
+    (tmp_path / "bad").unlink()
+    assert load(reject_to=str(tmp_path / "bad")).rejected == 1
+
+
 def test_a_unit_whose_row_the_service_refuses_is_not_finished(tmp_path):
     """A row that only the service can refuse, since the item would grow too large, is tried again by the next run."""
     # So slow that no answer is there before the unit's last row was handed over.
