@@ -9,11 +9,13 @@ import contextlib
 import hashlib
 import itertools
 import re
+from base64 import b64encode
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from isal import isal_zlib
 
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.aws.retry import repeat
@@ -395,6 +397,9 @@ class MultipartSink:
 
     def _upload(self, number: int, body: bytes) -> dict[str, Any]:
         request = {**self._place, "UploadId": self._upload_id, "PartNumber": number, "Body": body, **self._checksum}
+        if self._algorithm == "CRC32":
+            # In a quarter of botocore's time.
+            request["ChecksumCRC32"] = b64encode(isal_zlib.crc32(body).to_bytes(4, "big")).decode()
         try:
             response = self._client.upload_part(**request)
         except (BotoCoreError, ClientError) as error:

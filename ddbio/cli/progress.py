@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
-from ddbio.core.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,8 +164,11 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 class Pace:
     """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``, but for those of compiling."""
 
-    def __init__(self, outline: JobOutline, begun: Usage, compilations: Compilations = COMPILATIONS) -> None:
+    def __init__(self, outline: JobOutline, begun: Usage, compilations: Compilations | None = None) -> None:
+        from ddbio.core.compiling import COMPILATIONS
+
         self._outline = outline
+        compilations = COMPILATIONS if compilations is None else compilations
         self._compilations, self._compiled = compilations, compilations.ended
         self._seen = deque([begun])
         # What was read before, as a sample, is no part of the job.

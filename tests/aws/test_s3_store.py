@@ -5,7 +5,10 @@ import io
 import itertools
 import os
 import pickle
+import random
 import socket
+import zlib
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -116,8 +119,14 @@ def test_parts_become_one_object(store):
 
 def test_parts_carry_checksums(store):
     """Every part's CRC32 is repeated at completion, unless the client is configured to send none."""
-    staged = store.create(PART).finish(0)
-    assert all(part["ChecksumCRC32"] for part in staged.token["parts"])
+    data = random.Random(15).randbytes(PART_BYTES + 9)
+    sink = store.create(PART)
+    sink.write(data)
+    staged = sink.finish(0)
+    sums = [b64encode(zlib.crc32(part).to_bytes(4, "big")).decode() for part in (data[:PART_BYTES], data[PART_BYTES:])]
+    assert [part["ChecksumCRC32"] for part in staged.token["parts"]] == sums
+    store.complete(staged)
+    assert store.read(PART) == data
     store._client.meta.config.request_checksum_calculation = "when_required"
     sink = store.create(PART)
     sink.write(b"x")

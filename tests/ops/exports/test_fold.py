@@ -38,6 +38,17 @@ def test_fold_of_random_windows_equals_the_model(tmp_path, seed):
     assert by_key(read) == by_key(state.values())
 
 
+def test_the_newest_write_wins_whatever_window_it_is_in(tmp_path):
+    """Windows that meet within a second may both have a change of it: the later write is what the table holds."""
+    writer = ExportWriter(tmp_path)
+    old, new = ({**key(1), "v": {"S": text}} for text in ("older", "newer"))
+    full = writer.full([])
+    first = writer.incremental([Change(2_000_000, key(1), new, None)])
+    second = writer.incremental([Change(1_000_000, key(1), old, None)])
+    table = ddbio.fold_exports(full, [first, second])
+    assert table["v"].to_pylist() == ["newer"]
+
+
 def test_missing_window_is_named(tmp_path):
     """Without the second of three windows there is no state, but the name of that window."""
     writer = ExportWriter(tmp_path)
