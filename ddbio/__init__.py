@@ -96,8 +96,8 @@ if TYPE_CHECKING:
         WriteKeywords,
     )
     from ddbio.api.lake import apply, maintain, maintain_by_policy, plan_apply, plan_maintain
+    from ddbio.api.lake_maintenance import bootstrap, plan_reconcile, reconcile
     from ddbio.api.lake_proof import history, history_view_sql, latest_view_sql, verify
-    from ddbio.api.lake_upkeep import bootstrap, plan_reconcile, reconcile
     from ddbio.api.progress import Progress
     from ddbio.api.reading import digest, infer_schema, plan_scan, read_table, scan_batches, scan_to_files
     from ddbio.api.service_jobs import (
@@ -474,7 +474,7 @@ _NAMES = {
     ),
     "ddbio.api.lake": "apply maintain maintain_by_policy plan_apply plan_maintain",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",
-    "ddbio.api.lake_upkeep": "bootstrap plan_reconcile reconcile",
+    "ddbio.api.lake_maintenance": "bootstrap plan_reconcile reconcile",
     "ddbio.api.progress": "Progress",
     "ddbio.api.reading": "digest infer_schema plan_scan read_table scan_batches scan_to_files",
     "ddbio.api.service_jobs": (

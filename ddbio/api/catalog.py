@@ -43,10 +43,10 @@ def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[Ca
 @takes(CatalogDdlOptions)
 def catalog_ddl(
     path: str | os.PathLike[str],
-    dialect: Literal["athena", "hive", "spark", "duckdb"],
+    dialect: Literal["athena", "hive", "spark", "unity", "duckdb"],
     **options: Unpack[CatalogDdlKeywords],
 ) -> str:
-    """Return the DDL of the table of a folder's live files.
+    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ def catalog_ddl(
     dialect
         Whose DDL it is.
     **options
-        ``name`` is ``database.table``; ``projection`` has Athena compute the partitions; the rest is of the connection.
+        ``name`` is ``database.table``, or ``catalog.schema.table``; ``projection`` has Athena compute the partitions;
+        the rest is of the connection.
 
     Raises
     ------

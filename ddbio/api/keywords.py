@@ -189,7 +189,9 @@ class CatalogDdlKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogDdlOptions`."""
 
     name: str | None
-    """Name of the table, ``database.table``; default is ``default`` (of DuckDB ``main``) and the last part of the path."""
+    """Name of the table, ``database.table``, of Spark and Unity also ``catalog.schema.table``; default is ``default``
+    (of DuckDB ``main``) and the last part of the path.
+    """
     projection: bool
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""
 
@@ -290,23 +292,6 @@ class LayoutKeywords(ConnectionKeywords, total=False):
     """File to write the report to as a page of HTML with charts, besides."""
     png: str | None
     """File to write the charts to as a PNG, besides."""
-
-
-class MaintainKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.MaintainOptions`."""
-
-    format: Literal["delta", "iceberg"]
-    """Format of the lake table."""
-    tombstones_older_than: str | None
-    """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
-    vacuum_older_than: str | None
-    """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
-    sort_by: str | Sequence[str] | None
-    """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
-    z_order_by: str | Sequence[str] | None
-    """Attributes by which Delta tables are clustered (Z-order), all files anew in each run."""
-    target_file_bytes: int | str
-    """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
 
 
 class MetricsConnectionKeywords(ConnectionKeywords, total=False):
@@ -458,7 +443,9 @@ class ApplyKeywords(CatalogConnectionKeywords, total=False):
     shared_paths: bool
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None
-    """Table of a catalog, ``glue://database.table``, that is to name the lake table; on S3 only."""
+    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only, or of Iceberg
+    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL.
+    """
     job_id: str | None
     """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
     key: str | Sequence[str] | None
@@ -602,6 +589,27 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
     """Replace only the partitions that the job writes to, and leave the others (``mode`` is then ``overwrite``)."""
     catalog: str | None
     """Table of a catalog, ``glue://database.table``, to make or update when the files are there; on S3 only."""
+
+
+class MaintainKeywords(CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.MaintainOptions`."""
+
+    format: Literal["delta", "iceberg"]
+    """Format of the lake table."""
+    catalog: str | None
+    """Table of a catalog that is to name the newest version, as of ``apply``."""
+    tombstones_older_than: str | None
+    """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
+    vacuum_older_than: str | None
+    """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
+    expire_snapshots_older_than: str | None
+    """Forget versions that were replaced so long ago, in the table's own log: ``30d``; at least ``24h``."""
+    sort_by: str | Sequence[str] | None
+    """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
+    z_order_by: str | Sequence[str] | None
+    """Attributes by which Delta tables are clustered (Z-order), all files anew in each run."""
+    target_file_bytes: int | str
+    """Files of a bucket that are smaller than three quarters of this are rewritten as one."""
 
 
 class PlanCapacityKeywords(MetricsConnectionKeywords, total=False):

@@ -33,7 +33,7 @@ def sync(*, as_json: bool, **flags: Any) -> None:
 @click.argument("path")
 @flags_of(CatalogDdlOptions, without=["path"])
 def ddl(**flags: Any) -> None:
-    """Print the statements that make a table of the live files of folder PATH."""
+    """Print the statements that make a table of the live files of folder PATH, or name the lake table there."""
     from ddbio.ops import catalog as catalogs
 
     click.echo(catalogs.write_ddl(parse_flags(CatalogDdlOptions, flags)), nl=False)

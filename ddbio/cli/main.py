@@ -89,7 +89,7 @@ VERBS = Verbs(
             "Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it.",
         ),
         "bootstrap": (
-            "lake_upkeep:bootstrap",
+            "lake_maintenance:bootstrap",
             "Make LAKE, a table of a lake, hold what TABLE holds, or bring it up to date: log, base and changes.",
         ),
         "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
@@ -150,7 +150,7 @@ VERBS = Verbs(
         ),
         "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
         "reconcile": (
-            "lake_upkeep:reconcile",
+            "lake_maintenance:reconcile",
             "Compare closed windows of LOG with incremental exports of TABLE; count and repair what was lost.",
         ),
         "replay": (

@@ -17,7 +17,7 @@ from ddbio.lake.lake_table import ConflictError, LakeFile, LakeState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
 
@@ -29,6 +29,8 @@ except ModuleNotFoundError as error:
     raise OptionError("Delta needs the library deltalake: pip install 'ddbio[delta]'") from error
 
 _CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
+_LOG = "_delta_log/"
+_LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
 # Text statistics longer than this are left out: what is cut off would have to be rounded up.
 _MOST_TEXT = 128
 
@@ -107,6 +109,9 @@ class DeltaLakeTable:
     def commit(self, state: LakeState, commit: Commit) -> int:
         """Add and remove files in one version."""
         table: DeltaTable = state.handle
+        if not any(True for _ in self.store.list(f"{_LOG}{state.version:020}.json")):
+            # The next version may be free only because it was deleted for its age.
+            raise ConflictError(f"version {state.version} of {self.store.uri} has expired")
         now_ms = int(time.time() * 1000)
         actions: list[Any] = [_add_action(each, now_ms) for each in commit.added]
         actions += [
@@ -146,6 +151,18 @@ class DeltaLakeTable:
             )
         except DeltaError as error:
             raise self._failure(error) from error
+
+    def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
+        """Return the commits and checkpoints of older versions: a checkpoint of the first that stays replaces them."""
+        del state
+        listed = ((each, _LOGGED.fullmatch(each.path)) for each in self.store.list(_LOG))
+        return [each for each, match in listed if match is not None and int(match[1]) < since]
+
+    def forget(self, state: LakeState, since: int) -> LakeState:
+        """Write checkpoints of the first version that stays, and of the newest, which readers look for first."""
+        for version in dict.fromkeys([since, state.version]):
+            DeltaTable(self.store.uri, version=version, storage_options=self._options).create_checkpoint()
+        return state
 
     def _state(self, table: DeltaTable) -> LakeState:
         found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()

@@ -23,6 +23,9 @@ from ddbio.lake.lake_table import PREFIX, ConflictError, LakeFile, LakeState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pyiceberg.table.snapshots import Snapshot
+
+    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
 
@@ -44,6 +47,8 @@ except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
 _METADATA = re.compile(r"metadata/v(\d+)\.metadata\.json")
+# Lists of manifests, and manifests: pyiceberg's names, and those of others.
+_LISTS = re.compile(r"metadata/[^/]+\.avro")
 _HINT = "metadata/version-hint.text"
 _POSITION, _COLUMNS = f"{PREFIX}position.", f"{PREFIX}columns"
 _FIELD_ID = b"PARQUET:field_id"
@@ -87,8 +92,7 @@ class IcebergLakeTable:
         wanted = versions[-1] if version is None else version
         if wanted not in versions:
             raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
-        data = self.store.read(_metadata_path(wanted))
-        return self._state(TableMetadataUtil.parse_obj(json.loads(data)), wanted)
+        return self._state(self._catalog.read(wanted), wanted)
 
     def position(self, state: LakeState, name: str) -> int:
         """Return how far a source is applied, by the properties of the table."""
@@ -126,7 +130,7 @@ class IcebergLakeTable:
         """Add columns and set properties in one version."""
         table: Table = state.handle
         given = dict(properties)
-        with self._committing():
+        with self._committing(state):
             transaction = table.transaction()
             if fields:
                 with transaction.update_schema() as update:
@@ -144,7 +148,7 @@ class IcebergLakeTable:
         """Add and remove files in one snapshot, and store the positions beside it."""
         table: Table = state.handle
         place, removed = _place(self.store.uri), {each.path for each in commit.removed}
-        with self._committing():
+        with self._committing(state):
             transaction = table.transaction()
             with transaction.update_snapshot(snapshot_properties=dict(commit.metadata)).overwrite() as update:
                 for each in commit.added:
@@ -163,8 +167,51 @@ class IcebergLakeTable:
         del state, names, file_bytes
         raise OptionError(f"{self.store.uri} is an Iceberg table: give sort_by, there is no Z-order without Spark")
 
+    def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
+        """Return the metadata of older versions, and the lists of files that no snapshot has which stays."""
+        table: Table = state.handle
+        place, named = _place(self.store.uri), set[str]()
+        for each in self._kept(state, since):
+            named.add(each.manifest_list)
+            named.update(manifest.manifest_path for manifest in each.manifests(table.io))
+        found = []
+        for entry in self.store.list("metadata/"):
+            version = _METADATA.fullmatch(entry.path)
+            if version is not None:
+                is_outdated = int(version[1]) < since
+            else:
+                is_outdated = bool(_LISTS.fullmatch(entry.path)) and f"{place}/{entry.path}" not in named
+            if is_outdated:
+                found.append(entry)
+        return found
+
+    def forget(self, state: LakeState, since: int) -> LakeState:
+        """Expire the snapshots before that of a version, in a new version; those that tags or branches name stay."""
+        table: Table = state.handle
+        kept = {each.snapshot_id for each in self._kept(state, since)}
+        old = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in kept]
+        if not old:
+            return state
+        with self._committing(state):
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        found = self.load()
+        assert found is not None  # noqa: S101 - it was committed
+        return found
+
+    def _kept(self, state: LakeState, since: int) -> list[Snapshot]:
+        """Return the snapshots that versions from one on have, or that have a name."""
+        metadata: TableMetadata = state.handle.metadata
+        before = self._catalog.read(since)
+        first = None if before.current_snapshot_id is None else before.snapshot_by_id(before.current_snapshot_id)
+        number = 0 if first is None else (first.sequence_number or 0)
+        named = {each.snapshot_id for each in metadata.refs.values()}
+        return [
+            each for each in metadata.snapshots if (each.sequence_number or 0) >= number or each.snapshot_id in named
+        ]
+
     @contextlib.contextmanager
-    def _committing(self) -> Any:
+    def _committing(self, state: LakeState) -> Any:
+        self._catalog.require(state.version)
         try:
             yield
         except (CommitFailedException, ValidationException) as error:
@@ -202,6 +249,15 @@ class _FolderCatalog(NoopCatalog):
         found = (_METADATA.fullmatch(each.path) for each in self._store.list("metadata/v"))
         return sorted(int(match[1]) for match in found if match is not None)
 
+    def require(self, version: int) -> None:
+        """Refuse to go on from a version that has expired: the next number may be free for the same reason."""
+        if not any(True for _ in self._store.list(_metadata_path(version))):
+            raise ConflictError(f"version {version} of {self._store.uri} has expired")
+
+    def read(self, version: int) -> TableMetadata:
+        """Return the metadata of a number."""
+        return TableMetadataUtil.parse_obj(json.loads(self._store.read(_metadata_path(version))))
+
     def version_of(self, location: str) -> int:
         """Return the number of a metadata file."""
         return int(location.rpartition("/v")[2].partition(".")[0])
@@ -222,6 +278,7 @@ class _FolderCatalog(NoopCatalog):
             requirement.validate(table.metadata)
         updated = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
         version = self.version_of(table.metadata_location) + 1
+        self.require(version - 1)
         self.write(updated, version)
         location = f"{_place(self._store.uri)}/{_metadata_path(version)}"
         return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
@@ -230,6 +287,11 @@ class _FolderCatalog(NoopCatalog):
 def _place(uri: str) -> str:
     """Return the folder of a table as its metadata names it."""
     return uri if uri.startswith("s3://") else str(Path(uri).resolve())
+
+
+def metadata_location(uri: str, version: int) -> str:
+    """Return where the metadata of a version of a table lies."""
+    return f"{_place(uri)}/{_metadata_path(version)}"
 
 
 def _metadata_path(version: int) -> str:

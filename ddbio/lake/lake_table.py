@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore
 
 PREFIX = "ddbio."
@@ -151,6 +151,20 @@ class LakeTable(Protocol):
             If another writer was faster.
         OptionError
             If the format's library cannot.
+        """
+        ...
+
+    def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
+        """Return the files in which the format keeps versions that none from one on needs."""
+        ...
+
+    def forget(self, state: LakeState, since: int) -> LakeState:
+        """Make the versions from one on readable without what those before it have; return the newest state.
+
+        Raises
+        ------
+        ConflictError
+            If another writer was faster.
         """
         ...
 

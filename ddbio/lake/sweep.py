@@ -1,4 +1,4 @@
-"""Delete the files of a lake table that no version needs which a reader may still be at."""
+"""Find the files of a lake table that no version needs which a reader may still be at: its data, and its own log."""
 
 from __future__ import annotations
 
@@ -39,13 +39,7 @@ def plan_sweep(table: LakeTable, state: LakeState, cut: float) -> Sweep:
     cut
         Seconds since 1970: readers of versions that were the newest at this time, or later, are respected.
     """
-    times = dict[int, float]()
-    for place in ("_delta_log/", "metadata/v"):
-        for each in table.store.list(place):
-            if match := _VERSION.fullmatch(each.path):
-                times[int(match[1] or match[2])] = each.modified_at
-    # The last version from before the time was the newest at that time.
-    since = max((number for number, at in times.items() if at < cut), default=0)
+    since = _first_version(table, cut)
     live = {each.path for each in state.files}
     for number in range(since, state.version):
         try:
@@ -57,3 +51,26 @@ def plan_sweep(table: LakeTable, state: LakeState, cut: float) -> Sweep:
     # Files of our own places, and those that others may have put there, are not looked at.
     gone = [each for each in stored if _DATA.fullmatch(each.path) and each.path not in live and each.modified_at < cut]
     return Sweep(tuple(gone), since)
+
+
+def plan_expiry(table: LakeTable, state: LakeState, cut: float) -> Sweep:
+    """Return the files of the table's log that no version since a time needs, once the older ones are forgotten.
+
+    Parameters
+    ----------
+    cut
+        As of :func:`plan_sweep`.
+    """
+    since = _first_version(table, cut)
+    gone = table.outdated(state, since) if since else []
+    return Sweep(tuple(each for each in gone if each.modified_at < cut), since)
+
+
+def _first_version(table: LakeTable, cut: float) -> int:
+    """Return the version that was the newest at a time; 0 if there was none, or nothing tells."""
+    times = dict[int, float]()
+    for place in ("_delta_log/", "metadata/v"):
+        for each in table.store.list(place):
+            if match := _VERSION.fullmatch(each.path):
+                times[int(match[1] or match[2])] = each.modified_at
+    return max((number for number, at in times.items() if at < cut), default=0)

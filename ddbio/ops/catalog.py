@@ -8,6 +8,7 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws import glue
@@ -21,6 +22,7 @@ from ddbio.core.catalog.definition import (
     partition_values,
 )
 from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, home_of, partition_inputs, table_input
+from ddbio.core.catalog.lake_ddl import lake_ddl
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.snapshot import PUBLISHED, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
@@ -29,6 +31,7 @@ from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
 from ddbio.files.snapshot import live_files
+from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.job.storage import catalog_spec, open_store
 
 if TYPE_CHECKING:
@@ -162,7 +165,7 @@ def sync(options: CatalogSyncOptions) -> CatalogReport:
 
 
 def write_ddl(options: CatalogDdlOptions) -> str:
-    """Return the DDL of the table of a folder's live files.
+    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
 
     Raises
     ------
@@ -176,7 +179,21 @@ def write_ddl(options: CatalogDdlOptions) -> str:
     store = open_store(options.path, options)
     database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
     name = TableName(database or ("main" if options.dialect == "duckdb" else "default"), table)
+    if (table_format := lake_format(store)) is not None:
+        return _write_lake_ddl(options, name, table_format)
     return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
+
+
+def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
+    if options.projection:
+        raise OptionError("projection is for Athena's tables with partitions: leave it out")
+    table = open_lake_table(options.path, table_format, options)
+    state = table.load()
+    assert state is not None  # noqa: S101 - its format was found
+    uri = table.store.uri.rstrip("/")
+    location = uri if "://" in uri else str(Path(uri).resolve())
+    metadata = None if table_format == "delta" else f"{location}/metadata/v{state.version}.metadata.json"
+    return lake_ddl(name, state.schema, location, options.dialect, metadata)
 
 
 def _usual_name(path: str) -> str:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     )
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
+    from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
-    from ddbio.options.lake_upkeep import BootstrapOptions, ReconcileOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
     from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
@@ -175,7 +175,7 @@ _NAMES = {
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
     "lake_proof": "HistoryOptions VerifyOptions ViewOptions",
-    "lake_upkeep": "BootstrapOptions ReconcileOptions",
+    "lake_maintenance": "BootstrapOptions ReconcileOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",

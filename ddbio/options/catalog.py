@@ -31,13 +31,14 @@ class CatalogSyncOptions(CatalogConnectionOptions):
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CatalogDdlOptions(ConnectionOptions):
-    """Choose a folder of files, and the language in which their table is described."""
+    """Choose a folder of files or a lake table, and the language in which their table is described."""
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` of the files, or a local folder."""
-    dialect: Literal["athena", "hive", "spark", "duckdb"]
+    dialect: Literal["athena", "hive", "spark", "unity", "duckdb"]
     """Whose DDL it is."""
     name: str | None = None
-    """Name of the table, ``database.table``; default is ``default`` (of DuckDB ``main``) and the last part of the path."""
+    """Name of the table, ``database.table``, of Spark and Unity also ``catalog.schema.table``; default is ``default``
+    (of DuckDB ``main``) and the last part of the path."""
     projection: bool = False
     """For Athena: compute the partitions from ranges and lists of their values, instead of registering them."""

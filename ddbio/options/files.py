@@ -132,11 +132,3 @@ class ExportFoldOptions(ExportToFilesOptions):
     """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
     spill: str | None = None
     """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
-
-    @model_validator(mode="after")
-    def _check_fold(self) -> ExportFoldOptions:
-        if self.format in LAKE_FORMATS:
-            raise ValueError(
-                "a fold writes files: make a lake table by 'export read', and merge the increments by 'apply'"
-            )
-        return self

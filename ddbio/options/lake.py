@@ -8,7 +8,6 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.connection import ConnectionOptions
 from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.parsing import CONFIG, Names
 
@@ -16,6 +15,7 @@ TableFormat = Literal["delta", "iceberg"]
 _LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
 _REASONS = {
     "tombstones_older_than": "changes may come late while a stream keeps them",
+    "expire_snapshots_older_than": "readers and running jobs are at versions that are not the newest any more",
     "vacuum_older_than": "readers and running jobs have files that no version needs any more, or not yet",
 }
 
@@ -35,7 +35,8 @@ class ApplyOptions(CatalogConnectionOptions):
     shared_paths: bool = False
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None = None
-    """Table of a catalog, ``glue://database.table``, that is to name the lake table; on S3 only."""
+    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only, or of Iceberg
+    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL."""
     job_id: str | None = None
     """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
     key: Names | None = None
@@ -64,17 +65,21 @@ class ApplyOptions(CatalogConnectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class MaintainOptions(ConnectionOptions):
+class MaintainOptions(CatalogConnectionOptions):
     """Choose a lake table, and what of it goes or is rewritten."""
 
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table."""
     format: TableFormat = "delta"
     """Format of the lake table."""
+    catalog: str | None = None
+    """Table of a catalog that is to name the newest version, as of ``apply``."""
     tombstones_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
     """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
     vacuum_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
     """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
+    expire_snapshots_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    """Forget versions that were replaced so long ago, in the table's own log: ``30d``; at least ``24h``."""
     sort_by: Names | None = None
     """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
     z_order_by: Names | None = None
@@ -84,12 +89,20 @@ class MaintainOptions(ConnectionOptions):
 
     @model_validator(mode="after")
     def _check_age(self) -> MaintainOptions:
-        for name, least in (("tombstones_older_than", _LEAST_HOURS), ("vacuum_older_than", _LEAST_VACUUM_HOURS)):
+        for name, reason in _REASONS.items():
+            least = _LEAST_HOURS if name == "tombstones_older_than" else _LEAST_VACUUM_HOURS
             age = getattr(self, name)
-            if age is not None and int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]] < least:
-                raise ValueError(f"{name} is at least {least}h: {_REASONS[name]}")
+            if age is not None and _hours(age) < least:
+                raise ValueError(f"{name} is at least {least}h: {reason}")
+        kept, swept = self.expire_snapshots_older_than, self.vacuum_older_than
+        if kept is not None and swept is not None and _hours(kept) < _hours(swept):
+            raise ValueError("expire_snapshots_older_than is at least vacuum_older_than: files are found by versions")
         if self.sort_by is not None and self.z_order_by is not None:
             raise ValueError("give sort_by or z_order_by, not both")
         if self.z_order_by is not None and self.format != "delta":
             raise ValueError("z_order_by is for Delta tables: give sort_by")
         return self
+
+
+def _hours(age: str) -> int:
+    return int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]]

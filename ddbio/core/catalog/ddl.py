@@ -1,4 +1,4 @@
-"""Write a table's definition as DDL: for Athena, Hive, Spark SQL and DuckDB."""
+"""Write a table's definition as DDL: for Athena, Hive, Spark SQL, Unity and DuckDB."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ddbio.core.catalog.definition import hive_type
 from ddbio.core.catalog.glue import STORAGE, hive_columns
+from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
 from ddbio.core.partitions import escape
 from ddbio.core.schema.arrow import fields_within, is_list, is_text
 from ddbio.errors import OptionError
@@ -17,7 +18,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from ddbio.core.catalog.definition import Column, TableDefinition, TableName
 
-Dialect: TypeAlias = Literal["athena", "hive", "spark", "duckdb"]
+Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
 
 # Athena's projection splits lists at commas, and has no escape.
 _LISTED = re.compile(r"[A-Za-z0-9_./ +-]+")
@@ -43,13 +44,13 @@ def ddl(name: TableName, table: TableDefinition, dialect: Dialect, *, projection
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
     if dialect == "duckdb":
         return _duckdb(name, table)
-    return _spark(name, table) if dialect == "spark" else _hive(name, table, projection=projection)
+    return _spark(name, table) if dialect in {"spark", "unity"} else _hive(name, table, projection=projection)
 
 
 def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
-    quoted = f"{_back(name.database)}.{_back(name.table)}"
+    quoted = f"{back_quoted(name.database)}.{back_quoted(name.table)}"
     lines = [
-        f"CREATE DATABASE IF NOT EXISTS {_back(name.database)};",
+        f"CREATE DATABASE IF NOT EXISTS {back_quoted(name.database)};",
         "",
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted} (",
     ]
@@ -57,11 +58,11 @@ def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
     if table.partition_columns:
         lines += ["PARTITIONED BY (", _list_of(table.partition_columns), ")"]
     reader, writer, library, parameters = STORAGE[table.format]
-    lines.append(f"ROW FORMAT SERDE {_text(library)}")
+    lines.append(f"ROW FORMAT SERDE {hive_text(library)}")
     if parameters:
         lines.append(f"WITH SERDEPROPERTIES ({_pairs(parameters)})")
-    lines.append(f"STORED AS INPUTFORMAT {_text(reader)} OUTPUTFORMAT {_text(writer)}")
-    lines.append(f"LOCATION {_text(_uri(table.location) + '/')}")
+    lines.append(f"STORED AS INPUTFORMAT {hive_text(reader)} OUTPUTFORMAT {hive_text(writer)}")
+    lines.append(f"LOCATION {hive_text(location_uri(table.location) + '/')}")
     properties = {"classification": table.format}
     if table.format == "csv":
         properties["skip.header.line.count"] = "1"
@@ -74,7 +75,7 @@ def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
 
 
 def _list_of(columns: tuple[Column, ...], file_format: str = "") -> str:
-    return ",\n".join(f"  {_back(name)} {kind}" for name, kind in hive_columns(columns, file_format))
+    return ",\n".join(f"  {back_quoted(name)} {kind}" for name, kind in hive_columns(columns, file_format))
 
 
 def _projection(table: TableDefinition) -> dict[str, str]:
@@ -114,16 +115,16 @@ def _is_day(text: str) -> bool:
 
 
 def _spark(name: TableName, table: TableDefinition) -> str:
-    quoted = f"{_back(name.database)}.{_back(name.table)}"
-    columns = [f"  {_back(each.name)} {_spark_type(each.arrow_type)}"
+    quoted = f"{dotted(name.database)}.{back_quoted(name.table)}"
+    columns = [f"  {back_quoted(each.name)} {_spark_type(each.arrow_type)}"
                for each in (*table.columns, *table.partition_columns)]  # fmt: skip
-    lines = [f"CREATE DATABASE IF NOT EXISTS {_back(name.database)};", "", f"CREATE TABLE IF NOT EXISTS {quoted} ("]
+    lines = [f"CREATE DATABASE IF NOT EXISTS {dotted(name.database)};", "", f"CREATE TABLE IF NOT EXISTS {quoted} ("]
     lines += [",\n".join(columns), f") USING {table.format.upper()}"]
     if table.format == "csv":
         lines.append("OPTIONS ('header' = 'true')")
     if table.partition_columns:
-        lines.append(f"PARTITIONED BY ({', '.join(_back(each.name) for each in table.partition_columns)})")
-    lines.append(f"LOCATION {_text(_uri(table.location))};")
+        lines.append(f"PARTITIONED BY ({', '.join(back_quoted(each.name) for each in table.partition_columns)})")
+    lines.append(f"LOCATION {hive_text(location_uri(table.location))};")
     if table.partition_columns:
         lines += ["", f"MSCK REPAIR TABLE {quoted};"]
     return "\n".join(lines) + "\n"
@@ -139,7 +140,7 @@ def _spark_type(arrow_type: Any) -> str:
     if pa.types.is_map(arrow_type):
         return f"MAP<STRING, {_spark_type(inside[0].type)}>"
     if pa.types.is_struct(arrow_type):
-        return f"STRUCT<{', '.join(f'{_back(each.name)}: {_spark_type(each.type)}' for each in inside)}>"
+        return f"STRUCT<{', '.join(f'{back_quoted(each.name)}: {_spark_type(each.type)}' for each in inside)}>"
     return hive_type(arrow_type, "").upper()
 
 
@@ -149,10 +150,10 @@ def _duckdb(name: TableName, table: TableDefinition) -> str:
     pattern = f"{table.location}/{'**/' if table.partition_columns else ''}*.{_DUCKDB_ENDINGS[table.format]}"
     options = ["union_by_name = true"] if table.format != "avro" else []
     if table.partition_columns:
-        types = ", ".join(f"{_text_of_sql(each.name)}: {_duckdb_type(each.type)}" for each in table.partition_columns)
+        types = ", ".join(f"{sql_text(each.name)}: {_duckdb_type(each.type)}" for each in table.partition_columns)
         options += ["hive_partitioning = true", f"hive_types = {{{types}}}"]
-    arguments = ", ".join([_text_of_sql(pattern), *options])
-    database, own = _double(name.database), _double(name.table)
+    arguments = ", ".join([sql_text(pattern), *options])
+    database, own = double_quoted(name.database), double_quoted(name.table)
     return (
         f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
         f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {_DUCKDB_READERS[table.format]}({arguments});\n"
@@ -163,28 +164,5 @@ def _duckdb_type(hive: str) -> str:
     return {"string": "VARCHAR", "int": "INTEGER"}.get(hive, hive.upper())
 
 
-def _uri(location: str) -> str:
-    """Return a local path as the URI that Hive and Spark take, whatever their default file system."""
-    return location if "://" in location else f"file://{location}"
-
-
-def _back(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _double(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    """Return a text as Hive, Athena's DDL and Spark quote it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _text_of_sql(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _pairs(values: dict[str, str]) -> str:
-    return ", ".join(f"{_text(key)} = {_text(value)}" for key, value in values.items())
+    return ", ".join(f"{hive_text(key)} = {hive_text(value)}" for key, value in values.items())

@@ -1,13 +1,14 @@
-"""Plan what to change in Glue so that its table names a lake table: its folder, and of Iceberg its newest metadata."""
+"""Plan what to change in a catalog so that its table names a lake table: its folder, or newest metadata."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.catalog.definition import columns_of
 from ddbio.core.catalog.glue import hive_columns
-from ddbio.errors import TargetError
+from ddbio.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,42 @@ _DELTA_STORAGE = {
     "InputFormat": f"{_IO}.mapred.SequenceFileInputFormat",
     "OutputFormat": f"{_IO}.hive.ql.io.HiveSequenceFileOutputFormat",
 }
+ICEBERG = "iceberg://"
+"""Begins the names of tables in catalogs that pyiceberg knows."""
 _NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergName:
+    """The name of a table in a catalog of pyiceberg's configuration.
+
+    Attributes
+    ----------
+    path
+        The namespaces, and the table.
+    """
+
+    catalog: str
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the name as the option ``catalog`` takes it."""
+        return f"{ICEBERG}{self.catalog}/{'.'.join(self.path)}"
+
+
+def parse_iceberg_name(text: str) -> IcebergName:
+    """Return the name that ``iceberg://catalog/namespace.table`` says.
+
+    Raises
+    ------
+    OptionError
+        If it says none.
+    """
+    catalog, _, path = text.removeprefix(ICEBERG).partition("/")
+    names = tuple(path.split("."))
+    if not catalog or len(names) == 1 or not all(names) or "/" in path:
+        raise OptionError(f"catalog: {text!r} names no table: write {ICEBERG}catalog/namespace.table")
+    return IcebergName(catalog, names)
 
 
 def lake_input(

@@ -34,7 +34,7 @@ from ddbio.ops.exports.fold_tasks import (
     spill_changes,
     split_items,
 )
-from ddbio.ops.exports.read import engine_name, read_source
+from ddbio.ops.exports.read import engine_name, keys_of_base, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
@@ -53,8 +53,10 @@ from ddbio.ops.job.storage import (
     protect_sources,
     require_same_columns,
     require_shared,
+    stored_format,
     target_of,
 )
+from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from ddbio.engine import Engine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.fold_plan import ExportFoldPlan
+    from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.storage import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
 
@@ -186,16 +189,22 @@ def fold_to_files(
         require_shared(
             cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
         )
-    staging = open_staging(options, options.format, sources.keys)
+    staging = open_staging(options, stored_format(options.format), sources.keys)
     protect_sources(staging.store, options.mode, sources.folders)
+    lake = _lake(options, sources)
     try:
         # An engine raises only after its tasks have ended.
-        with committer.publishing(target_of(options, staging.store), staging.job_id) as complete:
-            require_same_columns(options, staging, sources.rows)
-            check_catalog(options, staging, sources.rows, options.format)
+        target = target_of(options, staging.store) if lake is None else lake
+        with committer.publishing(target, staging.job_id) as complete:
+            if lake is None:
+                require_same_columns(options, staging, sources.rows)
+                check_catalog(options, staging, sources.rows, options.format)
+            else:
+                keys = options.key or sources.keys or keys_of_base(options, lake, sources.full.summary.table_arn)
+                lake.describe(sources.rows, keys, options.buckets)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
-                job = _Job(options, sources, staging, engine)
+                job = _Job(options, sources, staging if lake is None else lake.staging(staging), engine)
                 budget = LocalBudget(None, job="fold of the exports")
                 budget.bound(run_limits(options, plan.estimate))
                 with budget.within_limits():
@@ -210,6 +219,16 @@ def fold_to_files(
         return with_catalog(options, committed_report(ExportFoldReport, done))
     report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
     return with_catalog(options, dataclasses.replace(report, actual=fold_figures(options, plan, report)))
+
+
+def _lake(options: ExportFoldOptions, sources: FoldSources) -> LakeTarget | None:
+    """Return the lake table whose base the rows become, behind which changes are applied; None for files."""
+    if options.format not in LAKE_FORMATS:
+        return None
+    # Who writes plain files does not wait for it.
+    from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+
+    return base_target(options, options.format, round(sources.reached.timestamp() * 1_000_000))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ddbio.ops.exports.read import engine_name
 from ddbio.ops.exports.tasks import ExportColumns
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.job.report import FileReport, MisfitReport, Report
+from ddbio.ops.job.storage import stored_format
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -197,7 +198,7 @@ def plan_fold_files(
     changed = sum(sum(sizes.values()) for sizes in increments)
     size, files = sum(full.values()) + changed, len(full) + sum(map(len, increments))
     text = (sum(full.values()) + _READS_OF_CHANGES * changed) * TEXT_RATIOS["gzip"]
-    stored = file_bytes(options.format, sum(full.values()) * TEXT_RATIOS["gzip"] / SENT_RATIO)
+    stored = file_bytes(stored_format(options.format), sum(full.values()) * TEXT_RATIOS["gzip"] / SENT_RATIO)
     written, found, engine = max(1, -(-stored // options.target_file_bytes)), None, engine_name(options)
     if estimates_files and sources.full.files:
         tasks = options.tasks or (running_spark_parallelism() if engine == "spark" else None) or available_cores()

@@ -461,7 +461,8 @@ class _LakeJob(_Job):
     def check(self) -> None:
         """Decide the columns of the table."""
         # Times are compared, and merged, as what the items hold.
-        self.lake.describe(self.columns.rows, self._keys(), self.options.buckets)
+        keys = keys_of_base(self.options, self.lake, self.source.summary.table_arn)
+        self.lake.describe(self.columns.rows, keys, self.options.buckets)
 
     def stages(self) -> Staging:
         return self.lake.staging(self.staging)
@@ -469,19 +470,26 @@ class _LakeJob(_Job):
     def without_rows(self) -> tuple[StagedFile, ...]:
         return ()
 
-    def _keys(self) -> tuple[str, ...]:
-        given = self.options.key or self.lake.keys()
-        if given:
-            return given
-        arn = self.source.summary.table_arn
-        try:
-            described = describe_table(dynamodb_spec(self.options), arn or "")
-        except DdbioError as error:
-            raise OptionError(
-                f"the export does not say which attributes are the key of {arn}, and DynamoDB cannot be asked "
-                f"({error}): give key"
-            ) from error
-        return tuple(name for name, _ in described.key_types)
+
+def keys_of_base(options: ExportToFilesOptions, lake: LakeTarget, table_arn: str | None) -> tuple[str, ...]:
+    """Return the key attributes of a lake table that is made of an export: as given, as it has, or as DynamoDB says.
+
+    Raises
+    ------
+    OptionError
+        If nothing tells them.
+    """
+    given = options.key or lake.keys()
+    if given:
+        return given
+    try:
+        described = describe_table(dynamodb_spec(options), table_arn or "")
+    except DdbioError as error:
+        raise OptionError(
+            f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
+            f"({error}): give key"
+        ) from error
+    return tuple(name for name, _ in described.key_types)
 
 
 def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:

@@ -1,4 +1,4 @@
-"""Maintain a lake table: let tombstones go, rewrite small or unsorted files, delete files of old versions."""
+"""Maintain a lake table: let tombstones go, rewrite small or unsorted files, forget old versions and their files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
-from ddbio.lake.sweep import plan_sweep
+from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.lake.apply import check_ours
+from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
-    from ddbio.lake.sweep import Sweep
     from ddbio.options.lake import MaintainOptions
 
 _LOG = logging.getLogger("ddbio.maintain")
@@ -57,6 +57,8 @@ class MaintainReport(Report):
         Time in microseconds up to which tombstones may be gone; None if none ever went.
     deleted_files, deleted_bytes
         Files that only versions had which are too old, or that no version ever had.
+    deleted_log_files, deleted_log_bytes
+        Files of the table's own log, in which it kept versions that are too old.
     since_version
         The oldest version that can still be read; null if no files were deleted for their age.
     seconds
@@ -75,6 +77,8 @@ class MaintainReport(Report):
     cpu_seconds: float
     deleted_files: int = 0
     deleted_bytes: int = 0
+    deleted_log_files: int = 0
+    deleted_log_bytes: int = 0
     since_version: int | None = None
 
 
@@ -94,6 +98,8 @@ class MaintainPlan(Report):
         Attributes by which all files would be clustered besides.
     deleted_files, deleted_bytes
         Files that would be deleted; not those that the rewriting itself replaces.
+    deleted_log_files, deleted_log_bytes
+        Files of the table's own log that would be deleted.
     since_version
         The oldest version that could still be read; null if no files would be deleted for their age.
     """
@@ -106,6 +112,8 @@ class MaintainPlan(Report):
     z_order_by: tuple[str, ...]
     deleted_files: int
     deleted_bytes: int
+    deleted_log_files: int
+    deleted_log_bytes: int
     since_version: int | None
 
 
@@ -160,6 +168,15 @@ class Maintainer:
         times = [pc.max(batch.column(0)).as_py() for each in state.files for batch in work.read(each, (TIME,))]
         newest = max((each for each in times if each is not None), default=0)
         return min(newest, int(time.time() * 1_000_000)) - seconds_of(age) * 1_000_000
+
+    def forget(self, since: int) -> LakeState:
+        """Forget the versions before one; return the newest state."""
+        for tries in range(1, _TRIES):
+            try:
+                return self.table.forget(self.state(), since)
+            except ConflictError:
+                time.sleep(random.uniform(0, min(2.0, 0.02 * 2**tries)))
+        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
 
     def state(self) -> LakeState:
         """Return the newest state of the table."""
@@ -240,19 +257,26 @@ def maintain(options: MaintainOptions) -> MaintainReport:
     OptionError
         If ddbio did not make the table.
     TargetError
-        If other writers are faster again and again.
+        If other writers are faster again and again, or the table of the catalog is another one.
     """
     clock, now = Clock(), time.time()
+    check_lake_catalog(options)
     job = _open(options)
     state = job.run(job.horizon(options.tombstones_older_than))
     if options.z_order_by is not None:
         names = _columns_of(job.table.file_schema(state), options.z_order_by)
         job.table.cluster(state, names, job.target_bytes)
         state = job.state()
+    log = _expiry(job.table, state, options, now)
+    if log.files:
+        state = job.forget(log.since_version)
     sweep = _sweep(job.table, state, options, now)
-    if sweep is not None:
-        job.table.store.delete([each.path for each in sweep.files])
-        _LOG.info("%s: %d files are deleted", job.table.store.uri, len(sweep.files))
+    # Readers who ask a catalog must not be sent to what goes now.
+    register_lake(options, job.table, state)
+    # Data goes first: what is left behind by a run that dies here is found by the log.
+    for each in (sweep, log):
+        job.table.store.delete([file.path for file in each.files])
+    _LOG.info("%s: %d files are deleted, %d of the log", job.table.store.uri, len(sweep.files), len(log.files))
     floor = state.properties.get(FLOOR)
     return MaintainReport(
         table=job.table.store.uri,
@@ -263,9 +287,7 @@ def maintain(options: MaintainOptions) -> MaintainReport:
         gc_floor_us=None if floor is None else int(floor),
         seconds=round(clock.seconds(), 3),
         cpu_seconds=round(clock.cpu_seconds(), 3),
-        deleted_files=0 if sweep is None else len(sweep.files),
-        deleted_bytes=0 if sweep is None else sweep.bytes,
-        since_version=None if sweep is None else sweep.since_version,
+        **_deleted(options, sweep, log),
     )
 
 
@@ -273,7 +295,8 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
     """Return what :func:`maintain` would do; nothing is written. Errors are the same."""
     job = _open(options)
     state, tombstones, files = job.plan(job.horizon(options.tombstones_older_than))
-    sweep = _sweep(job.table, state, options, time.time())
+    now = time.time()
+    sweep, log = _sweep(job.table, state, options, now), _expiry(job.table, state, options, now)
     return MaintainPlan(
         table=job.table.store.uri,
         version=state.version,
@@ -281,9 +304,7 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
         rewritten_files=len(files),
         rewritten_bytes=sum(each.size_bytes for each in files),
         z_order_by=options.z_order_by or (),
-        deleted_files=0 if sweep is None else len(sweep.files),
-        deleted_bytes=0 if sweep is None else sweep.bytes,
-        since_version=None if sweep is None else sweep.since_version,
+        **_deleted(options, sweep, log),
     )
 
 
@@ -292,10 +313,25 @@ def _open(options: MaintainOptions) -> Maintainer:
     return Maintainer(table, int(options.target_file_bytes), options.sort_by or ())
 
 
-def _sweep(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep | None:
-    if options.vacuum_older_than is None:
-        return None
-    return plan_sweep(table, state, now - seconds_of(options.vacuum_older_than))
+def _sweep(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+    age = options.vacuum_older_than
+    return Sweep((), 0) if age is None else plan_sweep(table, state, now - seconds_of(age))
+
+
+def _expiry(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+    age = options.expire_snapshots_older_than
+    return Sweep((), 0) if age is None else plan_expiry(table, state, now - seconds_of(age))
+
+
+def _deleted(options: MaintainOptions, sweep: Sweep, log: Sweep) -> dict[str, Any]:
+    is_asked = options.vacuum_older_than is not None or options.expire_snapshots_older_than is not None
+    return {
+        "deleted_files": len(sweep.files),
+        "deleted_bytes": sweep.bytes,
+        "deleted_log_files": len(log.files),
+        "deleted_log_bytes": log.bytes,
+        "since_version": max(sweep.since_version, log.since_version) if is_asked else None,
+    }
 
 
 def _columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Name a lake table in Glue after each commit, so that engines that ask the catalog read its newest version."""
+"""Name a lake table in a catalog after each run, so that engines that ask the catalog read its newest version."""
 
 from __future__ import annotations
 
@@ -6,45 +6,60 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import glue
 from ddbio.core.catalog.definition import parse_table_name
-from ddbio.core.catalog.lake import changed_lake_input, lake_input
+from ddbio.core.catalog.lake import ICEBERG, changed_lake_input, lake_input, parse_iceberg_name
 from ddbio.errors import OptionError, ServiceError
 from ddbio.ops.job.storage import catalog_spec
 
 if TYPE_CHECKING:
     from ddbio.lake.lake_table import LakeState, LakeTable
-    from ddbio.options.lake import ApplyOptions
+    from ddbio.options.lake import ApplyOptions, MaintainOptions
 
 _ATTEMPTS = 3
 # What Glue answers if something else made or changed the table meanwhile.
 _MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
 
 
-def check_lake_catalog(options: ApplyOptions) -> None:
+def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
     """Refuse a table that no catalog could name, before anything is merged.
 
     Raises
     ------
     OptionError
-        If ``catalog`` names no table, or the lake table is not on S3.
+        If ``catalog`` names no table, or one of a catalog that is not there, or the lake table cannot be named there.
     """
     if options.catalog is None:
+        return
+    if options.catalog.startswith(ICEBERG):
+        if options.format != "iceberg":
+            raise OptionError(
+                f"catalog: {options.catalog} is a table of Iceberg, and the lake table is {options.format}"
+            )
+        # Who names no table needs none of it.
+        from ddbio.lake.iceberg_catalog import open_catalog  # noqa: PLC0415
+
+        open_catalog(parse_iceberg_name(options.catalog))
         return
     parse_table_name(options.catalog)
     if not options.table.startswith("s3://"):
         raise OptionError(f"catalog: {options.table} is not on S3, where readers of a Glue table look")
 
 
-def register_lake(options: ApplyOptions, table: LakeTable, state: LakeState) -> None:
+def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, state: LakeState) -> None:
     """Make the table of the catalog name a state of a lake table, unless it names a newer one.
 
     Raises
     ------
     TargetError
-        If the table of the catalog is of another folder or format.
+        If the table of the catalog is of another folder or format, or was written through the catalog.
     AccessDeniedError, EndpointError, ServiceError
-        If Glue refuses; the lake table is committed, and the next run registers it.
+        If the catalog refuses; the lake table is committed, and the next run registers it.
     """
     if options.catalog is None:
+        return
+    if options.catalog.startswith(ICEBERG):
+        from ddbio.lake.iceberg_catalog import publish  # noqa: PLC0415 - as above
+
+        publish(parse_iceberg_name(options.catalog), table)
         return
     name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
     metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -9,11 +10,14 @@ import time
 import deltalake
 import pytest
 from click.testing import CliRunner
+from deltalake.exceptions import DeltaError
+from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 from ddbio.files.local_store import LocalStore
+from ddbio.lake.lake_table import Commit, ConflictError
 from ddbio.ops.job.lake_items import open_items
 from ddbio.options import MaintainOptions
 from tests.ops.lake.test_schedules import expected, items_of
@@ -75,6 +79,91 @@ def test_files_of_old_versions_go(lake):
         if kind == "delta":
             deltalake.DeltaTable(place, version=number).to_pyarrow_table()
     assert ddbio.maintain(place, format=kind, vacuum_older_than="7d").deleted_files == 0
+
+
+def log_files(place):
+    """Return the files in which a table keeps its versions."""
+    return {str(each.relative_to(place)) for name in ("_delta_log", "metadata") for each in place.glob(f"{name}/*.*")}
+
+
+def readable(place, kind, last):
+    """Return the versions that can be read, by the library of the format."""
+    found = []
+    for number in range(last + 1):
+        with contextlib.suppress(DeltaError, FileNotFoundError):
+            if kind == "delta":
+                deltalake.DeltaTable(place, version=number).to_pyarrow_table()
+            else:
+                StaticTable.from_metadata(str(place / f"metadata/v{number}.metadata.json")).scan().to_arrow()
+            found.append(number)
+    return found
+
+
+def test_old_versions_are_forgotten(lake):
+    """The log of the table keeps the versions since a week ago, each readable; a second run has nothing to forget."""
+    place, kind, log = lake
+    aged(place, 30)
+    old = open_items(str(place), MaintainOptions(table=str(place)), kind).state.version
+    for seed in (11, 12):
+        log.append(Writer(seed).batch())
+        ddbio.apply(place.parent / "log", place, format=kind)
+    before = log_files(place)
+    plan = ddbio.plan_maintain(place, format=kind, expire_snapshots_older_than="7d")
+    assert (log_files(place), plan.since_version) == (before, old)
+    report = ddbio.maintain(place, format=kind, expire_snapshots_older_than="7d")
+    gone = before - log_files(place)
+    assert len(gone) == report.deleted_log_files == plan.deleted_log_files > old - 1
+    assert report.deleted_log_bytes == plan.deleted_log_bytes > 0
+    assert report.since_version == old
+    assert readable(place, kind, report.version) == list(range(old, report.version + 1))
+    assert holds(place, kind, log)
+    # Positions are kept: nothing is applied twice.
+    assert ddbio.apply(place.parent / "log", place, format=kind).changes == 0
+    again = ddbio.maintain(place, format=kind, expire_snapshots_older_than="7d")
+    assert (again.deleted_log_files, again.version, again.since_version) == (0, report.version, old)
+    log.append(Writer(13).batch())
+    ddbio.apply(place.parent / "log", place, format=kind)
+    assert holds(place, kind, log)
+
+
+def test_a_name_keeps_a_snapshot(lake):
+    """A snapshot of Iceberg that a tag names stays, with the lists of its files."""
+    place, kind, log = lake
+    if kind == "delta":
+        # Delta has no tags.
+        return
+    table = open_items(str(place), MaintainOptions(table=str(place)), kind).table
+    state = table.load()
+    first = state.handle.snapshots()[0].snapshot_id
+    state.handle.manage_snapshots().create_tag(first, "audit").commit()
+    aged(place, 30)
+    ddbio.maintain(place, format=kind, expire_snapshots_older_than="7d")
+    handle = table.load().handle
+    assert first in {each.snapshot_id for each in handle.snapshots()}
+    # Its successors have expired, but for that of the newest version then, and what maintenance wrote since.
+    assert state.handle.snapshots()[1].snapshot_id not in {each.snapshot_id for each in handle.snapshots()}
+    handle.scan(snapshot_id=first).to_arrow()
+    assert holds(place, kind, log)
+
+
+def test_who_decided_by_a_forgotten_version_does_not_commit(lake):
+    """The number behind an old version is free once it is deleted: a writer that slept so long finds a conflict."""
+    place, kind, log = lake
+    table = open_items(str(place), MaintainOptions(table=str(place)), kind).table
+    sleeper = table.load(2)
+    aged(place, 30)
+    assert ddbio.maintain(place, format=kind, expire_snapshots_older_than="7d").deleted_log_files > 0
+    with pytest.raises(ConflictError):
+        table.commit(sleeper, Commit(positions={"late": 1}))
+    assert holds(place, kind, log)
+
+
+def test_ages_that_would_hurt(tmp_path):
+    """Versions are kept at least as long as files that only they have, and at least a day."""
+    with pytest.raises(OptionError, match="at least 24h"):
+        ddbio.maintain(tmp_path, expire_snapshots_older_than="1h")
+    with pytest.raises(OptionError, match="at least vacuum_older_than"):
+        ddbio.maintain(tmp_path, expire_snapshots_older_than="7d", vacuum_older_than="8d")
 
 
 def test_rows_are_sorted_once(lake):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError
+from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
@@ -104,6 +104,32 @@ def test_exports_behind_a_full_export(kind, tmp_path):
             assert (again.changes, again.version) == (0, found.version)
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_fold_is_a_base(kind, tmp_path):
+    """A full export and its increments become a lake table at once, as of the end; windows behind it are applied."""
+    for seed, turns in ((0, 3), (1, 0)):
+        rng, place = random.Random(seed), tmp_path / f"lake{seed}"
+        writer = ExportWriter(tmp_path / str(seed), seed=seed)
+        state = {number: item(number, rng) for number in range(12)}
+        base = writer.full(state.values())
+        homes = [writer.incremental(window(state, rng, turn)) for turn in range(1, 1 + turns)]
+        given = {"format": kind, "key": KEY, "buckets": 3, "engine": "local"}
+        report = ddbio.fold_exports_to_files(base, homes, place, **given)
+        assert (report.rows, report.windows) == (len(state), turns)
+        assert live_items(place, kind) == plain(state)
+        with pytest.raises(TargetError, match="is a table already"):
+            ddbio.fold_exports_to_files(base, homes, place, **given)
+        # What is folded is older than the base.
+        for done in (ddbio.apply(home, place, format=kind) for home in homes):
+            assert done.changes == done.stale > 0
+        changes = window(state, rng, 1 + turns)
+        assert ddbio.apply(writer.incremental(changes), place, format=kind).changes == len(changes)
+        assert live_items(place, kind) == plain(state)
+        again = writer.incremental(window(state, rng, 2 + turns))
+        ddbio.apply(again, place, format=kind)
+        assert live_items(place, kind) == plain(state)
+
+
 def test_a_gap_between_windows_is_refused(tmp_path):
     """Without the window in between the table stays as it is; with it, both are applied."""
     rng, writer, lake = random.Random(1), ExportWriter(tmp_path), tmp_path / "lake"
@@ -181,7 +207,7 @@ def test_the_command_takes_an_export(tmp_path):
 
 
 def test_a_base_names_its_key(tmp_path):
-    """An export does not say what the key is: without DynamoDB it has to be given; and folds make files."""
+    """An export does not say what the key is: without DynamoDB it has to be given, for folds too."""
     rng, writer = random.Random(2), ExportWriter(tmp_path)
     full = writer.full([item(1, rng)])
     given = {"endpoint_url": "http://127.0.0.1:9", "deadline_seconds": 0.1}
@@ -189,8 +215,8 @@ def test_a_base_names_its_key(tmp_path):
         ddbio.read_export_to_files(full, tmp_path / "lake", format="delta", engine="local", **given)
     with pytest.raises(OptionError, match="merge incremental exports by"):
         ddbio.read_export_to_files(writer.incremental([]), tmp_path / "lake", format="delta", key=KEY, engine="local")
-    with pytest.raises(OptionError, match="a fold writes files"):
-        ddbio.fold_exports_to_files(full, [], tmp_path / "lake", format="delta")
+    with pytest.raises(OptionError, match="give key"):
+        ddbio.fold_exports_to_files(full, [], tmp_path / "lake", format="delta", engine="local", **given)
 
 
 def test_an_export_overwrites_and_appends(tmp_path):

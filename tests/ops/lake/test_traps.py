@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import deltalake
@@ -11,14 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from pyiceberg.catalog.memory import InMemoryCatalog
 
 import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.s3_store import S3Store
 from ddbio.errors import OptionError, SchemaError
 from ddbio.files.local_store import LocalStore
 from ddbio.lake.bucket_files import require_equal
 from ddbio.lake.delta import DeltaLakeTable
 from ddbio.lake.iceberg import IcebergLakeTable
 from ddbio.lake.lake_table import Commit, ConflictError
+from ddbio.testing import MotoServer
 from tests.ops.lake.virtual_log import Change, VirtualLog, columns
 
 LONGS = pa.table({"k": ["a"], "n": pa.array([1], pa.int64())})
@@ -114,6 +122,24 @@ def test_of_two_writers_one_fails(kind, tmp_path):
         table.create(schema, {})
 
 
+def test_a_replacement_by_pyiceberg_is_two_snapshots(tmp_path):
+    """Trap 6 again: between the delete and the append of pyiceberg lies a snapshot without the rows; ours is one."""
+    catalog = InMemoryCatalog("memory", warehouse=str(tmp_path / "warehouse"))
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.b", LONGS.schema)
+    table.append(LONGS)
+    table.overwrite(LONGS, overwrite_filter="k = 'a'")
+    first, between, last = [table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in table.snapshots()]
+    assert (first, between, last) == (1, 0, 1)
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    for number in range(2):
+        log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    assert [ours.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in ours.snapshots()] == [1, 1]
+    catalog.close()
+
+
 def test_tombstones_go_only_below_the_floor(tmp_path):
     """A change of a key without a row that is older than the floor is stale: nothing that was deleted comes back."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
@@ -162,6 +188,53 @@ def test_expiry_of_iceberg_removes_no_files(tmp_path):
     table.maintenance.expire_snapshots().by_id(older).commit()
     assert older not in {each.snapshot_id for each in table.snapshots()}
     assert sorted((tmp_path / "lake").rglob("*.parquet")) == before
+
+
+def test_a_process_that_would_abort_at_its_end_has_done_its_work(tmp_path):
+    """Trap 8: libraries beside deltalake may abort a process that ends; ours has printed its report by then."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    log.append([Change(1, "x", {"pk": "x", "n": 1})])
+    # What the C library calls when a process exits, as it does the destructors of libraries.
+    aborting = "import ctypes; c = ctypes.CDLL(None); c.__cxa_atexit(c.abort, None, None)"
+    words = ["apply", str(tmp_path / "log"), str(tmp_path / "lake"), "--json"]
+    for entry, status, inserted in (
+        ("from ddbio.__main__ import main; main()", 0, 1),
+        ("from ddbio.cli.main import cli; cli()", -signal.SIGABRT, 0),
+    ):
+        command = [sys.executable, "-c", f"{aborting}; {entry}", *words]
+        done = subprocess.run(command, check=False, capture_output=True, cwd=tmp_path)
+        assert (done.returncode, json.loads(done.stdout)["inserted"]) == (status, inserted)
+
+
+def test_conditional_writes_lose_nothing(tmp_path):
+    """Trap 9: of writers of one object S3 refuses all but one, and so does moto: four writers lose no rows."""
+    with MotoServer() as server:
+        ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket="lake")
+        options = {
+            "AWS_ENDPOINT_URL": server.endpoint_url,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_ALLOW_HTTP": "true",
+            "aws_conditional_put": "etag",
+        }
+        write_deltalake("s3://lake/t", LONGS, storage_options=options)
+
+        def append(number):
+            for _ in range(3):
+                rows = pa.table({"k": [f"w{number}"], "n": pa.array([number], pa.int64())})
+                write_deltalake("s3://lake/t", rows, mode="append", storage_options=options)
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(append, range(4)))
+        table = DeltaTable("s3://lake/t", storage_options=options)
+        assert (table.version(), table.to_pyarrow_table().num_rows) == (12, 13)
+        # So does what we write ourselves: the log of Iceberg.
+        store = S3Store(ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1"), "s3://lake/t")
+        with ThreadPoolExecutor(4) as threads:
+            won = list(threads.map(lambda number: store.put_if_absent("v1", b"%d" % number), range(4)))
+        assert sorted(won) == [False, False, False, True]
+        assert store.read("v1") == b"%d" % won.index(True)
 
 
 def test_deletion_vectors_are_left_to_their_writer(tmp_path):

@@ -1,0 +1,98 @@
+"""Write the statements that name a lake table in a catalog: for Athena, Hive, Spark SQL, Unity and DuckDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddbio.core.catalog.definition import columns_of
+from ddbio.core.catalog.glue import hive_columns
+from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
+from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ddbio.core.catalog.ddl import Dialect
+    from ddbio.core.catalog.definition import TableName
+
+
+def lake_ddl(
+    name: TableName, schema: pa.Schema, location: str, dialect: Dialect, metadata_location: str | None = None
+) -> str:
+    """Return the statements that name a lake table, each ended by a semicolon; no column is said twice.
+
+    Parameters
+    ----------
+    metadata_location
+        The newest metadata of an Iceberg table; a table without is one of Delta.
+
+    Raises
+    ------
+    OptionError
+        If the dialect cannot name a table of the format.
+    SchemaError
+        If Hive has no type for a column.
+    """
+    if dialect == "duckdb":
+        return _duckdb(name, location, metadata_location)
+    if metadata_location is None:
+        return _delta(name, schema, location, dialect)
+    return _iceberg(name, location, dialect, metadata_location)
+
+
+def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) -> str:
+    place = hive_text(location_uri(location))
+    if dialect in {"spark", "unity"}:
+        # Columns are those of the log of the table, for both.
+        database, quoted = dotted(name.database), f"{dotted(name.database)}.{back_quoted(name.table)}"
+        kind = "SCHEMA" if dialect == "unity" else "DATABASE"
+        return (
+            f"CREATE {kind} IF NOT EXISTS {database};\n\n"
+            f"CREATE TABLE IF NOT EXISTS {quoted} USING DELTA\nLOCATION {place};\n"
+        )
+    database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
+    begin = f"CREATE DATABASE IF NOT EXISTS {database};\n\nCREATE EXTERNAL TABLE IF NOT EXISTS {quoted}"
+    if dialect == "athena":
+        # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
+        return f"{begin}\nLOCATION {place}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
+    # https://github.com/delta-io/delta/tree/master/connectors/hive
+    columns = ",\n".join(f"  {back_quoted(each)} {kind}" for each, kind in hive_columns(columns_of(schema, [])[0], ""))
+    return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {place};\n"
+
+
+def _iceberg(name: TableName, location: str, dialect: Dialect, metadata_location: str) -> str:
+    if dialect == "athena":
+        raise OptionError(
+            "Athena finds tables of Iceberg in Glue, by their metadata: give catalog=glue://database.table to apply or "
+            "maintain"
+        )
+    if dialect == "unity":
+        raise OptionError("Unity takes no Iceberg tables of others, only of Delta: apply with format delta for it")
+    if dialect == "hive":
+        # https://iceberg.apache.org/docs/latest/hive/#path-based-hadoop-tables
+        database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
+        return (
+            f"CREATE DATABASE IF NOT EXISTS {database};\n\n"
+            f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted}\n"
+            "STORED BY 'org.apache.iceberg.mr.hive.HiveIcebergStorageHandler'\n"
+            f"LOCATION {hive_text(location_uri(location))}\n"
+            "TBLPROPERTIES ('iceberg.catalog' = 'location_based_table');\n"
+        )
+    catalog, _, database = name.database.rpartition(".")
+    database, catalog = dotted(database), dotted(catalog or "spark_catalog")
+    table = sql_text(f"{name.database.rpartition('.')[2]}.{name.table}")
+    # https://iceberg.apache.org/docs/latest/spark-procedures/#register_table
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {catalog}.{database};\n\n"
+        f"CALL {catalog}.system.register_table(table => {table}, metadata_file => {sql_text(metadata_location)});\n"
+    )
+
+
+def _duckdb(name: TableName, location: str, metadata_location: str | None) -> str:
+    database, own = double_quoted(name.database), double_quoted(name.table)
+    # Of Iceberg the folder has a hint of its newest version.
+    reader = "delta_scan" if metadata_location is None else "iceberg_scan"
+    return (
+        f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
+        f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {reader}({sql_text(location)});\n"
+    )

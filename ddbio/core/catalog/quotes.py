@@ -1,0 +1,34 @@
+"""Quote names and texts in DDL."""
+
+from __future__ import annotations
+
+
+def location_uri(location: str) -> str:
+    """Return a local path as the URI that Hive and Spark take, whatever their default file system."""
+    return location if "://" in location else f"file://{location}"
+
+
+def back_quoted(name: str) -> str:
+    """Return a name as Hive, Athena's DDL and Spark quote it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def double_quoted(name: str) -> str:
+    """Return a name as DuckDB quotes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def hive_text(text: str) -> str:
+    """Return a text as Hive, Athena's DDL and Spark quote it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def sql_text(text: str) -> str:
+    """Return a text as SQL quotes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def dotted(name: str) -> str:
+    """Return a name of several parts, each quoted as Spark does."""
+    return ".".join(map(back_quoted, name.split(".")))
