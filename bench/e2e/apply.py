@@ -39,7 +39,7 @@ _ITEMS = pa.schema(
         pa.field("note", pa.string(), metadata={"ddb:type": "S"}),
     ]
 )
-_BUCKETS = 16
+BUCKETS = 16
 
 
 def main() -> None:
@@ -51,9 +51,9 @@ def main() -> None:
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        log = _Log(folder / "log")
+        log = Log(folder / "log")
         log.append(np.arange(asked.rows))
-        first = ddbio.apply(log.folder, folder / "base", buckets=_BUCKETS)
+        first = ddbio.apply(log.folder, folder / "base", buckets=BUCKETS)
         assert first.inserted == asked.rows
         figures["first_rows_per_cpu_second"] = round(asked.rows / first.cpu_seconds)
         for share, per_mille in (("1_percent", 10), ("0_1_percent", 1)):
@@ -86,7 +86,7 @@ def main() -> None:
     record.append("apply", asked, figures)
 
 
-class _Log:
+class Log:
     """Write batches as a capture does; forget all but the first."""
 
     def __init__(self, folder: Path) -> None:
@@ -138,7 +138,7 @@ def _merge(folder: Path, changes: pa.RecordBatch) -> None:
     """Merge changes as deltalake does it itself: only if newer, within the buckets that have some."""
     table = DeltaTable(folder)
     found: Any = table.schema().to_arrow()
-    rows = rows_of_log(changes, shape_of(pa.schema(found), _KEYS, _BUCKETS), 1)
+    rows = rows_of_log(changes, shape_of(pa.schema(found), _KEYS, BUCKETS), 1)
     buckets = ",".join(map(str, sorted(set(rows.column("_b").to_pylist()))))
     (
         table.merge(

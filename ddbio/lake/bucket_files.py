@@ -98,7 +98,7 @@ class BucketFiles:
             writer.abort()
             raise
 
-    def read(self, file: LakeFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read(self, file: LakeFile, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file in the columns of the table, or some of them; one it does not have yet is null.
 
         Raises
@@ -106,21 +106,27 @@ class BucketFiles:
         SchemaError
             If a column has another type than the table, and a value does not fit.
         """
-        wanted = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
+        wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         entry = StoredObject(file.path, file.size_bytes)
         opened = pq.ParquetFile(pa.PythonFile(RangeFile(self.store, entry), "r"), pre_buffer=True)
         known = set(opened.schema_arrow.names)
-        for batch in opened.iter_batches(_BATCH_ROWS, columns=[name for name in wanted.names if name in known]):
-            arrays = []
-            for field in wanted:
-                if field.name not in known:
-                    arrays.append(pa.nulls(batch.num_rows, field.type))
-                    continue
-                try:
-                    arrays.append(batch.column(field.name).cast(field.type))
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
-            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        names = [name for name in wanted.names if name in known]
+        for group in range(opened.num_row_groups):
+            # What Arrow reads ahead it keeps until the call is done: of one row group it is little, of a file much.
+            for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names):
+                yield self._typed(batch, wanted, file)
+
+    def _typed(self, batch: pa.RecordBatch, wanted: pa.Schema, file: LakeFile) -> pa.RecordBatch:
+        known, arrays = set(batch.schema.names), []
+        for field in wanted:
+            if field.name not in known:
+                arrays.append(pa.nulls(batch.num_rows, field.type))
+                continue
+            try:
+                arrays.append(batch.column(field.name).cast(field.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     def _kept(self, losing: Sequence[tuple[LakeFile, NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
         for file, stays in losing:

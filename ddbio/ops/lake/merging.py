@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,12 +27,15 @@ from ddbio.engine import Shuffle, available_cores
 from ddbio.lake.lake_table import LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
     from ddbio.engine import ShufflingEngine
     from ddbio.lake.bucket_files import BucketFiles, MergedBucket
     from ddbio.ops.lake.change_source import ChangePart
+
+PartT = TypeVar("PartT")
+ResultT = TypeVar("ResultT")
 
 _MOST_THREADS = 4
 # Attributes without a column are inferred from so many rows of each task; what does not fit is rescued.
@@ -152,8 +156,31 @@ class LocalMerging:
         del parts
         changes, rows = self.rows(maker)
         self._found = []
-        with ThreadPoolExecutor(min(_MOST_THREADS, available_cores())) as threads:
-            return Merged(changes, tuple(threads.map(merger.merge, merger.of_bucket(rows))))
+        return Merged(changes, tuple(_on_threads(merger.merge, merger.of_bucket(rows))))
+
+
+def _on_threads(work: Callable[[PartT], ResultT], parts: Iterator[PartT]) -> list[ResultT]:
+    """Return the results of some parts, each of which is made when a thread is free for it."""
+    found, lock, failed = list[ResultT](), threading.Lock(), threading.Event()
+
+    def run() -> None:
+        try:
+            while not failed.is_set():
+                with lock:
+                    part = next(parts, None)
+                if part is None:
+                    return
+                found.append(work(part))
+        except BaseException:
+            failed.set()
+            raise
+
+    count = min(_MOST_THREADS, available_cores())
+    with ThreadPoolExecutor(count) as threads:
+        running = [threads.submit(run) for _ in range(count)]
+    for each in running:
+        each.result()
+    return found
 
 
 def rescued_texts(batch: pa.RecordBatch) -> list[str]:
