@@ -42,7 +42,7 @@ else:
     if way == "loops shipped":
         ddbio.spark.ship_loops(spark, loops)
     report = ddbio.scan_to_files(
-        "orders", dest, engine="spark", tasks=2, shared_paths=True, endpoint_url=url, region="eu-west-1"
+        "orders", dest, engine="spark", segments=4, tasks=2, shared_paths=True, endpoint_url=url, region="eu-west-1"
     )
     assert report.rows and report.tasks == 2
 print(json.dumps(time.monotonic() - began))

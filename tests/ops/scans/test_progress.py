@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.aws.client import ClientSpec
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
 from ddbio.errors import EndpointError, OptionError
@@ -22,7 +23,7 @@ from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
-from ddbio.testing import FakeDynamoDB
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 COUNT = 6_000
 ITEMS = [
@@ -147,6 +148,26 @@ def test_every_selection_goes_on(fake, tmp_path, chosen):
     assert len(set(keys)) == len(keys) == report.rows
     folders = [{path.parent.name for path in (tmp_path / name).glob("*/*.parquet")} for name in ("out", "whole")]
     assert folders[0] == folders[1] == ({f"day=d{number}" for number in range(7)} if "partition_by" in given else set())
+
+
+def test_a_job_on_s3_goes_on(fake, tmp_path):
+    """Finished uploads wait, invisible, and are completed with the others; nothing is left of them."""
+    with MotoServer() as s3:
+        place = {"dest": "s3://lake/out", "s3_endpoint_url": s3.endpoint_url}
+        client = ClientSpec(endpoint_url=s3.endpoint_url, region="eu-west-1").client("s3")
+        client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        given = {**options_of(fake, tmp_path, partition_by=["day"], digest=True), **place}
+        options = parse_options(ScanToFilesOptions, given)
+        for _ in range(2):
+            progress = run_until(options, 5)
+            found = [each["Key"] for each in client.list_objects_v2(Bucket="lake")["Contents"]]
+            assert found
+            assert not [key for key in found if key.endswith(".parquet")]
+        report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+        assert (report.resumed_items, report.rows) == (progress.counts["items"], COUNT)
+        assert report.digest == ddbio.digest("s3://lake/out", region="eu-west-1", s3_endpoint_url=s3.endpoint_url)
+        assert "Uploads" not in client.list_multipart_uploads(Bucket="lake")
+        assert not [each for each in client.list_objects_v2(Bucket="lake")["Contents"] if ".scan" in each["Key"]]
 
 
 def test_an_attempt_goes_on_where_another_ended(fake, tmp_path):
