@@ -1,11 +1,18 @@
-"""Give the distribution a README with absolute links: a package index shows README and no other file."""
+"""Give the distribution a README with absolute links, and a wheel the jar of ``dynamodb-pushdown``.
+
+A package index shows README and no other file. The jar is made where PySpark and a JDK are.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
@@ -32,3 +39,43 @@ class ReadmeHook(MetadataHookInterface):
         text = Path(self.root, "README.md").read_text("utf-8")
         repository = metadata["urls"]["Repository"]
         metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, repository)}
+
+
+class JarHook(BuildHookInterface):
+    """Compile the shim into a wheel if a JDK and PySpark are here; users without it compile it when they first ask."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the jar to a wheel, but not to an installation that is edited."""
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        pyspark = importlib.util.find_spec("pyspark")
+        javac = _load(Path(self.root, "ddbio", "spark", "javac.py"))
+        compiler = javac.find_javac()
+        if version == "editable" or pyspark is None or pyspark.origin is None or compiler is None:
+            return
+        self._folder = tempfile.TemporaryDirectory()
+        jar = Path(self._folder.name, javac.JAR_NAME)
+        try:
+            javac.compile_jar(compiler, Path(pyspark.origin).parent / "jars", jar)
+        except (OSError, javac.subprocess.CalledProcessError) as error:
+            self.app.display_warning(f"the wheel has no jar of dynamodb-pushdown: {error}")
+            return
+        build_data["force_include"][str(jar)] = f"ddbio/spark/java/{javac.JAR_NAME}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled."""
+        del version, build_data, artifact_path
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _load(path: Path) -> Any:
+    """Return a module of the package by its file: the package itself needs what a build does not have."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ddbio.core.attribute import AttributeValue, encode_base64
+from ddbio.core.attribute import AttributeValue, decode_base64, encode_base64
 from ddbio.core.number import canonical_number, quoted
 from ddbio.errors import DecodeError, OptionError
 
@@ -26,6 +26,7 @@ _EXISTENCE = ("attribute_exists", "attribute_not_exists")
 _TYPES = ("S", "N", "B", "SS", "NS", "BS", "BOOL", "NULL", "L", "M")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
 _MOST_OPERANDS_OF_IN = 100
+_QUOTE = '"'
 _WORDS = ("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "MISSING", "NOT", "NULL", "OR", "TRUE")
 
 _TOKEN = re.compile(
@@ -176,6 +177,41 @@ def parse_condition(text: str) -> Condition:
         If the text is no condition; the message shows where.
     """
     return _Parser(text).parsed()
+
+
+def format_condition(condition: Condition) -> str:
+    """Return the text of a condition, from which ``parse_condition`` makes the same one."""
+    if isinstance(condition, Negated):
+        return f"NOT ({format_condition(condition.part)})"
+    if isinstance(condition, Several):
+        return f" {condition.operator} ".join(
+            f"({format_condition(part)})" if isinstance(part, Several) else format_condition(part)
+            for part in condition.parts
+        )
+    first, *rest = (f"[{step}]" if isinstance(step, int) else f'."{step.replace(_QUOTE, 2 * _QUOTE)}"'
+                    for step in condition.path)  # fmt: skip
+    path, values = "".join([first.removeprefix("."), *rest]), [_format_value(value) for value in condition.values]
+    operator = condition.operator
+    if operator == "BETWEEN":
+        return f"{path} BETWEEN {values[0]} AND {values[1]}"
+    if operator == "IN":
+        return f"{path} IN ({', '.join(values)})"
+    if operator.startswith("size "):
+        return f"size({path}) {operator.removeprefix('size ')} {values[0]}"
+    return f"{path} {operator} {values[0]}" if operator in _COMPARATORS else f"{operator}({', '.join([path, *values])})"
+
+
+def _format_value(value: AttributeValue) -> str:
+    match value:
+        case {"S": text}:
+            return "'" + str(text).replace("'", "''") + "'"
+        case {"B": base64}:
+            return f"x'{decode_base64(base64).hex()}'"
+        case {"BOOL": truth}:
+            return "TRUE" if truth else "FALSE"
+        case {"N": number}:
+            return str(number)
+    return "NULL"
 
 
 def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:

@@ -10,9 +10,10 @@ except ModuleNotFoundError as error:
 from ddbio.spark.file_sizes import sized_files
 from ddbio.spark.lookup import lookup
 from ddbio.spark.loops import ship_loops, use_shipped_loops
+from ddbio.spark.pushdown_jar import jar
 from ddbio.spark.registration import apply_batch, last_report, register, write_batch
 
-__all__ = ["apply_batch", "last_report", "lookup", "register", "ship_loops", "sized_files", "write_batch"]
+__all__ = ["apply_batch", "jar", "last_report", "lookup", "register", "ship_loops", "sized_files", "write_batch"]
 
 # Whatever a worker runs of ddbio on Spark imports this package first.
 use_shipped_loops()

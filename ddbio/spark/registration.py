@@ -66,6 +66,7 @@ def _sources() -> list[type[DataSource]]:
     return [
         source.DynamoDBSource,
         source.DdbioSource,
+        source.PushdownSource,
         source.ExportSource,
         source.LogSource,
         source.StreamsSource,

@@ -5,6 +5,7 @@ PySpark imports this module whenever it looks for data sources, so it imports no
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from ddbio.spark.export_reading import ExportReadDescription
     from ddbio.spark.reading import ReadDescription
 
+log = logging.getLogger(__name__)
+
+# The option of ddbio.spark.pushdown, which is loaded where it is given.
+_PUSHED = "ddbio.pushed"
+
 
 class DynamoDBSource(DataSource):  # type: ignore[misc]
     """Read or write a DynamoDB table as a DataFrame; its options are those of every scan or write, and ``tasks``."""
@@ -35,6 +41,10 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Return the columns that a sample of the table shows, or those of the option ``schema``."""
+        if _PUSHED in self.options:
+            from ddbio.spark import pushdown  # noqa: PLC0415 - see above
+
+            return pushdown.answer(self.options)
         from ddbio.spark import reading  # noqa: PLC0415 - see above
 
         self._described = reading.describe_read(self.options)
@@ -42,6 +52,10 @@ class DynamoDBSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns; a schema given by the user reads no other attributes."""
+        if _PUSHED in self.options:
+            from ddbio.spark import pushdown  # noqa: PLC0415 - see above
+
+            return pushdown.open_pushed_reader(self.options, schema)
         from ddbio.spark import reading  # noqa: PLC0415 - see above
 
         described = self._described or reading.describe_read_of(self.options, schema)
@@ -67,6 +81,20 @@ class DdbioSource(DynamoDBSource):
     def name(cls) -> str:
         """Return the name for ``spark.read.format``."""
         return "ddbio"
+
+
+class PushdownSource(DynamoDBSource):
+    """Read a DynamoDB table without push-down where the jar that has it is not there: the same rows for more units."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``, which the jar's own source takes if it is there."""
+        return "dynamodb-pushdown"
+
+    def schema(self) -> StructType:
+        """Return the columns as ``dynamodb`` does, and say what is missing."""
+        log.warning("nothing is pushed down: the jar of ddbio.spark.jar() is not among spark.jars")
+        return super().schema()
 
 
 class ExportSource(DataSource):  # type: ignore[misc]

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.conditions import Expressions, Query, key_query, parse_condition
+from ddbio.core import conditions
+from ddbio.core.attribute import encode_base64
+from ddbio.core.conditions import (
+    Expressions,
+    Negated,
+    Query,
+    Several,
+    format_condition,
+    key_query,
+    parse_condition,
+)
+from ddbio.core.number import canonical_number
 from ddbio.errors import OptionError
 
 
@@ -137,3 +148,52 @@ def test_a_query_as_an_expression():
     expressions = Expressions()
     query = Query(found.partition, found.partition_keys[0], found.sort)
     assert query.write(expressions) == "#n0 = :v0 AND #n1 BETWEEN :v1 AND :v2"
+
+
+PATHS = st.lists(st.one_of(st.text(min_size=1), st.integers(0, 9)), max_size=2).flatmap(
+    lambda rest: st.text(min_size=1).map(lambda name: (name, *rest))
+)
+CONSTANTS = st.one_of(
+    st.text().map(lambda text: {"S": text}),
+    st.decimals(-(10**9), 10**9, places=3).map(lambda number: {"N": canonical_number(str(number))}),
+    st.binary().map(lambda data: {"B": encode_base64(data)}),
+    st.booleans().map(lambda truth: {"BOOL": truth}),
+    st.just({"NULL": True}),
+)
+TESTS = st.one_of(
+    st.builds(
+        lambda sign, path, value: conditions.Test(sign, path, (value,)),
+        st.sampled_from(["=", "<>", "<", "size >=", "begins_with", "contains"]),
+        PATHS,
+        CONSTANTS,
+    ),
+    st.builds(lambda path, one, two: conditions.Test("BETWEEN", path, (one, two)), PATHS, CONSTANTS, CONSTANTS),
+    st.builds(lambda path, values: conditions.Test("IN", path, tuple(values)), PATHS, st.lists(CONSTANTS, min_size=1)),
+    st.builds(lambda path: conditions.Test("attribute_type", path, ({"S": "SS"},)), PATHS),
+    st.builds(lambda path: conditions.Test("attribute_exists", path), PATHS),
+)
+
+
+def _several(sign, parts):
+    inside = [
+        each
+        for part in parts
+        for each in (part.parts if isinstance(part, Several) and part.operator == sign else [part])
+    ]
+    return Several(sign, tuple(inside))
+
+
+CONDITIONS = st.recursive(
+    TESTS,
+    lambda inner: st.one_of(
+        st.builds(_several, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3)),
+        inner.map(Negated),
+    ),
+    max_leaves=5,
+)
+
+
+@given(CONDITIONS)
+def test_a_condition_as_text(condition):
+    """The text of a condition is the same condition, whatever its names and values are."""
+    assert parse_condition(format_condition(condition)) == condition

@@ -11,6 +11,7 @@ import pytest
 MODULES = {
     "pyspark_dynamodb": "dynamodb",
     "pyspark_ddbio": "ddbio",
+    "pyspark_dynamodb_pushdown": "dynamodb-pushdown",
     "pyspark_dynamodb_export": "dynamodb-export",
     "pyspark_dynamodb_log": "dynamodb-log",
     "pyspark_dynamodb_streams": "dynamodb-streams",

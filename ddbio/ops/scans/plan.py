@@ -135,6 +135,21 @@ def sample_table(
     return Sample(schema, scanned, item_bytes, units, complete, partitions, sent_bytes, writes, collections)
 
 
+def unsampled(table: TableDescription, options: ScanOptions) -> Sample:
+    """Return what is known of a table's items without reading any, beside columns that are given.
+
+    Raises
+    ------
+    SchemaError
+        If the given schema contradicts the table's keys.
+    """
+    schema = _given_schema(table, options) or pa.schema([])
+    counted = table.index(options.index) if options.index else table
+    known = counted is not None and counted.item_count and counted.size_bytes
+    item_bytes = counted.size_bytes / counted.item_count if counted is not None and known else ASSUMED_ITEM_BYTES
+    return Sample(schema, 0, item_bytes, 0.0, complete=False)
+
+
 def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
     for page in pages:
         yield from parse_json(page.items)["Items"]

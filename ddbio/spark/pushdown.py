@@ -1,0 +1,157 @@
+"""Read what a query needs: this side in Python of the shim ``PushdownSource`` gets to know what Spark pushes down.
+
+The shim writes it as JSON into one option. It asks for the columns and the size of a table in the same way, since the
+schema of a data source is the one thing that Spark lets Python answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkFiles
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ddbio.core.capacity import read_units
+from ddbio.core.pushdown import pushed_condition
+from ddbio.core.scan_plan import budget_of
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, project_schema
+from ddbio.core.schema.declare import ColumnRules
+from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.item_schema import arrow_schema_of
+from ddbio.errors import OptionError
+from ddbio.ops.scans.plan import describe_scan, sample_table, unsampled
+from ddbio.spark.lease_server import request_lease_terms
+from ddbio.spark.reading import ReadDescription, TableReader, describe_read, open_budget, parse_read_options
+from ddbio.spark.types import to_arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.core.table_description import TableDescription
+    from ddbio.spark.reading import DataFrameOptions
+
+OPTION = "ddbio.pushed"
+"""The option by which the shim tells and asks."""
+
+# What Spark's types cannot say of the elements of lists and maps is metadata of the rescue column.
+_SCHEMA = "ddb:schema"
+_TYPE = "ddb:type"
+
+# A limit is read by one segment, which is slower than many for more rows.
+_LARGEST_LIMIT = 10_000
+# So many item collections are asked for even where everything would be cheaper, and never more than the most.
+_CHEAP_QUERIES, _MOST_QUERIES = 100, 10_000
+
+
+def answer(values: Mapping[str, str]) -> StructType:
+    """Return the columns of a table, or a column whose metadata has its size, whatever the shim asks for."""
+    asked, options = _split(values)
+    if asked.get("ask") == "statistics":
+        return _statistics(parse_read_options(options))
+    described = describe_read(options)
+    schema = described.spark_schema()
+    if normalize_schema(to_arrow_schema(schema)).equals(described.sample.schema, check_metadata=True):
+        return schema
+    exact = {_SCHEMA: schema_to_json(described.sample.schema)}
+    *fields, rescue = schema.fields
+    fields.append(StructField(rescue.name, rescue.dataType, metadata={**rescue.metadata, **exact}))
+    return StructType(fields)
+
+
+def open_pushed_reader(values: Mapping[str, str], schema: StructType) -> TableReader:
+    """Return the reader of the columns that a query needs, of items that its filters may keep, up to its limit.
+
+    Raises
+    ------
+    OptionError
+        If the option ``schema`` is given beside columns of the user's.
+    """
+    pushed, options = _split(values)
+    return TableReader(_described(parse_read_options(options), pushed, schema), schema)
+
+
+def _split(values: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    rest = {name: value for name, value in values.items() if name != OPTION}
+    return json.loads(values[OPTION]), rest
+
+
+def _statistics(options: DataFrameOptions) -> StructType:
+    table = describe_scan(options)
+    counted = table.index(options.index) if options.index else table
+    size = {"items": counted.item_count, "bytes": counted.size_bytes} if counted else {"items": 0, "bytes": 0}
+    return StructType([StructField("counted", LongType(), metadata=size)])
+
+
+def _described(options: DataFrameOptions, pushed: Mapping[str, Any], schema: StructType) -> ReadDescription:
+    given = StructType.fromJson(pushed["schema"])
+    is_inferred = all(_TYPE in field.metadata for field in given.fields if field.name != RESCUE_NAME)
+    has_rescue = RESCUE_NAME in given.names
+    if not is_inferred:
+        if options.schema is not None:
+            raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
+        if not has_rescue:
+            if options.on_misfit == "drop":
+                raise OptionError(
+                    "on_misfit=drop keeps what it does not drop in _rescue: add that column to the schema"
+                )
+            options = dataclasses.replace(options, on_misfit="fail")
+    table = describe_scan(options)
+    rate = budget_of(table, options)
+    terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
+    known = _arrow_schema(given)
+    if not is_inferred and (rules := ColumnRules.of(options)):
+        if rules.sampled:
+            asked = dataclasses.replace(options, schema=known)
+            with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
+                known = sample_table(table, asked, budget).schema
+        else:
+            known = rules.apply(known)
+    needed: Sequence[str] | None = [name_of_field(known.field(name)) for name in schema.names if name != RESCUE_NAME]
+    if RESCUE_NAME in schema.names:
+        # What fits no column is told apart by all columns, and lies in any attribute that the caller asked for.
+        needed = options.columns if is_inferred or options.columns else [*map(name_of_field, known)][:-1]
+    options = dataclasses.replace(
+        options,
+        schema=known if RESCUE_NAME in schema.names else project_schema(known, needed or ()),
+        columns=None if needed is None else tuple(needed),
+        where=_where(options, table, pushed, known),
+        limit=_limit(options, pushed),
+        timestamps=None,
+        types=None,
+        numbers="exact",
+    )
+    return ReadDescription(options, table, unsampled(table, options), terms)
+
+
+def _arrow_schema(given: StructType) -> pa.Schema:
+    """Return the columns of all attributes, as they were inferred if they were."""
+    found = normalize_schema(to_arrow_schema(given))
+    text = given[RESCUE_NAME].metadata.get(_SCHEMA) if RESCUE_NAME in given.names else None
+    if text is not None:
+        exact = normalize_schema(arrow_schema_of(text))
+        if exact.names == found.names:
+            return exact
+    return found
+
+
+def _where(
+    options: DataFrameOptions, table: TableDescription, pushed: Mapping[str, Any], known: pa.Schema
+) -> str | None:
+    if options.keys is not None:
+        return options.where
+    index = table.index(options.index) if options.index else None
+    keys = [(key.name, key.tag) for key in index.keys] if index else list(table.key_types)
+    queries = read_units(table.size_bytes, options.consistent) / read_units(1, options.consistent)
+    most = min(max(int(queries), _CHEAP_QUERIES), _MOST_QUERIES)
+    return pushed_condition(pushed["filters"], known, keys, options.where, most)
+
+
+def _limit(options: DataFrameOptions, pushed: Mapping[str, Any]) -> int | None:
+    asked = pushed["limit"]
+    limits = [limit for limit in (options.limit, asked if asked and asked <= _LARGEST_LIMIT else None) if limit]
+    return min(limits, default=None)

@@ -1,0 +1,79 @@
+"""Find the jar of the data source ``dynamodb-pushdown``, or compile it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from ddbio.errors import OptionError
+from ddbio.spark import javac
+
+_OLDEST, _NEWEST = (4, 0), (4, 3)
+
+
+def jar() -> str:
+    """Return the path of the jar for ``spark.jars`` that makes ``format("dynamodb-pushdown")`` push down.
+
+    A wheel that was built where PySpark and a JDK were holds it. Otherwise it is compiled at first, which takes some
+    seconds, and kept in the user's cache folder.
+
+    Raises
+    ------
+    OptionError
+        This Spark has other interfaces, or there is no jar and no JDK to compile one; ``format("dynamodb")`` reads the
+        same rows without push-down.
+    """
+    _require_version(pyspark.__version__)
+    packaged = javac.SOURCE.parents[2] / javac.JAR_NAME
+    return str(packaged if packaged.is_file() else _compiled())
+
+
+def _require_version(version: str) -> None:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or not _OLDEST <= (int(found[1]), int(found[2])) <= _NEWEST:
+        raise OptionError(
+            f"there is no push-down for Spark {version}, only for 4.0 to 4.3: use format('dynamodb') with the options "
+            "columns and where"
+        )
+
+
+def _compiled() -> Path:
+    # It loads what compiles loops, and who looks for data sources waits for nothing.
+    from ddbio.core.kernel.cache import cache_folder  # noqa: PLC0415 - see above
+
+    folder = cache_folder()
+    if folder is None:
+        raise OptionError("the jar of dynamodb-pushdown has no place: let XDG_CACHE_HOME name a folder of your own")
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (javac.SOURCE.read_bytes(), Path(javac.__file__).read_bytes(), pyspark.__version__.encode()):
+        digest.update(part)
+    target = folder / f"pushdown-{digest.hexdigest()}.jar"
+    if target.is_file():
+        return target
+    compiler = javac.find_javac()
+    if compiler is None:
+        raise OptionError(
+            "dynamodb-pushdown needs a jar, and no JDK is here to compile it: install one (on Debian openjdk-17-jdk-"
+            "headless; JAVA_HOME or PATH names it), or use a wheel that has it, or format('dynamodb')"
+        )
+    try:
+        javac.compile_jar(compiler, _spark_jars(), target)
+    except subprocess.CalledProcessError as error:
+        first = next((line for line in error.stderr.splitlines() if "error:" in line), error.stderr.strip())
+        raise OptionError(
+            f"the jar of dynamodb-pushdown does not compile against Spark {pyspark.__version__}: {first}; use "
+            "format('dynamodb')"
+        ) from error
+    except OSError as error:
+        raise OptionError(f"the jar of dynamodb-pushdown cannot be made: {error}; use format('dynamodb')") from error
+    return target
+
+
+def _spark_jars() -> Path:
+    home = os.environ.get("SPARK_HOME")
+    return (Path(home) if home else Path(pyspark.__file__).parent) / "jars"
