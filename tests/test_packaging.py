@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from readme_renderer import markdown
 
+from ddbio.spark.javac import find_javac
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -50,6 +52,9 @@ def test_wheel_holds_the_package_and_what_spark_looks_for(wheel):
     own = {path.name for path in (ROOT / "discovery").glob("*.py")} | {"ddbio"}
     assert {top for top in tops if not top.endswith(".dist-info")} == own
     assert "ddbio/py.typed" in names
+    # Compiled where a JDK is, and its source is there to compile it elsewhere.
+    assert ("ddbio/spark/java/ddbio-pushdown.jar" in names) is (find_javac() is not None)
+    assert "ddbio/spark/java/ddbio/spark/PushdownSource.java" in names
 
 
 def test_metadata_says_where_it_runs_and_where_it_comes_from(metadata):
