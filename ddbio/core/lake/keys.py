@@ -38,11 +38,15 @@ def key_texts(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array[Any]:
         if name not in columns:
             raise SchemaError(f"{name}: the rows have no such attribute, which is of the key")
         place = columns[name]
-        parts.append(_texts(rows.column(place), tag_of_field(rows.schema.field(place)), escaped=len(keys) > 1))
-    lacking = [part.null_count for part in parts]
-    if any(lacking):
-        parts = _with_rescued(rows, keys, parts)
-    joined: Any = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "|")
+        tag = tag_of_field(rows.schema.field(place))
+        parts.append((tag, _texts(rows.column(place), tag, escaped=len(keys) > 1)))
+    if any(part.null_count for _, part in parts):
+        filled = _with_rescued(rows, keys, parts)
+        joined: Any = filled[0] if len(filled) == 1 else pc.binary_join_element_wise(*filled, "|")
+    else:
+        # Joined at once, texts are copied once.
+        pieces = [each for number, (tag, part) in enumerate(parts) for each in (f"{'|' if number else ''}{tag}:", part)]
+        joined = pc.binary_join_element_wise(*pieces, "")
     if joined.null_count:
         raise SchemaError(f"{', '.join(keys)}: {joined.null_count} rows lack their key")
     found: pa.Array[Any] = joined
@@ -65,20 +69,25 @@ def _texts(column: Any, tag: str, *, escaped: bool) -> Any:
         found = pa.array([None if each is None else each.hex() for each in column.to_pylist()], pa.string())
     elif tag == "S":
         found = column.cast(pa.string())
-        if escaped:
+        if escaped and _has_signs(found):
             found = pc.replace_substring(pc.replace_substring(found, "\\", "\\\\"), "|", "\\|")
     else:
         raise SchemaError(f"a key attribute has type {tag}: keys are S, N or B")
-    prefix: Any = pa.scalar(f"{tag}:")
-    return pc.binary_join_element_wise(prefix, found, "")
+    return found
 
 
-def _with_rescued(rows: pa.RecordBatch, keys: Sequence[str], parts: list[Any]) -> list[Any]:
-    """Return the parts of keys, those from the rescue column filled in that their columns could not hold."""
+def _has_signs(texts: Any) -> bool:
+    """Return whether some text has a sign that is written with a backslash before it."""
+    data = spans_of(texts)[0] if len(texts) else np.zeros(0, np.uint8)
+    return bool((data == ord("|")).any() or (data == ord("\\")).any())
+
+
+def _with_rescued(rows: pa.RecordBatch, keys: Sequence[str], parts: list[tuple[str, Any]]) -> list[Any]:
+    """Return the parts of keys behind their types; those that columns could not hold are from the rescue column."""
     texts = rows.column(RESCUE_NAME).to_pylist() if RESCUE_NAME in rows.schema.names else [None] * rows.num_rows
     filled = []
-    for name, part in zip(keys, parts, strict=True):
-        values = part.to_pylist()
+    for name, (tag, part) in zip(keys, parts, strict=True):
+        values = [None if each is None else f"{tag}:{each}" for each in part.to_pylist()]
         for row in np.flatnonzero(part.is_null().to_numpy(zero_copy_only=False)).tolist():
             found = json.loads(texts[row] or "{}").get(name)
             if found is not None:

@@ -1,0 +1,47 @@
+"""Keys as text: the same whatever column they come from, and no two keys alike."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ddbio.core.lake.keys import key_texts
+from ddbio.errors import SchemaError
+
+TYPES = {"S": pa.string(), "N": pa.int64(), "B": pa.binary()}
+
+
+def rows(types, columns, rescue=None):
+    """Return rows of key attributes ``p``, ``s`` with these types."""
+    names = ["p", "s"][: len(types)]
+    fields = [pa.field(name, TYPES[tag], metadata={"ddb:type": tag}) for name, tag in zip(names, types, strict=True)]
+    arrays = [pa.array(values, TYPES[tag]) for values, tag in zip(columns, types, strict=True)]
+    if rescue is not None:
+        fields.append(pa.field("_rescue", pa.string()))
+        arrays.append(pa.array(rescue, pa.string()))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@pytest.mark.parametrize(
+    ("types", "columns", "wanted"),
+    [
+        ("S", [["a|b", "c\\d"]], ["S:a|b", "S:c\\d"]),
+        ("SS", [["a|b", "a", ""], ["c", "b|c", ""]], ["S:a\\|b|S:c", "S:a|S:b\\|c", "S:|S:"]),
+        ("SN", [["c\\d", "e"], [1, -2]], ["S:c\\\\d|N:1", "S:e|N:-2"]),
+        ("BS", [[b"\x01\xff", b""], ["", "x"]], ["B:01ff|S:", "B:|S:x"]),
+    ],
+)
+def test_a_key_is_its_types_and_values(types, columns, wanted):
+    """Two attributes are parted by a bar, which has a backslash before it where a text has one; slices are alike."""
+    made, keys = rows(types, columns), ["p", "s"][: len(types)]
+    assert key_texts(made, keys).to_pylist() == wanted
+    assert key_texts(made.slice(1), keys).to_pylist() == wanted[1:]
+    assert key_texts(made.slice(0, 0), keys).to_pylist() == []
+
+
+def test_a_key_that_no_column_holds_is_in_the_rescue_column():
+    """What was rescued makes the same text as what has a column; a row that has it nowhere is refused."""
+    made = rows("BS", [[b"\x01", None], ["x", "y|"]], [None, '{"p":{"B":"AQI="}}'])
+    assert key_texts(made, ["p", "s"]).to_pylist() == ["B:01|S:x", "B:0102|S:y\\|"]
+    with pytest.raises(SchemaError, match="1 rows lack their key"):
+        key_texts(rows("S", [["a", None]]), ["p"])
