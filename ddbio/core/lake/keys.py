@@ -45,7 +45,9 @@ def key_texts(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array[Any]:
         joined: Any = filled[0] if len(filled) == 1 else pc.binary_join_element_wise(*filled, "|")
     else:
         # Joined at once, texts are copied once.
-        pieces = [each for number, (tag, part) in enumerate(parts) for each in (f"{'|' if number else ''}{tag}:", part)]
+        pieces: list[Any] = [
+            each for number, (tag, part) in enumerate(parts) for each in (f"{'|' if number else ''}{tag}:", part)
+        ]
         joined = pc.binary_join_element_wise(*pieces, "")
     if joined.null_count:
         raise SchemaError(f"{', '.join(keys)}: {joined.null_count} rows lack their key")
