@@ -43,8 +43,8 @@ TABLE = "rows"
 """What the endpoint that takes every write calls its table."""
 
 _PUTS_PER_REQUEST = 25
-_IN_FLIGHT = 8
-_GROUP_ROWS = 65_536
+_IN_FLIGHT, _SINGLES_IN_FLIGHT = 8, 64
+_GROUP_ROWS, _FEW_ROWS = 65_536, 5_000
 _READ_BYTES = 1 << 20
 _WINDOW_PARTS = 32
 _FILE_BYTES = 64 << 20
@@ -104,14 +104,17 @@ class Steps:
             "fingerprint keys": self._fingerprint,
             "find duplicates": lambda: KeySet().add(Fingerprints.joined(self._fingerprints)),
             "shuffle": self._shuffle,
-            "spread": self._spread,
-            "deal": self._deal,
+            "spread": lambda: self._spread(self._items),
+            "spread few": lambda: self._spread(self._few_items),
+            "deal": lambda: self._deal(self._items, _IN_FLIGHT),
+            "deal few": lambda: self._deal(self._few_items, _SINGLES_IN_FLIGHT),
             "sum MD5": lambda: [md5(path.read_bytes()) for path in _data_files(self._places.export)],
             "filter": self._filter,
             "read lines": self._read_lines,
             "gunzip": self._gunzip,
             "changes": lambda: ChangeDecoder(self._schema, orders.KEYS).decode(self._changes),
-            "read Parquet": lambda: sum(batch.num_rows for batch in self._read()),
+            "read Parquet": lambda: deque(self._read(), maxlen=0),
+            "read few": self._read_few,
             "write Parquet": self._write,
             "lay out": lambda: deque(self._laid_out(self._lines), maxlen=0),
             "send batches": lambda: self._send("BatchWriteItem", self._batches),
@@ -167,6 +170,17 @@ class Steps:
         """The items as text, in pieces as large as the chunks of a write."""
         lines = b"\n".join(self._lines)
         return list(RawItemReader(_KEY_TYPES).read(lines, "items"))
+
+    @cached_property
+    def _few_items(self) -> list[RawItems]:
+        """As many of them as go out by requests of their own."""
+        befores = np.cumsum([0, *map(len, self._items)])
+        wanted = [max(0, self._few - int(before)) for before in befores[:-1]]
+        return [
+            items.take(np.arange(min(len(items), most)))
+            for items, most in zip(self._items, wanted, strict=True)
+            if most
+        ]
 
     @cached_property
     def _lines(self) -> list[bytes]:
@@ -231,18 +245,20 @@ class Steps:
         for page in self._pages:
             deque(reader.read(page, "page"), maxlen=0)
 
-    def _spread(self) -> None:
+    @staticmethod
+    def _spread(parts_of_all: list[RawItems]) -> None:
         """Put the items of each window into another order, so that every chunk has some from all over it."""
-        for first in range(0, len(self._items), _WINDOW_PARTS):
-            window = self._items[first : first + _WINDOW_PARTS]
+        for first in range(0, len(parts_of_all), _WINDOW_PARTS):
+            window = parts_of_all[first : first + _WINDOW_PARTS]
             parts = RawItemParts(window)
             for chunk in spread_ranges([len(part) for part in window], len(window)):
                 parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
 
-    def _deal(self) -> None:
+    @staticmethod
+    def _deal(chunks: list[RawItems], lanes: int) -> None:
         """Sort the items of each chunk by the hash of their key, and lay out each lane's as requests have them."""
-        splitter = LaneSplitter(_IN_FLIGHT, batch_template(TABLE, *PUT), deque())
-        for items in self._items:
+        splitter = LaneSplitter(lanes, batch_template(TABLE, *PUT), deque())
+        for items in chunks:
             begins, ends = np.ascontiguousarray(items.spans[:, 0]), np.ascontiguousarray(items.spans[:, 1])
             texts = RowBytes(items.data, begins, ends, write_units(items.sizes), 0)
             splitter.split(texts, np.arange(len(items)), items.hashes, {})
@@ -286,9 +302,17 @@ class Steps:
         for path in _data_files(self._places.export):
             _unzipped(path)
 
-    def _read(self) -> Iterator[pa.RecordBatch]:
+    def _read(self, batch_rows: int = _GROUP_ROWS) -> Iterator[pa.RecordBatch]:
         for path in self._files:
-            yield from pq.ParquetFile(path).iter_batches(batch_size=_GROUP_ROWS, use_threads=False)
+            yield from pq.ParquetFile(path).iter_batches(batch_size=batch_rows, use_threads=False)
+
+    def _read_few(self) -> None:
+        """Read as many rows as go out by requests of their own, and hardly more."""
+        left = self._few
+        for batch in self._read(_FEW_ROWS):
+            left -= batch.num_rows
+            if left <= 0:
+                return
 
     def _write(self) -> None:
         table = self._table

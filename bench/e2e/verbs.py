@@ -100,7 +100,7 @@ VERBS: dict[str, Verb] = {
     ),
     "load update": Verb(
         lambda places, folder, number: _load(places.parquet, places, folder, number, "--mode", "update"),
-        ("encode few", "send singles"),
+        ("read few", "encode few", "spread few", "deal few", "send singles"),
         UPDATE_ITEM,
         few=True,
     ),

@@ -256,6 +256,8 @@ class InlineRunner:
         is_single = len(self.scheduler.lanes) == 1
         while self.scheduler.is_full or (is_single and self.scheduler.is_busy):
             self.scheduler.step()
+        # What the last answers made room for is on its way while the next rows are read and encoded.
+        self.scheduler.attend()
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint."""

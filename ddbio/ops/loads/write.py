@@ -148,6 +148,8 @@ def _feed(
             continue
         encoder = encoders.of(batch)
         for chunk in chunks(batch, plan):
+            # Rows were read and joined meanwhile.
+            runner.attend()
             encoded = encoder.encode(chunk, counts.rows)  # type: ignore[arg-type] # it is the encoder of such rows
             if encoded.refusals:
                 rows = [refused_row(chunk, each, counts.rows, nulls=plan.nulls_matter) for each in encoded.refusals]

@@ -175,6 +175,21 @@ def test_lanes_wait_together():
     assert network.most == 6
 
 
+def test_what_may_be_sent_is_on_its_way_while_rows_are_read():
+    """When rows are taken, no lane keeps a request back: without another answer there is nothing to send."""
+    for seed in range(20):
+        scheduler, network = scheduler_on(Service(Clock()), seed, 6)
+        runner = InlineRunner(scheduler)
+        for first in range(0, 1200, 300):
+            runner.put(*dealt(list(range(first, first + 300)), 6, first))
+            begun, on_its_way, network.on_its_way = network.begun, network.on_its_way, []
+            scheduler.attend()
+            assert network.begun == begun > 0
+            network.on_its_way = on_its_way
+        runner.finish()
+        assert sum(lane.counts.written for lane in scheduler.lanes) == 1200
+
+
 def test_what_ends_a_lane_ends_all_and_leaves_nothing_unanswered():
     """The first error is raised; what was on its way is counted, nothing else is sent."""
 
