@@ -185,7 +185,11 @@ def _demo(row: Row) -> Iterator[Line]:
 def _latency(row: Row) -> Iterator[Line]:
     by_latency = {int(milliseconds): rates for milliseconds, rates in row["figures"].items()}
     highest = max(by_latency)
-    for ours, peer in ((latency.SCAN, latency.CLIENT), (latency.WRITE, latency.BATCH_WRITER)):
+    peers = {latency.SCAN: latency.CLIENT, latency.WRITE: latency.BATCH_WRITER, latency.LOAD: latency.BATCH_WRITER}
+    for ours, peer in peers.items():
+        # Rows before 23 November have no load.
+        if ours not in by_latency[highest]:
+            continue
         others = ", ".join(f"{rates[ours]:,} at {each} ms" for each, rates in by_latency.items() if each != highest)
         name, beside = ours.removeprefix("ddbio."), by_latency[highest][peer]
         what = f"`{name}`, every answer {highest} ms late ({others}; {peer} {beside:,} at {highest} ms)"

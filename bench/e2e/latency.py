@@ -1,4 +1,4 @@
-"""Take wall-clock time of a scan and of a write where every answer comes 0, 5 and 20 ms late, beside boto3's.
+"""Take wall-clock time of a scan, a write and a load where every answer comes 0, 5 and 20 ms late, beside boto3's.
 
 Client and server share this machine, and the server is Python: with no latency it is the server that is measured.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 import functools
 import statistics
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import ddbio
 from bench import data, decoders, orders, pairs
@@ -21,12 +25,10 @@ from ddbio.testing import FakeDynamoDB
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
 MILLISECONDS = (0, 5, 20)
 ITEMS, WRITTEN, FEWER = 60_000, 20_000, 4
 SCAN, CLIENT = "ddbio.scan_batches", "boto3 client.scan"
-WRITE, BATCH_WRITER = "ddbio.write_table", "boto3 batch_writer"
+WRITE, LOAD, BATCH_WRITER = "ddbio.write_table", "ddbio.load_files", "boto3 batch_writer"
 
 
 def main() -> None:
@@ -42,7 +44,8 @@ def measure(latency_seconds: float, rounds: int) -> dict[str, float]:
     """Return items per second of wall-clock time, by way."""
     count, written = data.scaled(ITEMS), data.scaled(WRITTEN)
     rows = ddbio.from_dynamodb_json(b"\n".join(orders.lines("mixed", written)), orders.schema_of("mixed"))
-    with FakeDynamoDB(process=True, latency_seconds=latency_seconds) as fake:
+    with TemporaryDirectory() as folder, FakeDynamoDB(process=True, latency_seconds=latency_seconds) as fake:
+        pq.write_table(pa.Table.from_batches([rows.drop_columns(["_rescue"])]), Path(folder, "rows.parquet"))
         fake.load("orders", orders.lines("mixed", count), orders.KEY)
         fake.load("rows", b"", orders.KEY)
         fewer = max(1, written // FEWER)
@@ -50,6 +53,7 @@ def measure(latency_seconds: float, rounds: int) -> dict[str, float]:
             SCAN: (functools.partial(_scan, fake.endpoint_url), count),
             CLIENT: (functools.partial(_client_scan, fake.endpoint_url), count),
             WRITE: (functools.partial(_write, fake.endpoint_url, rows), written),
+            LOAD: (functools.partial(_load, fake.endpoint_url, folder), written),
             BATCH_WRITER: (functools.partial(_batch_writer, fake.endpoint_url, _plain(fewer)), fewer),
         }
         for way, expected in ways.values():
@@ -72,6 +76,10 @@ def _client_scan(url: str) -> int:
 
 def _write(url: str, rows: pa.RecordBatch) -> int:
     return ddbio.write_table(rows.drop_columns(["_rescue"]), "rows", endpoint_url=url).written
+
+
+def _load(url: str, folder: str) -> int:
+    return ddbio.load_files(folder, "rows", endpoint_url=url, engine="local").written
 
 
 def _batch_writer(url: str, items: list[dict[str, Any]]) -> int:

@@ -47,9 +47,9 @@ def test_every_verb_has_steps_that_are_there():
 def test_latency_is_taken_by_wall_clock():
     """Each way reads or writes all rows, and has a rate."""
     rates = latency.measure(0.001, rounds=1)
-    assert rates.keys() == {latency.SCAN, latency.CLIENT, latency.WRITE, latency.BATCH_WRITER}
+    assert rates.keys() == {latency.SCAN, latency.CLIENT, latency.WRITE, latency.LOAD, latency.BATCH_WRITER}
     assert all(rate > 0 for rate in rates.values())
-    assert len(list(figures.CASES["latency"]({"figures": {"0": rates, "1": rates}}))) == 2
+    assert len(list(figures.CASES["latency"]({"figures": {"0": rates, "1": rates}}))) == 3
 
 
 def test_spread_writes_are_held_against_the_table_s_rate():
