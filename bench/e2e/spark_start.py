@@ -15,8 +15,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyspark
-
 from bench import data, orders
 from bench.e2e import record
 from bench.serving import isolate
@@ -73,6 +71,9 @@ def main() -> None:
 
 
 def _take(*words: str) -> float:
+    # asv imports every module, and waits for no Spark.
+    import pyspark  # noqa: PLC0415
+
     *given, folder = words
     home = str(Path(pyspark.__file__).parent)
     environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
