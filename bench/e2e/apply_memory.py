@@ -1,8 +1,8 @@
 """Take the peak of resident memory of ``ddbio apply``: a million changes for buckets as large as those of 100 M rows.
 
-Goal: ≤ 1 GiB. As many buckets are there as are merged at a time, on one thread each; the others of a table would follow
-them, and what is staged of them is no more than names. So the changes of all sixteen lie in these few, which is more
-than each would have.
+Goal: ≤ 1 GiB. As many of the sixteen buckets are full as are merged at a time, on one thread each; the others have only
+the rows that change. In a table whose buckets are all full the others would follow these, and what is staged of a
+bucket is no more than names. The changes are spread over all sixteen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -32,32 +33,48 @@ def main() -> None:
     arguments = record.parser("apply_memory")
     arguments.add_argument("--rows", type=int, default=100_000_000, help="rows of the table that is meant")
     arguments.add_argument("--changes", type=int, default=1_000_000)
-    arguments.add_argument("--at-once", type=int, default=min(4, os.cpu_count() or 1), help="buckets that are there")
+    arguments.add_argument("--at-once", type=int, default=min(4, os.cpu_count() or 1), help="buckets that are full")
     arguments.add_argument("--formats", nargs="+", default=["delta", "iceberg"])
     asked = arguments.parse_args()
     serving.isolate()
-    count = asked.rows * asked.at_once // BUCKETS
-    figures: dict[str, Any] = {"rows_there": count}
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with get_context("spawn").Pool(1) as pool:
-            pool.apply(build, (folder, count, asked.changes, asked.at_once, asked.formats))
+            given = (folder, asked.rows, asked.changes, asked.at_once, asked.formats)
+            figures["rows_there"] = pool.apply(build, given)
         for table_format in asked.formats:
             figures |= {f"{key}_{table_format}": value for key, value in merge(folder, table_format).items()}
             assert figures[f"changes_{table_format}"] == asked.changes
     record.append("apply_memory", asked, figures)
 
 
-def build(folder: Path, count: int, changes: int, buckets: int, formats: list[str]) -> None:
-    """Make tables of one large file and a rest in each bucket, and a log with changes that they do not have."""
-    log = Log(folder / "log")
+def build(folder: Path, count: int, changes: int, full: int, formats: list[str]) -> int:
+    """Make tables, and a log with changes that they do not have; return how many rows they have."""
+    log, rows, left = Log(folder / "log"), 0, dict.fromkeys(range(BUCKETS), changes // BUCKETS)
+    changed = []
     for start in range(0, count, _STEP):
-        log.append(np.arange(start, min(start + _STEP, count)))
+        numbers = np.arange(start, min(start + _STEP, count))
+        buckets = np.fromiter((crc32(key_of(each)) % BUCKETS for each in numbers.tolist()), np.int64, len(numbers))
+        kept = buckets < full
+        for bucket, wanted in left.items():
+            places = np.flatnonzero(buckets == bucket)[:wanted]
+            kept[places] = True
+            changed.append(numbers[places])
+            left[bucket] -= len(places)
+        log.append(numbers[kept])
+        rows += int(kept.sum())
     for table_format in formats:
         place = folder / table_format
-        ddbio.apply(log.folder, place, format=table_format, buckets=buckets)
+        ddbio.apply(log.folder, place, format=table_format, buckets=BUCKETS)
         ddbio.maintain(place, format=table_format)
-    log.append(np.sort(np.random.default_rng(1).choice(count, changes, replace=False)))
+    log.append(np.sort(np.concatenate(changed)))
+    return rows
+
+
+def key_of(number: int) -> bytes:
+    """Return the key of a row as the lake table has it."""
+    return f"S:customer#{number % 50_000:06}|S:order#{number:09}".encode()
 
 
 def merge(folder: Path, table_format: str) -> dict[str, Any]:

@@ -146,16 +146,20 @@ class LocalMerging:
         return shape.grown(item_columns(columns), rescued)
 
     def rows(self, maker: RowMaker) -> tuple[int, pa.Table]:
-        """Return how many changes were read, and the newest row of each key."""
-        made = [maker.rows(lineage, batch) for lineage, batch in self._found]
+        """Return how many changes were read, and the newest row of each key; the changes are let go meanwhile."""
+        made, changes = list[pa.Table](), 0
+        self._found.reverse()
+        while self._found:
+            lineage, batch = self._found.pop()
+            changes += batch.num_rows
+            made.append(maker.rows(lineage, batch))
         rows = pa.concat_tables(made) if made else maker.shape.schema.empty_table()
-        return sum(batch.num_rows for _, batch in self._found), newest(rows)
+        return changes, newest(rows)
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
         """Merge the changes that were read last."""
         del parts
         changes, rows = self.rows(maker)
-        self._found = []
         return Merged(changes, tuple(_on_threads(merger.merge, merger.of_bucket(rows))))
 
 
