@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -40,12 +41,16 @@ spark.stop()
 
 def look(cwd, given="", master="local[2]", conf=None):
     """Return which files two workers of a fresh session find."""
-    home = str(Path(pyspark.__file__).parent)
-    environment = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(cwd / "work")}
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
+    environment["PYSPARK_PYTHON"] = sys.executable
+    known = set(home.glob("work/app-*"))
     environment.pop("DDBIO_KERNEL_DIR", None)
     command = [sys.executable, "-W", "ignore", "-c", LOOK, master, str(given), json.dumps(conf or {})]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    # The executors of a local cluster work below its home.
+    for each in set(home.glob("work/app-*")) - known:
+        shutil.rmtree(each)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
