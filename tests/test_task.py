@@ -270,19 +270,78 @@ def test_without_anything_the_line_to_run_is_said(ready):
     assert done.stderr.endswith("run: sudo apt-get install python3-venv\n")
 
 
+@pytest.fixture
+def sparks(ready) -> Machine:
+    """Return a machine with the lock of another Spark, whose environments write down what pytest is told."""
+    for name in ("cat", "grep", "mktemp"):
+        (ready.folder / "bin" / name).unlink(missing_ok=True)
+        (ready.folder / "bin" / name).symlink_to(shutil.which(name))
+    (ready.folder / "requirements-spark35.lock").write_text("spark35")
+    return ready
+
+
+def test_other_sparks_have_environments_of_their_own(sparks):
+    """Each version named has an environment by its own lock, in which its tests run; the first lock has Spark 4.0."""
+    script = FAKE_PYTHON.replace("'-m pip'*)", "'-m pytest'*) echo \"$0 $*\" >>pytest.log ;;\n  '-m pip'*)")
+    sparks.command("bin/python3", script)
+    done = sparks.run("versions", "spark35", "spark40")
+    assert done.returncode == 0, done.stderr
+    first, second = sparks.logged("pytest.log")
+    assert first.startswith(".venv-spark35/bin/python -m pytest") and "tests/versions" in first  # noqa: PT018 - one line
+    assert second.startswith(".venv/bin/python -m pytest")
+    assert any("requirements-spark35.lock" in line for line in sparks.logged("pip.log"))
+
+
 @pytest.mark.parametrize(
-    ("lint", "gate", "test", "verdict"), [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 5, 1)]
+    ("said", "code"), [("NewConnectionError: no route", 75), ("hashes do not match the requirements file", 1)]
+)
+def test_what_cannot_be_fetched_is_told(sparks, said, code):
+    """A registry out of reach ends with 75, with what was not run; any other failure of an installation is one."""
+    broken = f"'-m pip'*requirements-spark35.lock) echo '{said}' >&2; exit 1 ;;\n  '-m pip'*)"
+    sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", broken))
+    done = sparks.run("versions", "spark35")
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert ("NOT RUN: tests/versions on spark35" in done.stderr) == (code == 75)
+    assert not sparks.logged("pytest.log")
+
+
+def test_failed_tests_of_a_version_fail(sparks):
+    """Tests that fail on one version fail the recipe, and the others run all the same."""
+    fails = "'-m pytest'*) echo \"$0\" >>pytest.log; exit 1 ;;\n  '-m pip'*)"
+    sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", fails))
+    assert sparks.run("versions", "spark35", "spark40").returncode == 1
+    assert len(sparks.logged("pytest.log")) == 2
+    assert "there is no requirements-gone.lock" in sparks.run("versions", "gone").stderr
+
+
+@pytest.mark.parametrize(
+    ("lint", "gate", "versions", "test", "verdict"),
+    [
+        (0, 0, 0, 0, 0),
+        (1, 0, 0, 0, 1),
+        (0, 1, 0, 0, 1),
+        (0, 0, 1, 0, 1),
+        (0, 0, 75, 0, 0),
+        (0, 0, 0, 1, 1),
+        (0, 0, 0, 5, 1),
+    ],
 )
 @pytest.mark.skipif(not shutil.which("bash"), reason="the CI machine has bash; this one has not")
-def test_ci_fails_with_any_part(machine, lint, gate, test, verdict):
-    """CI runs lint, the gate, then every test, whatever the others say; that no test ran is a failure too."""
+def test_ci_fails_with_any_part(machine, lint, gate, versions, test, verdict):
+    """CI runs lint, the gate, other Sparks, then every test, whatever the others say; no test at all is a failure.
+
+    That a version could not be fetched is told, and is none.
+    """
     (machine.folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", machine.folder / ".ci/run")
     machine.command(
-        "task", f'[ "$1" = lint ] && exit {lint}; [ "$1" = bench ] && exit {gate}; printf "%s|" "$@"; exit {test}'
+        "task",
+        f'[ "$1" = lint ] && exit {lint}; [ "$1" = bench ] && exit {gate}; [ "$1" = versions ] && exit {versions}; '
+        f'printf "%s|" "$@"; exit {test}',
     )
     done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (verdict, "site|test|-m||")
+    told = "What ./task versions could not fetch was not tested, as it says above.\n" if versions == 75 else ""
+    assert (done.returncode, done.stdout) == (verdict, f"site|{told}test|-m||")
 
 
 def test_what_asv_times_is_kept_under_its_commit(ready):

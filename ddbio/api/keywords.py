@@ -437,9 +437,11 @@ class ApplyKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ApplyOptions`."""
 
     format: Literal["delta", "iceberg", "hudi"]
-    """Format of the lake table; ``hudi`` is not there yet, and says why."""
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"]
-    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, and need no jar."""
+    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, without a jar for Delta and
+    Iceberg.
+    """
     shared_paths: bool
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None

@@ -29,9 +29,10 @@ class ApplyOptions(CatalogConnectionOptions):
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table; it is made if there is none."""
     format: Literal[TableFormat, "hudi"] = "delta"
-    """Format of the lake table; ``hudi`` is not there yet, and says why."""
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"] = "local"
-    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, and need no jar."""
+    """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, without a jar for Delta and
+    Iceberg."""
     shared_paths: bool = False
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None = None
@@ -56,10 +57,14 @@ class ApplyOptions(CatalogConnectionOptions):
 
     @model_validator(mode="after")
     def _check_format(self) -> ApplyOptions:
-        if self.format == "hudi":
+        if self.format == "hudi" and self.engine != "spark":
             raise ValueError(
-                "format hudi is not there yet: only Spark 3.5 has a writer of it, hudi-spark3.5-bundle, and neither "
-                "engine of this version uses jars; choose delta or iceberg"
+                "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its "
+                "jar (org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
+            )
+        if self.format == "hudi" and self.catalog is not None:
+            raise ValueError(
+                "a Hudi table is registered by Hudi's own sync (hoodie.datasource.hive_sync): leave catalog out"
             )
         return self
 

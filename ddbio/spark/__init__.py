@@ -8,12 +8,25 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
 
 from ddbio.spark.file_sizes import sized_files
+from ddbio.spark.frames import read_export, scan, write, write_batch
 from ddbio.spark.lookup import lookup
 from ddbio.spark.loops import ship_loops, use_shipped_loops
 from ddbio.spark.pushdown_jar import jar
-from ddbio.spark.registration import apply_batch, last_report, register, write_batch
+from ddbio.spark.registration import apply_batch, last_report, register
 
-__all__ = ["apply_batch", "jar", "last_report", "lookup", "register", "ship_loops", "sized_files", "write_batch"]
+__all__ = [
+    "apply_batch",
+    "jar",
+    "last_report",
+    "lookup",
+    "read_export",
+    "register",
+    "scan",
+    "ship_loops",
+    "sized_files",
+    "write",
+    "write_batch",
+]
 
 # Whatever a worker runs of ddbio on Spark imports this package first.
 use_shipped_loops()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark import RDD, SparkContext
     from pyspark.accumulators import Accumulator
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.engine import Shuffle
@@ -88,6 +88,11 @@ class SparkEngine:
         self.speculates = speculates(self._context)
         self._meter = CpuMeter(self._context, whole_session=self._owned, began_seconds=began_seconds)
         self._cpu_seconds: float | None = None
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that runs the tasks."""
+        return self._session
 
     def run(
         self, function: Callable[[TaskT, Budget], ResultT], tasks: Sequence[TaskT], budget: LocalBudget

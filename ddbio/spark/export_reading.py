@@ -12,7 +12,6 @@ import pyarrow as pa
 from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
@@ -21,6 +20,7 @@ from ddbio.errors import OptionError, SchemaError
 from ddbio.ops.exports.source import ExportSource, open_export
 from ddbio.ops.exports.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options
+from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema

@@ -45,6 +45,8 @@ def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
 
     Raises
     ------
+    OptionError
+        If the format is hudi.
     SchemaError
         If the rows are no changes.
     DdbioError

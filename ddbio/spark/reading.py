@@ -13,7 +13,6 @@ import pyarrow as pa
 from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ddbio.budget import BudgetClient, LocalBudget
 from ddbio.core.scan_plan import Resources, budget_of, plan_scan
@@ -24,6 +23,7 @@ from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.options.aliases import known_names
+from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker

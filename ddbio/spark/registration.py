@@ -60,8 +60,8 @@ def _sources() -> list[type[DataSource]]:
         from ddbio.spark import source  # noqa: PLC0415
     except ImportError as error:
         raise OptionError(
-            f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use engine 'spark' of "
-            "scan and export, and ddbio.spark.functions"
+            f"Spark {pyspark.__version__} has no Python data sources, they came with 4.0: use ddbio.spark.scan, "
+            "read_export and write, engine 'spark' of scan, load and export, and ddbio.spark.functions"
         ) from error
     return [
         source.DynamoDBSource,
@@ -108,25 +108,6 @@ def last_report(spark: SparkSession) -> WriteReport | None:
     from ddbio.ops.job.report import WriteReport  # noqa: PLC0415 - see above
 
     return WriteReport(**json.loads(text))
-
-
-def write_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
-    """Return a function for ``foreachBatch`` that writes each micro-batch into a table.
-
-    Parameters
-    ----------
-    table
-        Name or ARN.
-    **options
-        Those of ``df.write.format("dynamodb")``, in snake_case or camelCase.
-    """
-    texts = {name: str(value) for name, value in options.items() if value is not None}
-
-    def write(frame: DataFrame, _: int) -> None:
-        register(frame.sparkSession)
-        frame.write.format("dynamodb").mode("append").options(**texts).save(table)
-
-    return write
 
 
 def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles, TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
 from ddbio.budget.counted import CountedBudget
@@ -37,6 +36,7 @@ from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.options import WriteOptions, parse_options
 from ddbio.options.aliases import known_names
+from ddbio.spark.interfaces import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from ddbio.spark.lease_server import LAST_REPORT, keep_text, kept_text, request_lease_terms
 from ddbio.spark.reading import open_budget
 from ddbio.spark.types import written_schema
@@ -127,9 +127,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Keep the report in the driver: what a task has written is in the table."""
-        self._report(messages)
+        self.keep_report(messages)
 
-    def _report(self, messages: list[WriterCommitMessage | None]) -> None:
+    def keep_report(self, messages: list[WriterCommitMessage | None]) -> WriteReport:
+        """Return the report of what the tasks have written, which the driver keeps too."""
         counts, units, throttles, cpu_seconds = WriteCounts(), 0.0, Counter[str](), 0.0
         for each in messages:
             if isinstance(each, Written):
@@ -158,6 +159,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             mode=self._options.mode,
         )
         keep_text(self._application, LAST_REPORT, json.dumps(report.to_dict()))
+        return report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition's rows."""
@@ -224,7 +226,7 @@ class StreamTableWriter(TableWriter, DataSourceStreamWriter):  # type: ignore[mi
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
         """Keep the report of the micro-batch in the driver: what a task has written is in the table."""
         del batchId
-        self._report(messages)
+        self.keep_report(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803 - PySpark's own
         """Do nothing: the batch comes again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import logging
 import random
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ddbio.core.lake.merge import BucketMerge, Outcome
 from ddbio.core.lake.rows import item_columns, new_shape, shape_of
-from ddbio.engine import cluster_of, open_engine
+from ddbio.engine import check_engine, cluster_of, open_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.rolling_writer import FileOptions
@@ -382,6 +383,12 @@ def apply_log(
     places = {"table": options.table, "source": options.source}
     require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
     clock = Clock()
+    if options.format == "hudi":
+        check_engine("spark")
+        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
+        hudi = importlib.import_module("ddbio.spark.hudi")
+        written: ApplyReport = hudi.apply_changes(options, clock, master, conf or {})
+        return written
     with closing(open_engine("spark", master=master, conf=conf)) as engine:
         report = apply_source(open_changes(options), options, SpreadMerging(cast("ShufflingEngine", engine)), clock)
         return dataclasses.replace(report, cpu_seconds=round(engine.cpu_seconds(), 3))
@@ -403,12 +410,16 @@ def apply_rows(rows: pa.Table, options: ApplyOptions) -> ApplyReport:
 
 
 def apply_source(
-    source: ChangeSource, options: ApplyOptions, merging: Merging | None = None, clock: Clock | None = None
+    source: ChangeSource,
+    options: ApplyOptions,
+    merging: Merging | None = None,
+    clock: Clock | None = None,
+    table: LakeTable | None = None,
 ) -> ApplyReport:
     """Merge what a source has into a lake table; errors are those of :func:`apply_log`."""
     clock = clock or Clock()
     check_lake_catalog(options)
-    table = open_lake_table(options.table, options.format, options)
+    table = table or open_lake_table(options.table, options.format, options)
     job = Applier(source, table, options, merging or LocalMerging())
     version = job.run()
     if options.catalog is not None:
@@ -433,6 +444,8 @@ def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> App
     NotFoundError
         If there is no such log, or no such table yet.
     """
+    if options.format == "hudi":
+        raise OptionError("there is no dry run for format hudi: Spark decides what changes do while it merges")
     changes, table = source or open_changes(options), open_lake_table(options.table, options.format, options)
     job = Applier(changes, table, options)
     state = table.load()

@@ -417,9 +417,13 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
 
     Raises
     ------
+    OptionError
+        If the format of the table is hudi.
     SchemaError
         If they are no changes.
     """
+    if options.format == "hudi":
+        raise OptionError("format hudi takes the folder of a log or an export; rows are merged into delta or iceberg")
     if not item_columns(given_columns(schema)):
         raise SchemaError("the rows have no attributes")
     return RowChanges(

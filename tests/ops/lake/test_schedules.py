@@ -6,7 +6,6 @@ After every kill and at the end the lake table equals the model, at each of its 
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from random import Random
 
@@ -25,7 +24,7 @@ from ddbio.ops.lake.maintain import Maintainer
 from ddbio.ops.lake.merging import LocalMerging, SpreadMerging
 from ddbio.options import ApplyOptions
 from tests.ops.lake.virtual_engine import VirtualEngine
-from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns
+from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns, expected, items_of
 
 POSITION = "ddbio/0/job/1000"
 ATTRIBUTES = ("a", "A", "b c")
@@ -195,26 +194,6 @@ class World:
             # polars plans faster with a package of its own.
             warnings.simplefilter("ignore", pl.exceptions.PerformanceWarning)
             return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
-
-
-def items_of(rows, names):
-    """Return the attributes of the live rows by key, those in the rescue column among them."""
-    found = {}
-    for row in (each for each in rows if not each["_deleted"]):
-        item = {names[name]: value for name, value in row.items() if value is not None and not name.startswith("_")}
-        for name, value in json.loads(row["_rescue"] or "{}").items():
-            assert name not in item
-            item[name] = next(iter(value.values()))
-        found[row["pk"]] = item
-    return found
-
-
-def expected(model):
-    """Return the attributes of the items of a model."""
-    return {
-        key: {**change.item, **{name: next(iter(value.values())) for name, value in change.rescue.items()}}
-        for key, change in model.items()
-    }
 
 
 def run(seed, folder, kind, engine):

@@ -132,3 +132,23 @@ class Writer:
         if rescue:
             del item["n"]
         return Change(self.number, key, item, rescue, BEGAN + self.made * 1_000_000)
+
+
+def items_of(rows, names):
+    """Return the attributes of the live rows by key, those in the rescue column among them."""
+    found = {}
+    for row in (each for each in rows if not each["_deleted"]):
+        item = {names[name]: value for name, value in row.items() if value is not None and not name.startswith("_")}
+        for name, value in json.loads(row["_rescue"] or "{}").items():
+            assert name not in item
+            item[name] = next(iter(value.values()))
+        found[row["pk"]] = item
+    return found
+
+
+def expected(model):
+    """Return the attributes of the items of a model."""
+    return {
+        key: {**change.item, **{name: next(iter(value.values())) for name, value in change.rescue.items()}}
+        for key, change in model.items()
+    }

@@ -1,0 +1,100 @@
+"""Run the same small jobs on every version of Spark that ``./task versions`` has made an environment for.
+
+Each version is one process with a session of two tasks: a table as a DataFrame, into Parquet by the engine, and a
+DataFrame into a table. The fake serves from a process of its own. It shows that they run, and which version differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from bench import serving
+from bench.e2e import record
+from ddbio.core.sample_orders import KEY, order_lines
+from ddbio.testing import FakeDynamoDB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ITEMS = 50_000
+ENVIRONMENTS = {"spark35": ".venv-spark35", "spark40": ".venv", "spark41": ".venv-spark41", "newest": ".venv-newest"}
+
+_JOB = """
+import json, sys, tempfile, time
+began = time.perf_counter()
+import pyspark
+import ddbio, ddbio.spark
+from ddbio.spark.session import start_session
+spark = start_session("local[2]", {"spark.driver.memory": "2g"})
+spark.range(2).count()
+started = time.perf_counter() - began
+endpoint = sys.argv[1]
+options = {"endpoint_url": endpoint, "region": "eu-west-1"}
+def timed(job):
+    job()  # imports, caches, the JVM's own compiler
+    began = time.perf_counter()
+    rows = job()
+    return {"rows": rows, "seconds": round(time.perf_counter() - began, 3)}
+def frame():
+    found = ddbio.spark.scan(spark, "orders", **options)
+    found.write.format("noop").mode("overwrite").save()
+def files():
+    with tempfile.TemporaryDirectory() as folder:
+        return ddbio.scan_to_files("orders", folder, mode="append", engine="spark", **options).rows
+def write():
+    rows = spark.range(5_000).selectExpr("cast(id as string) as pk", "id as n")
+    return ddbio.spark.write(rows, "scratch", **options).written
+figures = {"frame": timed(frame), "files": timed(files), "write": timed(write)}
+if hasattr(spark, "dataSource"):
+    ddbio.register(spark)
+    def source():
+        reader = spark.read.format("dynamodb").option("endpointUrl", endpoint).option("region", "eu-west-1")
+        reader.load("orders").write.format("noop").mode("overwrite").save()
+    figures["format"] = timed(source)
+print(json.dumps({"pyspark": pyspark.__version__, "start_seconds": round(started, 3), **figures}))
+spark.stop()
+"""
+
+
+def main() -> None:
+    """Append one row, with the figures of each environment that is there."""
+    arguments = record.parser("versions")
+    arguments.add_argument("--items", type=int, default=ITEMS)
+    asked = arguments.parse_args()
+    serving.isolate()
+    record.append("versions", asked, measure(asked.items))
+
+
+def measure(items: int) -> dict[str, Any]:
+    """Return the figures of each environment; of those that are not there, the line that makes them."""
+    found: dict[str, Any] = {}
+    with FakeDynamoDB(process=True) as fake:
+        fake.load("orders", order_lines(items), KEY)
+        for name, folder in ENVIRONMENTS.items():
+            python = record.ROOT / folder / "bin/python"
+            if not python.exists():
+                found[name] = {"missing": f"./task environment {name}"}
+                continue
+            fake.load("scratch", b"", "pk:S")
+            found[name] = run(python, fake.endpoint_url)
+    return {"versions": found}
+
+
+def run(python: Path, endpoint_url: str) -> dict[str, Any]:
+    """Return what one version took; its words if it failed."""
+    variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    command = [str(python), "-c", _JOB, endpoint_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=record.ROOT)
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        return {"failed": done.stderr.strip().splitlines()[-1:]}
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Merge changes into Hudi tables: Hudi's own writer for Spark 3.5 upserts the rows that are newer than the table's.
+
+The metadata of each commit says what the table is and how far each source is applied, and is the fence: what a commit
+has is not applied again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+from pyspark.sql.window import Window
+
+from ddbio.core.lake.columns import BUCKET, DELETED, KEY, VERSION, attribute_columns, lake_schema
+from ddbio.core.lake.merge import Outcome
+from ddbio.core.lake.rows import newest
+from ddbio.core.schema.arrow import fields_within
+from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.lake.bucket_files import MergedBucket
+from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState
+from ddbio.ops.job.storage import open_store
+from ddbio.ops.lake.apply import apply_source
+from ddbio.ops.lake.changes import open_changes
+from ddbio.ops.lake.merging import Merged, SpreadMerging
+from ddbio.spark.engine import SparkEngine
+from ddbio.spark.types import to_spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ddbio.core.lake.rows import LakeShape
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.lake.lake_table import Commit
+    from ddbio.ops.job.report import Clock
+    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.ops.lake.change_source import ChangePart
+    from ddbio.ops.lake.merging import BucketMerger, RowMaker
+    from ddbio.options import ApplyOptions
+
+BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+"""The jar that was tried."""
+
+_STATE = f"{PREFIX}state"
+_CHANGES, _FOUND = "_changes", "_found"
+_NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = "new", "tombstone", "item", "stale"
+_COMMIT = re.compile(r"\.hoodie/(\d+)\.(?:replace)?commit")
+# Hudi's schemas are Avro's: https://avro.apache.org/docs/1.11.1/specification/#names
+_AVRO_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OPTIONS = {
+    "hoodie.datasource.write.recordkey.field": KEY,
+    "hoodie.datasource.write.partitionpath.field": BUCKET,
+    "hoodie.datasource.write.precombine.field": VERSION,
+    "hoodie.datasource.write.hive_style_partitioning": "true",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
+    "hoodie.datasource.write.commitmeta.key.prefix": PREFIX,
+    # Of two rows of a key the one with the greater version stays, whichever was written first.
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
+    "hoodie.payload.ordering.field": VERSION,
+    # The version that Hudi 0.14 and later read (EMR 7, Glue 5, Athena), whose commits are plain JSON.
+    "hoodie.write.table.version": "6",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.metadata.enable": "false",
+    # It would listen beyond this machine.
+    "hoodie.embed.timeline.server": "false",
+}
+
+
+class HudiTable:
+    """Read the state of a Hudi table from its commits, and write commits by Hudi's own writer.
+
+    Columns and properties that are added are written with the next commit: until then only this object knows them.
+
+    Raises
+    ------
+    OptionError
+        If this Spark, or its session, has no writer of Hudi.
+    """
+
+    keeps_bucket = True
+
+    def __init__(self, store: ObjectStore, session: SparkSession, parallelism: int) -> None:
+        self.store = store
+        self._session, self._parallelism = session, parallelism
+        self._fields: tuple[pa.Field[Any], ...] = ()
+        self._properties: dict[str, str] = {}
+        self._winners: DataFrame | None = None
+        _require_hudi(session)
+
+    def load(self, version: int | None = None) -> LakeState | None:
+        """Return the newest state, or that of a version, which is the instant of a commit."""
+        found = self._stored(version)
+        if version is not None:
+            if found is None or found.version != version:
+                raise NotFoundError(f"the Hudi table {self.store.uri} has no commit {version} of ddbio")
+            return found
+        if not self._fields and not self._properties:
+            return found
+        schema = found.schema if found else pa.schema([])
+        fields = [each for each in self._fields if each.name not in schema.names]
+        properties = {**(found.properties if found else {}), **self._properties}
+        return LakeState(found.version if found else 0, pa.schema([*schema, *fields]), properties, (), found)
+
+    def position(self, state: LakeState, name: str) -> int:
+        """Return how far a source is applied, by the metadata of the commit."""
+        return int(state.properties.get(f"{PREFIX}position.{name}", 0))
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
+        """Remember what the first commit is to make."""
+        self._fields = tuple(field for field in schema if has_avro_names(field))
+        self._properties = dict(properties)
+        found = self.load()
+        assert found is not None  # noqa: S101 - there are properties
+        return found
+
+    def file_schema(self, state: LakeState) -> pa.Schema:
+        """Return the columns of the rows."""
+        return state.schema
+
+    def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
+        """Remember what the next commit is to add."""
+        del state
+        self._fields = (*self._fields, *fields)
+        self._properties = {**self._properties, **properties}
+        found = self.load()
+        assert found is not None  # noqa: S101 - there are properties or columns
+        return found
+
+    def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
+        """Refuse: Hudi clusters by its own jobs."""
+        del state, names, file_bytes
+        raise OptionError(f"{self.store.uri} is a Hudi table: cluster it by Hudi's own jobs")
+
+    def stage(self, rows: DataFrame) -> tuple[int, Outcome]:
+        """Decide what changes do, and keep those that win for the commit; return how many changes there were."""
+        self.forget()
+        order = Window.partitionBy(BUCKET, KEY).orderBy(sql.desc(VERSION))
+        changes = rows.withColumn("_place", sql.row_number().over(order))
+        if self._stored(None) is None:
+            found = changes.withColumn(_FOUND, sql.when(sql.col("_place") > 1, _STALE).otherwise(_NEW))
+        else:
+            had = self._session.read.format("hudi").load(self.store.uri)
+            had = had.select(BUCKET, KEY, sql.col(VERSION).alias("_had"), sql.col(DELETED).alias("_gone"))
+            state = (
+                sql.when(sql.col("_place") > 1, _STALE)
+                .when(sql.col("_had").isNull(), _NEW)
+                .when(sql.col(VERSION) <= sql.col("_had"), _STALE)
+                .when(sql.col("_gone"), _OVER_TOMBSTONE)
+                .otherwise(_OVER_ITEM)
+            )
+            found = changes.join(had, [BUCKET, KEY], "left").withColumn(_FOUND, state)
+        # It is counted, and then written: what it was made of must not be read in between as something else.
+        self._winners = found.persist(StorageLevel.MEMORY_AND_DISK)
+        with self._spark_errors("merged no changes into"):
+            counts = found.groupBy(_FOUND, DELETED).agg(sql.count("*").alias("rows"), sql.sum(_CHANGES).alias("all"))
+            counted = [(row[_FOUND], row[DELETED], int(row["rows"]), int(row["all"])) for row in counts.collect()]
+        sums = {
+            "inserted": sum(n for found, gone, n, _ in counted if found in {_NEW, _OVER_TOMBSTONE} and not gone),
+            "updated": sum(n for found, gone, n, _ in counted if found == _OVER_ITEM and not gone),
+            "deleted": sum(n for found, gone, n, _ in counted if found != _STALE and gone),
+            "stale": sum(n for found, _, n, _ in counted if found == _STALE),
+        }
+        return sum(each for *_, each in counted), Outcome(**sums)
+
+    def commit(self, state: LakeState, commit: Commit) -> int:
+        """Upsert the changes that win; the metadata of the commit has columns, properties and positions."""
+        before = self._stored(None)
+        if (before.version if before else 0) != state.version:
+            raise ConflictError(f"{self.store.uri} has a commit behind {state.version}")
+        assert self._winners is not None  # noqa: S101 - it was staged
+        rows = self._winners.where(sql.col(_FOUND) != _STALE).select(*map(_quoted, state.schema.names))
+        positions = {f"{PREFIX}position.{name}": str(number) for name, number in commit.positions.items()}
+        stored = {
+            "columns": schema_to_json(attribute_columns(state.schema)),
+            "properties": {**state.properties, **positions, **commit.metadata},
+        }
+        name = re.sub(r"\W", "_", self.store.uri.rstrip("/").rpartition("/")[2], flags=re.ASCII) or "lake"
+        options = {**_OPTIONS, "hoodie.table.name": name, _STATE: json.dumps(stored)}
+        for each in ("upsert", "insert"):
+            options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
+        with self._spark_errors("took no commit:"):
+            rows.write.format("hudi").options(**options).mode("append").save(self.store.uri)
+        self.forget()
+        self._fields, self._properties = (), {}
+        written = self._stored(None)
+        if written is None or written.version <= state.version:
+            raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: look at its timeline in .hoodie")
+        return written.version
+
+    def forget(self) -> None:
+        """Free what was kept for a commit."""
+        if self._winners is not None:
+            self._winners.unpersist()
+            self._winners = None
+
+    def _stored(self, version: int | None) -> LakeState | None:
+        """Return the state of the newest commit that has one, up to a version."""
+        matches = (_COMMIT.fullmatch(each.path) for each in self.store.list(".hoodie/"))
+        found = sorted(((int(match[1]), match[0]) for match in matches if match), reverse=True)
+        for instant, path in found:
+            if version is not None and instant > version:
+                continue
+            metadata = json.loads(self.store.read(path) or b"{}").get("extraMetadata") or {}
+            if _STATE in metadata:
+                stored = json.loads(metadata[_STATE])
+                schema = lake_schema(schema_from_json(stored["columns"]))
+                return LakeState(instant, schema, stored["properties"], (), None)
+        if found and version is None:
+            raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not make: apply to a new folder")
+        return None
+
+    @contextmanager
+    def _spark_errors(self, what: str) -> Iterator[None]:
+        """Raise what Spark says as an error of ours."""
+        try:
+            yield
+        except (PySparkException, Py4JJavaError) as error:
+            raise ServiceError(f"Hudi {what} {self.store.uri}: {_told(error)}") from error
+
+
+class HudiMerging(SpreadMerging):
+    """Have Spark's tasks make the rows, and a join decide which are newer than the table's."""
+
+    def __init__(self, engine: SparkEngine, table: HudiTable, session: SparkSession) -> None:
+        super().__init__(engine)
+        self._table, self._session = table, session
+
+    def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
+        """Return the shape with columns for attributes whose names Avro takes; others stay in the rescue column."""
+        found = super().grown(shape, columns, parts)
+        named = pa.schema([field for field in found.attributes if has_avro_names(field)])
+        return dataclasses.replace(found, attributes=named)
+
+    def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
+        """Decide; nothing is written before the commit."""
+        del merger
+        groups = self._groups(parts)
+        columns = pa.schema([*maker.shape.schema, pa.field(_CHANGES, pa.int64())])
+        task = functools.partial(_rows, maker, groups)
+        count = len(groups)
+        rows = self._session.range(0, count, 1, count).mapInArrow(task, to_spark_schema(columns))
+        changes, outcome = self._table.stage(rows)
+        return Merged(changes, (MergedBucket(outcome),))
+
+
+def _rows(
+    maker: RowMaker, groups: Sequence[Sequence[ChangePart]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the changes of some groups; the first of each batch says how many changes there were."""
+    for given in batches:
+        for number in map(int, given.column(0).to_numpy()):
+            for part in groups[number]:
+                for batch in part.batches():
+                    rows = newest(maker.rows(part.lineage, batch))
+                    counts = pa.array([batch.num_rows, *[0] * (rows.num_rows - 1)][: rows.num_rows], pa.int64())
+                    columns = [*rows.combine_chunks().columns, counts]
+                    names = [*rows.schema.names, _CHANGES]
+                    table = pa.table(columns, names=names).replace_schema_metadata(None)
+                    yield from table.combine_chunks().to_batches()
+
+
+def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf: Mapping[str, str]) -> ApplyReport:
+    """Merge what is new of a source into a Hudi table.
+
+    Raises
+    ------
+    OptionError
+        If this Spark, or its session, has no writer of Hudi.
+    DdbioError
+        As of ``ddbio.ops.lake.apply.apply_log``.
+    """
+    with closing(SparkEngine(master, dict(conf))) as engine:
+        table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
+        merging = HudiMerging(engine, table, engine.session)
+        try:
+            report = apply_source(open_changes(options), options, merging, clock, table)
+        finally:
+            table.forget()
+        return dataclasses.replace(report, cpu_seconds=round(engine.cpu_seconds(), 3))
+
+
+def has_avro_names(field: pa.Field[Any]) -> bool:
+    """Return whether the names of a column, and of the members in it, are names in Avro."""
+    if _AVRO_NAME.fullmatch(field.name) is None:
+        return False
+    inner = fields_within(field.type)
+    if pa.types.is_struct(field.type):
+        return all(map(has_avro_names, inner))
+    return all(has_avro_names(pa.field("element", each.type)) for each in inner)
+
+
+def _require_hudi(session: SparkSession) -> None:
+    how = f"start a session of Spark 3.5 with spark.jars.packages={BUNDLE}, or choose delta or iceberg"
+    if not pyspark.__version__.startswith("3.5."):
+        raise OptionError(f"format hudi is written on Spark 3.5, and this is Spark {pyspark.__version__}: {how}")
+    if "KryoSerializer" not in str(session.sparkContext.getConf().get("spark.serializer", "")):
+        raise OptionError(
+            "Hudi needs spark.serializer=org.apache.spark.serializer.KryoSerializer in the session's configuration"
+        )
+    try:
+        session.read.format("hudi").load("file:///nonexistent-ddbio")
+    except (PySparkException, Py4JJavaError) as error:
+        # With the jar it says that there is no table.
+        if "Failed to find the data source" in str(error):
+            raise OptionError(f"this session has no jar of Hudi: {how}") from error
+
+
+def _told(error: BaseException) -> str:
+    text = str(getattr(error, "java_exception", None) or error).partition("\n\tat ")[0].strip()
+    return text.splitlines()[-1] if text else type(error).__name__
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

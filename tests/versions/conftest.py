@@ -1,0 +1,85 @@
+"""Share one Spark session, with the jars that this version's tests need, among the tests of an environment.
+
+``./task versions`` runs this folder, once for each version of Spark; other runs leave it out (``norecursedirs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from ddbio.spark.session import start_session
+from ddbio.testing import FakeDynamoDB
+from tests.versions.jars import COORDINATES, fetch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+CONF = {
+    "hudi": {
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    },
+    "lakes": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    },
+}
+"""What a session needs to be told beside the jars of a set."""
+
+# Tests of jars that this version has not are none of its environment.
+collect_ignore = [f"test_{name}.py" for name in CONF if name not in COORDINATES.get(VERSION, {})]
+
+
+@pytest.fixture(scope="session")
+def jars() -> dict[str, str]:
+    """Return why the jars of a set could not be fetched, or an empty text, for each set of this version."""
+    return {name: fetch(name)[1] for name in COORDINATES.get(VERSION, {})}
+
+
+@pytest.fixture(scope="session")
+def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
+    """Return the session of all tests: two cores, up to three attempts a task, a time zone that is not UTC."""
+    conf = {
+        "spark.default.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    found = [path for name, missing in jars.items() if not missing for path in fetch(name)[0]]
+    if found:
+        conf["spark.jars"] = ",".join(map(str, found))
+        for name, missing in jars.items():
+            conf |= {} if missing else CONF[name]
+    session = start_session("local[2,3]", conf)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def need(jars, spark):
+    """Return a function that skips a test whose jars could not be fetched, saying so."""
+
+    def check(name: str) -> SparkSession:
+        if jars[name]:
+            pytest.skip(f"the jars of {name} could not be fetched: {jars[name]}")
+        return spark
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def fake() -> Iterator[FakeDynamoDB]:
+    """Return the fake DynamoDB of all tests, in a process of its own."""
+    with FakeDynamoDB(process=True) as fake:
+        yield fake

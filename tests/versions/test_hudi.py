@@ -1,0 +1,160 @@
+"""Hudi tables: merged by Hudi's own writer on Spark 3.5, they equal the model, after crashes and at each commit."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from pyspark.sql import functions as sql
+
+import ddbio
+from ddbio.errors import OptionError
+from ddbio.files.local_store import LocalStore
+from ddbio.ops.lake.apply import Applier
+from ddbio.ops.lake.changes import open_changes
+from ddbio.options import ApplyOptions
+from ddbio.spark.engine import SparkEngine
+from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
+from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
+
+POSITION = "ddbio/0/job/1000"
+
+
+@pytest.fixture
+def hudi(need):
+    """Return the session, which has the jar of Hudi."""
+    return need("hudi")
+
+
+def rows_of(session, place, instant=None):
+    """Return the rows of a table as Spark reads them, now or at a commit."""
+    reader = session.read.format("hudi")
+    frame = (reader if instant is None else reader.option("as.of.instant", str(instant))).load(str(place))
+    own = [name for name in frame.columns if name.startswith("_hoodie_")]
+    return [row.asDict(recursive=True) for row in frame.drop(*own).collect()]
+
+
+def names_of(table):
+    """Return the attribute of each column."""
+    schema = table.load().schema
+    return {field.name: (field.metadata or {}).get(b"ddb:name", field.name.encode()).decode() for field in schema}
+
+
+class StoppedError(Exception):
+    """The process ends here."""
+
+
+def job_of(session, folder, source, most=10**6, stop=None):
+    """Return a job over a table, which stops before or after its first commit, or never."""
+    options = ApplyOptions(
+        source=source, table=str(folder), format="hudi", engine="spark", buckets=3, max_records_per_batch=most
+    )
+    engine = SparkEngine(None, {})
+    table = HudiTable(LocalStore(folder), session, 2)
+    commit = table.commit
+
+    def stopped(*given):
+        if stop == "before":
+            raise StoppedError
+        found = commit(*given)
+        if stop == "after":
+            raise StoppedError
+        return found
+
+    table.commit = stopped
+    return Applier(open_changes(options), table, options, HudiMerging(engine, table, session))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_table_equals_the_model(seed, hudi, tmp_path):
+    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
+    log, writer, random = VirtualLog(LocalStore(tmp_path / "log")), Writer(seed), Random(seed)
+    attributes, instants, lake = (), {}, tmp_path / "lake"
+    for number in range(4):
+        if number in {1, 3}:
+            attributes = ("a", "A", "b c")[: number + 1]
+            if random.random() < 0.5:
+                log.declare(columns(*attributes))
+        for _ in range(random.randrange(1, 3)):
+            log.append(writer.batch(attributes))
+        stop = random.choice([None, None, "before", "after"])
+        job = job_of(hudi, lake, str(tmp_path / "log"), random.choice([1, 10**6]), stop)
+        try:
+            job.run()
+        except StoppedError:
+            job = job_of(hudi, lake, str(tmp_path / "log"))
+            job.run()
+        outcome = job.outcome
+        assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes
+        state = job.table.load()
+        instants[state.version] = state.properties.get(f"ddbio.position.{POSITION}")
+        rows = rows_of(hudi, lake)
+        assert len({row["_key"] for row in rows}) == len(rows)
+        assert items_of(rows, names_of(job.table)) == expected(log.model())
+    for instant, batches in instants.items():
+        assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == expected(log.model(int(batches)))
+
+
+def test_the_verb(hudi, tmp_path):
+    """``ddbio.apply`` counts each change; a run without changes makes no commit; tombstones are rows."""
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(7), tmp_path / "lake"
+    log.append(writer.batch())
+    first = ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=2)
+    assert first.changes == len(log.batches[0]) == first.inserted + first.updated + first.deleted + first.stale
+    assert ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark").version == first.version
+    rows = rows_of(hudi, lake)
+    assert {row["pk"] for row in rows} == {each.key for each in log.batches[0]}
+    assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
+
+
+def test_an_older_row_never_wins(hudi, tmp_path):
+    """Rows that another writer upserts with an older version change nothing: the precombine field decides."""
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(9), tmp_path / "lake"
+    log.append(writer.batch())
+    ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=2)
+    before = rows_of(hudi, lake)
+    frame = hudi.read.format("hudi").load(str(lake))
+    own = [name for name in frame.columns if name.startswith("_hoodie_")]
+    older = frame.drop(*own).withColumn("_ver", sql.lit("0" * 44)).withColumn("_op", sql.lit("WRONG"))
+    older.write.format("hudi").options(**_OPTIONS).option("hoodie.table.name", "lake").mode("append").save(str(lake))
+    assert sorted(rows_of(hudi, lake), key=lambda row: row["_key"]) == sorted(before, key=lambda row: row["_key"])
+    log.append(writer.batch())
+    ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark")
+    assert {row["pk"]: row["n"] for row in rows_of(hudi, lake) if not row["_deleted"]} == {
+        key: (change.item or {}).get("n") for key, change in log.model().items()
+    }
+
+
+def test_names_that_avro_does_not_take(hudi, tmp_path):
+    """An attribute whose name is none in Avro is kept exactly, in the rescue column."""
+    log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
+    log.declare(columns("a-b", "ok"))
+    change = Writer(1)._new(())
+    change.item, change.rescue = {"pk": change.key, "n": 1, "a-b": "x", "ok": "y"}, {}
+    log.append([change])
+    ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=1)
+    (row,) = rows_of(hudi, lake)
+    assert (row["ok"], json.loads(row["_rescue"])) == ("y", {"a-b": {"S": "x"}})
+
+
+def test_what_is_refused(hudi, tmp_path):
+    """A table of others, a dry run, and rows in memory are refused with what to do."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    log.append(Writer(1).batch())
+    frame = hudi.createDataFrame([("a", 1, 1)], "id string, ts long, p int")
+    other = {
+        "hoodie.table.name": "other",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.write.table.version": "6",
+        "hoodie.metadata.enable": "false",
+        "hoodie.embed.timeline.server": "false",
+    }
+    frame.write.format("hudi").options(**other).mode("append").save(str(tmp_path / "other"))
+    with pytest.raises(OptionError, match="did not make"):
+        ddbio.apply(tmp_path / "log", tmp_path / "other", format="hudi", engine="spark")
+    with pytest.raises(OptionError, match="no dry run"):
+        ddbio.plan_apply(tmp_path / "log", tmp_path / "lake", format="hudi", engine="spark")
+    with pytest.raises(OptionError, match="takes the folder of a log"):
+        ddbio.apply(frame, tmp_path / "lake", format="hudi", engine="spark", key=["id"])
