@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ddbio.core.lake.rows import LakeShape
+    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
     from ddbio.ops.job.report import Clock
@@ -145,9 +146,19 @@ class HudiTable:
         del state, names, file_bytes
         raise OptionError(f"{self.store.uri} is a Hudi table: cluster it by Hudi's own jobs")
 
+    def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
+        """Return nothing: Hudi cleans its timeline itself."""
+        del state, since
+        return []
+
+    def forget(self, state: LakeState, since: int) -> LakeState:
+        """Return the state: Hudi cleans its timeline itself."""
+        del since
+        return state
+
     def stage(self, rows: DataFrame) -> tuple[int, Outcome]:
         """Decide what changes do, and keep those that win for the commit; return how many changes there were."""
-        self.forget()
+        self.release()
         order = Window.partitionBy(BUCKET, KEY).orderBy(sql.desc(VERSION))
         changes = rows.withColumn("_place", sql.row_number().over(order))
         if self._stored(None) is None:
@@ -194,14 +205,14 @@ class HudiTable:
             options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
         with self._spark_errors("took no commit:"):
             rows.write.format("hudi").options(**options).mode("append").save(self.store.uri)
-        self.forget()
+        self.release()
         self._fields, self._properties = (), {}
         written = self._stored(None)
         if written is None or written.version <= state.version:
             raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: look at its timeline in .hoodie")
         return written.version
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Free what was kept for a commit."""
         if self._winners is not None:
             self._winners.unpersist()
@@ -289,7 +300,7 @@ def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf:
         try:
             report = apply_source(open_changes(options), options, merging, clock, table)
         finally:
-            table.forget()
+            table.release()
         return dataclasses.replace(report, cpu_seconds=round(engine.cpu_seconds(), 3))
 
 
