@@ -19,7 +19,7 @@ EXPECTED_SKIPS = (
     "and the connector",  # the EMR connector, which its own benchmarks download
     "mount namespaces",  # a cluster of workers with disks of their own takes Linux and root
     "the oldest libraries",  # the floors have wheels for the oldest Pythons only
-    "could not be fetched",  # jars of table formats, where Maven Central cannot be reached
+    "could not be fetched",  # the jar of Hudi, where Maven Central cannot be reached
     "no Chromium",  # the pages of results are opened in it
     "no clone|clone is shallow",  # rows of results name commits
 )

@@ -66,7 +66,7 @@ def job_of(session, folder, source, most=10**6, stop=None):
     return Applier(open_changes(options), table, options, HudiMerging(engine, table, session))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
 def test_a_table_equals_the_model(seed, hudi, tmp_path):
     """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
     log, writer, random = VirtualLog(LocalStore(tmp_path / "log")), Writer(seed), Random(seed)
