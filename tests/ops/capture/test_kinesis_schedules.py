@@ -289,12 +289,14 @@ def test_every_change_is_logged_once_by_leases():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_every_change_is_logged_once_by_leases_in_many_schedules():
     """The same by further schedules, a tenth of ``DDBIO_CAPTURE_SCHEDULES``."""
     sweep_shared(30, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")) // 10)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_every_change_is_logged_once_by_many_schedules():
     """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
     sweep(120, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "700")))

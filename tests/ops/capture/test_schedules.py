@@ -121,6 +121,7 @@ def test_shards_that_end_without_changes_are_no_gap():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_every_change_is_logged_once_by_many_schedules():
     """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
     sweep(500, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")))
