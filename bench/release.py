@@ -93,6 +93,9 @@ LONG = (
     Step("lookup", 1.5),
     Step("spark_start", 7),
     Step("apply", 4),
+    Step("base_load", 2),
+    Step("apply_memory", 10),
+    Step("versions", 3),
 )
 """What ``--all`` takes as well."""
 
@@ -103,6 +106,7 @@ QUICK_AT_ONCE = 2
 QUICK_WORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("export_memory", "first_use", "gate", "memory", "plan", "simulate", "spread"), ()),
     "apply": ("--rounds=1", "--rows=20000"),
+    "apply_memory": ("--rows=200000", "--changes=2000"),
     "budget": ("--seconds=2", "--engines=local"),
     "capture": ("--rounds=1", "--items=2000", "--seconds=5"),
     "demo": ("--limit=2000",),
@@ -120,6 +124,7 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     "spark_files": ("--rounds=1", "--warm-ups=0"),
     "spark_start": ("--rounds=1",),
     "update": ("--rounds=1", "--items=400"),
+    "versions": ("--items=2000",),
     "write": ("--rounds=1", "--items=4000"),
 }
 """How a step is run quickly, where the scale of its data and one round do not say all."""

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 
+import hypothesis
 import pytest
 
 EXPECTED_SKIPS = (
@@ -24,6 +25,10 @@ EXPECTED_SKIPS = (
     "no clone|clone is shallow",  # rows of results name commits
 )
 """What may be missing in CI; whatever else is skipped there was forgotten in its set-up."""
+
+# A first call may compile or import: no test fails by its time.
+hypothesis.settings.register_profile("unhurried", parent=hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 # PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
 SPARK_LEAKS = (
