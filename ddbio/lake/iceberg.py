@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.lake.columns import BUCKET, attribute_columns, lake_schema
+from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.lake_table import PREFIX, ConflictError, LakeFile, LakeState
@@ -54,6 +54,8 @@ _POSITION, _COLUMNS = f"{PREFIX}position.", f"{PREFIX}columns"
 _FIELD_ID = b"PARQUET:field_id"
 # Files of a base load are written before anybody knows the numbers of the columns.
 _NAMES = "schema.name-mapping.default"
+# Columns are told by their numbers: in data files each has our name, whatever the schema of the table calls it.
+_RENAMED = {DELETED: DELETED_IN_ICEBERG}
 # Our own loop reads the state again; pyiceberg's would commit what was decided by an old one.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
@@ -100,7 +102,8 @@ class IcebergLakeTable:
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
         """Make an empty table, partitioned by its bucket."""
-        made = assign_fresh_schema_ids(Schema(*_fields_of(schema)))
+        in_files = assign_fresh_schema_ids(Schema(*_fields_of(schema)))
+        made = _with_names(in_files, _RENAMED)
         bucket = made.find_field(BUCKET)
         spec = PartitionSpec(
             PartitionField(source_id=bucket.field_id, field_id=1000, transform=IdentityTransform(), name=BUCKET)
@@ -113,7 +116,7 @@ class IcebergLakeTable:
             {
                 **properties,
                 **_NO_RETRIES,
-                _NAMES: made.name_mapping.model_dump_json(),
+                _NAMES: in_files.name_mapping.model_dump_json(),
                 _COLUMNS: schema_to_json(attribute_columns(schema)),
                 "format-version": "2",
             },
@@ -124,7 +127,7 @@ class IcebergLakeTable:
     def file_schema(self, state: LakeState) -> pa.Schema:
         """Return the schema of data files, with the numbers by which Iceberg knows columns."""
         found: Schema = state.handle.schema()
-        return pa.schema([_with_ids(field, found.find_field(field.name)) for field in state.schema])
+        return pa.schema([_with_ids(field, known) for field, known in zip(state.schema, found.fields, strict=True)])
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
         """Add columns and set properties in one version."""
@@ -148,12 +151,14 @@ class IcebergLakeTable:
         """Add and remove files in one snapshot, and store the positions beside it."""
         table: Table = state.handle
         place, removed = _place(self.store.uri), {each.path for each in commit.removed}
+        in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
+        described = table.metadata.model_copy(update={"schemas": [in_files]})
         with self._committing(state):
             transaction = table.transaction()
             with transaction.update_snapshot(snapshot_properties=dict(commit.metadata)).overwrite() as update:
                 for each in commit.added:
                     path = f"{place}/{each.path}"
-                    update.append_data_file(parquet_file_to_data_file(self._io, table.metadata, path))
+                    update.append_data_file(parquet_file_to_data_file(self._io, described, path))
                 for data_file in _data_files(table):
                     if data_file.file_path.removeprefix(f"{place}/") in removed:
                         update.delete_data_file(data_file)
@@ -344,9 +349,16 @@ def _type_with_ids(arrow_type: Any, known: Any) -> Any:
     return arrow_type
 
 
+def _with_names(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """Return a schema some of whose columns have other names, under the same numbers."""
+    fields = [field.model_copy(update={"name": names.get(field.name, field.name)}) for field in schema.fields]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
 def _ordered(schema: pa.Schema, found: Schema, uri: str) -> pa.Schema:
-    """Return the columns as Iceberg has them; others than we know must not be there."""
-    names = [field.name for field in found.fields]
+    """Return the columns in the order that Iceberg has them; others than we know must not be there."""
+    ours = {name: own for own, name in _RENAMED.items()}
+    names = [ours.get(field.name, field.name) for field in found.fields]
     if set(names) != set(schema.names):
         other = sorted(set(names) ^ set(schema.names))
         raise OptionError(f"{uri} has columns that ddbio did not make, or lacks some: {', '.join(other)}")

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 KEY, BUCKET, VERSION, TIME, OPERATION, DELETED = "_key", "_b", "_ver", "_ts_us", "_op", "_deleted"
 
+DELETED_IN_ICEBERG: Final = "_is_deleted"
+"""The name of ``_deleted`` in the schema of an Iceberg table, whose specification keeps that name for itself."""
+
 OWN_FIELDS: Final[tuple[pa.Field[Any], ...]] = (
     pa.field(KEY, pa.string(), nullable=False),
     pa.field(BUCKET, pa.int32(), nullable=False),
@@ -41,6 +44,14 @@ OWN_FIELDS: Final[tuple[pa.Field[Any], ...]] = (
 change in microseconds, its operation, and whether the item is deleted."""
 
 _OWN = frozenset({*(field.name for field in OWN_FIELDS), RESCUE_NAME})
+
+# Iceberg refuses to read columns with the names of its metadata: https://iceberg.apache.org/spec/#reserved-field-ids
+_RESERVED = frozenset(
+    {
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id", DELETED_IN_ICEBERG),
+    }
+)
 
 # Neither Parquet as Spark reads it nor Delta without column mapping has names with these.
 _REFUSED = frozenset(" ,;{}()\n\t=")
@@ -78,6 +89,17 @@ def lake_schema(attributes: pa.Schema) -> pa.Schema:
     return pa.schema([*OWN_FIELDS, RESCUE_FIELD, *(field for field in attributes if field.name != RESCUE_NAME)])
 
 
+def deleted_column(table_format: str) -> str:
+    """Return the name of the column that marks tombstones in the tables of a format."""
+    return DELETED_IN_ICEBERG if table_format == "iceberg" else DELETED
+
+
+def shown_schema(schema: pa.Schema, table_format: str) -> pa.Schema:
+    """Return the columns of a lake table under the names that readers of its format see."""
+    place = schema.get_field_index(DELETED)
+    return schema.set(place, schema.field(place).with_name(deleted_column(table_format)))
+
+
 def attribute_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns of the attributes of a lake table."""
     return pa.schema([field for field in schema if field.name not in _OWN])
@@ -87,7 +109,7 @@ def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[str] = ()) 
     """Return columns of attributes as a lake table has them; those that are above the limit are left out.
 
     Names that differ only by case are one to table formats: all but the first get their checksum behind them, and so do
-    names of the table's own columns and names with characters that formats refuse.
+    names of the table's own columns, names that Iceberg keeps for itself, and names with signs that formats refuse.
 
     Parameters
     ----------
@@ -99,7 +121,7 @@ def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[str] = ()) 
     SchemaError
         If a type is in no table format.
     """
-    used = {name.lower() for name in (*_OWN, *taken)}
+    used = {name.lower() for name in (*_OWN, *_RESERVED, *taken)}
     found: list[pa.Field[Any]] = []
     for field in attributes:
         if field.name == RESCUE_NAME or len(used) >= MOST_COLUMNS:

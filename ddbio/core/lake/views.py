@@ -49,6 +49,23 @@ class ViewedLog:
     relation: str
 
 
+@dataclass(frozen=True)
+class ViewedLake:
+    """Say how SQL names a lake table.
+
+    Attributes
+    ----------
+    columns
+        Those of the attributes.
+    deleted
+        The column that marks tombstones.
+    """
+
+    columns: pa.Schema
+    relation: str
+    deleted: str = DELETED
+
+
 def history_query(log: ViewedLog, dialect: Dialect) -> str:
     """Return the query for the states of all items, each with the times from and to which it was the newest."""
     quote = _quoting(dialect)
@@ -68,15 +85,11 @@ def history_query(log: ViewedLog, dialect: Dialect) -> str:
     return f"SELECT {_joined(shown)}\nFROM (SELECT *, {once} FROM {log.relation}) AS changes\nWHERE {_PLACE} = 1"  # noqa: S608 - a text that is printed
 
 
-def latest_query(
-    log: ViewedLog, lake: pa.Schema, relation: str, since: datetime | None, epoch: int, dialect: Dialect
-) -> str:  # fmt: skip
+def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch: int, dialect: Dialect) -> str:
     """Return the query for the newest state of all items: by version, of what the lake table and the log have.
 
     Parameters
     ----------
-    lake
-        The columns of the attributes of the lake table.
     since
         Changes before it are in the lake table.
     epoch
@@ -88,14 +101,14 @@ def latest_query(
         If a column of the log cannot be shown as the lake table has it.
     """
     quote = _quoting(dialect)
-    own = {name_of_field(field): field for field in lake}
+    own = {name_of_field(field): field for field in lake.columns}
     mine = {name_of_field(field): field for field in log.columns}
     for name, field in mine.items():
         if name in own:
             _require_alike(field, own[name])
-    new = lake_fields([mine[name] for name in mine if name not in own], lake.names)
-    fields = [*lake, *new]
-    known = set(lake.names)
+    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns.names)
+    fields = [*lake.columns, *new]
+    known = set(lake.columns.names)
 
     def of_log(field: pa.Field[Any]) -> str:
         found = mine.get(name_of_field(field))
@@ -122,12 +135,12 @@ def latest_query(
             f"  WHERE {_PLACE} = 1",
             ")",
             f"SELECT {_joined([*shown, f'n.{RESCUE_NAME}', f'n.{VERSION}'])}",
-            f"FROM newest AS n LEFT JOIN {relation} AS b ON {same}",
+            f"FROM newest AS n LEFT JOIN {lake.relation} AS b ON {same}",
             f"WHERE n.{OPERATION} <> 'REMOVE' AND (b.{VERSION} IS NULL OR b.{VERSION} <= n.{VERSION})",
             "UNION ALL",
             f"SELECT {_joined([*map(of_lake, fields), f'b.{RESCUE_NAME}', f'b.{VERSION}'])}",
-            f"FROM {relation} AS b LEFT JOIN newest AS n ON {same}",
-            f"WHERE NOT b.{DELETED} AND (n.{VERSION} IS NULL OR n.{VERSION} < b.{VERSION})",
+            f"FROM {lake.relation} AS b LEFT JOIN newest AS n ON {same}",
+            f"WHERE NOT b.{lake.deleted} AND (n.{VERSION} IS NULL OR n.{VERSION} < b.{VERSION})",
         ]
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddbio.aws import glue
 from ddbio.core.catalog.definition import parse_table_name
 from ddbio.core.catalog.lake import ICEBERG, changed_lake_input, lake_input, parse_iceberg_name
+from ddbio.core.lake.columns import shown_schema
 from ddbio.errors import OptionError, ServiceError
 from ddbio.ops.job.storage import catalog_spec
 
@@ -63,7 +64,7 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
         return
     name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
     metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None
-    wanted = lake_input(name, state.schema, location, metadata)
+    wanted = lake_input(name, shown_schema(state.schema, options.format), location, metadata)
     for attempt in range(1, _ATTEMPTS + 1):
         existing = glue.read_table(spec, name)
         try:

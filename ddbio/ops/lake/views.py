@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import TIME
+from ddbio.core.lake.columns import TIME, deleted_column
 from ddbio.core.lake.rows import item_columns
-from ddbio.core.lake.views import ViewedLog, history_query, lake_relation, latest_query, log_relation, statements
+from ddbio.core.lake.views import (
+    ViewedLake,
+    ViewedLog,
+    history_query,
+    lake_relation,
+    latest_query,
+    log_relation,
+    statements,
+)
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.errors import OptionError
 from ddbio.ops.capture.log_reader import CapturedLog, captures_of
@@ -61,8 +69,8 @@ def latest_view_sql(options: ViewOptions) -> str:
     relation = options.lake_relation or lake_relation(place, items.format, options.dialect)
     epochs = items.epochs
     epoch = (epochs.index(stream) if stream in epochs else len(epochs)) + 1
-    attributes = items.shape.attributes
-    query = latest_query(log, attributes, relation, _since(items), epoch, options.dialect)
+    lake = ViewedLake(items.shape.attributes, relation, deleted_column(items.format))
+    query = latest_query(log, lake, _since(items), epoch, options.dialect)
     return statements(query, options.name, setup, options.dialect)
 
 

@@ -10,6 +10,7 @@ from pyiceberg.table import StaticTable
 import ddbio
 from ddbio.errors import OptionError, TargetError
 from tests.ops.lake.test_apply import capture, fake, resource, table
+from tests.ops.lake.virtual_log import is_deleted
 
 __all__ = ["capture", "fake", "resource", "table"]
 
@@ -21,7 +22,7 @@ def rows_of(place, kind):
     else:
         newest = (place / "metadata/version-hint.text").read_text()
         found = StaticTable.from_metadata(str(place / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
-    return {int(row["sk"]): row for row in found.to_pylist() if not row["_deleted"]}
+    return {int(row["sk"]): row for row in found.to_pylist() if not is_deleted(row)}
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

@@ -11,13 +11,14 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.glue import read_table
 from ddbio.core.catalog.definition import TableName
+from ddbio.core.lake.columns import shown_schema
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.lake.lake_table import WRITER
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.testing import MotoServer
-from tests.ops.lake.virtual_log import VirtualLog, Writer
+from tests.ops.lake.virtual_log import VirtualLog, Writer, is_deleted
 
 # Where a Spark session runs already, PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -47,7 +48,7 @@ def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
         reports = list(threads.map(lambda _: ddbio.apply(tmp_path, uri, **given), range(3)))
     assert sum(report.changes for report in reports) >= sum(map(len, log.batches[4:]))
     table = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection))
-    rows = [row for row in rows_of(table) if not row["_deleted"]]
+    rows = [row for row in rows_of(table) if not is_deleted(row)]
     assert {row["pk"]: row["n"] for row in rows} == {
         key: (change.item or {}).get("n") for key, change in log.model().items()
     }
@@ -81,7 +82,8 @@ def test_a_catalog_names_the_table(kind, connection, tmp_path):
     found = read_table(spec, TableName("lake", f"orders_{kind}"))
     columns = [each["Name"] for each in found["StorageDescriptor"]["Columns"]]
     state = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection)).load()
-    assert columns == [each.lower() for each in state.schema.names]
+    assert columns == [each.lower() for each in shown_schema(state.schema, kind).names]
+    assert ("_is_deleted" in columns, "_deleted" in columns) == (kind == "iceberg", kind == "delta")
     assert found["StorageDescriptor"]["Location"] == uri
     if kind == "delta":
         assert found["Parameters"]["table_type"] == "DELTA"
@@ -93,7 +95,7 @@ def test_a_catalog_names_the_table(kind, connection, tmp_path):
         **{"client.access-key-id": "x", "client.secret-access-key": "x"},
     )
     rows = catalog.load_table("lake.orders_iceberg").scan().to_arrow().to_pylist()
-    assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
+    assert {row["pk"] for row in rows if not is_deleted(row)} == set(log.model())
     with pytest.raises(TargetError, match="give another name"):
         ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**given, "format": "delta"}, **connection)
 

@@ -25,7 +25,7 @@ from ddbio.testing.export import Change as Exported
 from ddbio.testing.export import ExportWriter
 from tests.ops.lake.test_base_load import rows_of
 from tests.ops.lake.virtual_engine import VirtualEngine
-from tests.ops.lake.virtual_log import Change, VirtualLog
+from tests.ops.lake.virtual_log import Change, VirtualLog, is_deleted
 
 # Sockets that PySpark left to the garbage collector in an earlier test may be found here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -65,7 +65,7 @@ def window(state, rng, place):
 
 def live_items(place, kind):
     """Return the live items of a table, by sort key, as DynamoDB JSON."""
-    rows = [row for row in rows_of(place, kind).values() if not row["_deleted"]]
+    rows = [row for row in rows_of(place, kind).values() if not is_deleted(row)]
     found = {}
     for row in rows:
         rescued = json.loads(row["_rescue"] or "{}")

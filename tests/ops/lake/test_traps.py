@@ -16,6 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.aws.client import ClientSpec
@@ -80,6 +81,19 @@ def test_names_that_differ_by_case_get_columns_of_their_own(tmp_path):
     assert names["id"] == "id"
     assert names["Id"].startswith("Id_")
     assert len({name.lower() for name in row}) == len(row)
+
+
+def test_names_that_iceberg_keeps_for_itself_are_in_no_schema(tmp_path):
+    """Engines refuse columns named as Iceberg's metadata: tombstones are marked by another one, attributes renamed."""
+    names = ("_pos", "_partition", "_is_deleted", "_deleted")
+    log = VirtualLog(LocalStore(tmp_path / "log"), schema=columns(*names))
+    log.append([Change(1, "x", {"pk": "x", **{name: f"of {name}" for name in names}}), Change(2, "y", None)])
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg", buckets=1)
+    table = StaticTable.from_metadata(str(tmp_path / "lake/metadata/v2.metadata.json"))
+    assert not {"_deleted", "_pos", "_partition"} & set(table.schema().column_names)
+    rows = {row["pk"]: row for row in table.scan().to_arrow().to_pylist()}
+    assert {key: row["_is_deleted"] for key, row in rows.items()} == {"x": False, "y": True}
+    assert {f"of {name}" for name in names} < set(rows["x"].values())
 
 
 def test_a_transaction_of_delta_is_a_fence_and_no_counter(tmp_path):

@@ -134,10 +134,16 @@ class Writer:
         return Change(self.number, key, item, rescue, BEGAN + self.made * 1_000_000)
 
 
+def is_deleted(row):
+    """Return whether a row is a tombstone: Iceberg keeps the name ``_deleted`` for itself."""
+    assert ("_deleted" in row) != ("_is_deleted" in row)
+    return row["_deleted"] if "_deleted" in row else row["_is_deleted"]
+
+
 def items_of(rows, names):
     """Return the attributes of the live rows by key, those in the rescue column among them."""
     found = {}
-    for row in (each for each in rows if not each["_deleted"]):
+    for row in (each for each in rows if not is_deleted(each)):
         item = {names[name]: value for name, value in row.items() if value is not None and not name.startswith("_")}
         for name, value in json.loads(row["_rescue"] or "{}").items():
             assert name not in item
