@@ -10,7 +10,7 @@ import ddbio
 from ddbio.errors import SchemaError
 from ddbio.files.local_store import LocalStore
 from ddbio.spark import apply_batch, register
-from tests.ops.lake.virtual_log import VirtualLog, Writer
+from tests.ops.lake.virtual_log import VirtualLog, Writer, is_deleted
 
 
 def live(place, kind):
@@ -20,7 +20,7 @@ def live(place, kind):
     else:
         newest = (place / "metadata/version-hint.text").read_text()
         table = StaticTable.from_metadata(str(place / f"metadata/v{newest}.metadata.json")).scan().to_arrow()
-    return {row["pk"]: row["n"] for row in table.to_pylist() if not row["_deleted"]}
+    return {row["pk"]: row["n"] for row in table.to_pylist() if not is_deleted(row)}
 
 
 def expected(log):
