@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from ddbio.spark.javac import find_javac
 from ddbio.spark.pushdown_jar import jar
 from ddbio.spark.session import start_session
 from ddbio.testing import FakeDynamoDB
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Return the session of all tests: two cores, and up to three attempts a task."""
+def _start() -> SparkSession:
     # Without a JDK the tests of push-down are skipped, and say so.
     jars = {"spark.jars": jar()} if find_javac() else {}
     conf = jars | {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
-    session = start_session("local[2,3]", conf)
-    yield session
-    session.stop()
+    return start_session("local[2,3]", conf)
+
+
+def _has_died() -> bool:
+    return SparkContext._gateway is not None and SparkContext._gateway.proc.poll() is not None
+
+
+@pytest.fixture(scope="session")
+def sessions() -> Iterator[list[SparkSession]]:
+    """Return the sessions that were started: one, unless its JVM has died."""
+    started: list[SparkSession] = []
+    yield started
+    if started and not _has_died():
+        started[-1].stop()
+
+
+@pytest.fixture(scope="module")
+def spark(sessions) -> SparkSession:
+    """Return the session of all tests: two cores, and up to three attempts a task."""
+    if sessions and _has_died():
+        # The file in which it died fails; PySpark goes on to ask a JVM that is gone unless it forgets it.
+        SparkContext._gateway.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        sessions.clear()
+    if not sessions:
+        sessions.append(_start())
+    return sessions[-1]
 
 
 @pytest.fixture(scope="session")

@@ -320,7 +320,9 @@ def check_queries(three, seeds):
         query = random_query(random.Random(seed))
         expected = without(query)
         assert with_pushdown(query) == expected, (seed, query)
-        assert elsewhere(query) == expected, (seed, query)
+        # DuckDB compares a number of 38 digits with one of another scale as floating point.
+        if "wide" not in query:
+            assert elsewhere(query) == expected, (seed, query)
 
 
 def test_random_queries(three):
