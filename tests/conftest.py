@@ -11,8 +11,8 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 
-import hypothesis
 import pytest
 
 EXPECTED_SKIPS = (
@@ -26,9 +26,12 @@ EXPECTED_SKIPS = (
 )
 """What may be missing in CI; whatever else is skipped there was forgotten in its set-up."""
 
-# A first call may compile or import: no test fails by its time.
-hypothesis.settings.register_profile("unhurried", parent=hypothesis.settings(), deadline=None)
-hypothesis.settings.load_profile("unhurried")
+with suppress(ModuleNotFoundError):  # environments of other Sparks have none
+    import hypothesis
+
+    # A first call may compile or import: no test fails by its time.
+    hypothesis.settings.register_profile("unhurried", parent=hypothesis.settings(), deadline=None)
+    hypothesis.settings.load_profile("unhurried")
 
 # PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
 SPARK_LEAKS = (
