@@ -209,6 +209,13 @@ def _spark_start(row: Row) -> Iterator[Line]:
     yield Line("… `ddbio.spark.ship_loops`", seconds["loops shipped_over_bare"], " s", ("≤", 5), 1)
 
 
+def _base_load(row: Row) -> Iterator[Line]:
+    cpu, wall = (row["figures"][f"{name}_speed_beside_parquet"] for name in ("cpu", "wall"))
+    for name in cpu:
+        what = f"a scan into a table of {name}, beside one to Parquet (by wall time {wall[name]:.2f} ×)"
+        yield Line(what, cpu[name], "×", ("≥", 0.9), 2)
+
+
 def _first_use(row: Row) -> Iterator[Line]:
     seconds = {home: steps["decode"]["seconds"] for home, steps in row["figures"].items()}
     what = f"the first decode in a fresh home, which compiles (in the next process {seconds['warm']:.1f} s)"
@@ -400,7 +407,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "lookup": _lookup,
         "demo": _demo,
     },
-    "Folders of files": {"compact": _compact, "capture": _capture, "apply": _apply},
+    "Folders of files": {"compact": _compact, "capture": _capture, "apply": _apply, "base_load": _base_load},
     "Promises": {
         "spread": _spread,
         "budget": _budget,

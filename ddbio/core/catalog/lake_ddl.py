@@ -80,11 +80,11 @@ def _iceberg(name: TableName, location: str, dialect: Dialect, metadata_location
         )
     catalog, _, database = name.database.rpartition(".")
     database, catalog = dotted(database), dotted(catalog or "spark_catalog")
-    table = sql_text(f"{name.database.rpartition('.')[2]}.{name.table}")
+    table = hive_text(f"{name.database.rpartition('.')[2]}.{name.table}")
     # https://iceberg.apache.org/docs/latest/spark-procedures/#register_table
     return (
         f"CREATE DATABASE IF NOT EXISTS {catalog}.{database};\n\n"
-        f"CALL {catalog}.system.register_table(table => {table}, metadata_file => {sql_text(metadata_location)});\n"
+        f"CALL {catalog}.system.register_table(table => {table}, metadata_file => {hive_text(metadata_location)});\n"
     )
 
 

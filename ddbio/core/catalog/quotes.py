@@ -1,4 +1,4 @@
-"""Quote names and texts in DDL."""
+"""Quote names and texts in SQL, as each engine reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hive_text(text: str) -> str:
 
 
 def sql_text(text: str) -> str:
-    """Return a text as SQL quotes it."""
+    """Return a text as standard SQL quotes it, DuckDB too; Spark takes two quotes for the ends of two literals."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ddbio.core.capture.columns import EVENT_TIME, OPERATION, SEQUENCE
+from ddbio.core.catalog.quotes import back_quoted, double_quoted, hive_text, sql_text
 from ddbio.core.lake.columns import DELETED, VERSION, lake_fields
 from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_name
 from ddbio.core.lake.versions import prefix_of
@@ -68,7 +69,7 @@ class ViewedLake:
 
 def history_query(log: ViewedLog, dialect: Dialect) -> str:
     """Return the query for the states of all items, each with the times from and to which it was the newest."""
-    quote = _quoting(dialect)
+    quote = back_quoted if dialect == "spark" else double_quoted
     keys = ", ".join(quote(name) for name in log.keys)
     order = f"length({SEQUENCE}), {SEQUENCE}"
     attributes = [f"{quote(field.name)} AS {quote(history_name(field))}" for field in log.columns]
@@ -100,7 +101,7 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     OptionError
         If a column of the log cannot be shown as the lake table has it.
     """
-    quote = _quoting(dialect)
+    quote = back_quoted if dialect == "spark" else double_quoted
     own = {name_of_field(field): field for field in lake.columns}
     mine = {name_of_field(field): field for field in log.columns}
     for name, field in mine.items():
@@ -155,12 +156,12 @@ def log_relation(uri: str, dialect: Dialect) -> tuple[str, str | None]:
     """
     if dialect == "duckdb":
         return (
-            f"read_parquet({_text(f'{uri}/year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
+            f"read_parquet({sql_text(f'{uri}/year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
             None,
         )
     if dialect == "spark":
         # The folders are hours, and no columns: an attribute may be called so.
-        options = f"path {_text(uri)}, mergeSchema 'true', recursiveFileLookup 'true'"
+        options = f"path {hive_text(uri)}, mergeSchema 'true', recursiveFileLookup 'true'"
         return SPARK_LOG, f"CREATE OR REPLACE TEMPORARY VIEW {SPARK_LOG} USING parquet OPTIONS ({options})"
     raise OptionError("Athena reads tables of its catalog alone: give log_relation; 'ddbio catalog sync' makes one")
 
@@ -174,9 +175,9 @@ def lake_relation(uri: str, table_format: str, dialect: Dialect) -> str:
         If it reads none.
     """
     if dialect == "duckdb":
-        return f"{table_format}_scan({_text(uri)})"
+        return f"{table_format}_scan({sql_text(uri)})"
     if dialect == "spark" and table_format == "delta":
-        return f"delta.`{uri}`"
+        return f"delta.{back_quoted(uri)}"
     raise OptionError(f"{dialect} reads {table_format} tables of its catalog alone: give lake_relation")
 
 
@@ -197,11 +198,6 @@ def _require_alike(field: pa.Field[Any], lake: pa.Field[Any]) -> None:
     )
 
 
-def _quoting(dialect: Dialect) -> Any:
-    mark = "`" if dialect == "spark" else '"'
-    return lambda name: f"{mark}{name.replace(mark, mark * 2)}{mark}"
-
-
 def _time(time: datetime, dialect: Dialect) -> str:
     text = time.strftime("%Y-%m-%d %H:%M:%S")
     # Athena takes the times of a table's files for those of UTC, without a zone.
@@ -209,10 +205,6 @@ def _time(time: datetime, dialect: Dialect) -> str:
 
 
 _TIME_TYPES = {"spark": "TIMESTAMP", "duckdb": "TIMESTAMPTZ"}
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _joined(parts: Sequence[str], indent: int = 2) -> str:
