@@ -947,25 +947,6 @@ class BackupCreateKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Scan the table and report its count and digest, to compare after a restore; nobody should write meanwhile."""
 
 
-class BootstrapKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BootstrapOptions`."""
-
-    log: str
-    """Folder of the log of changes, which is captured meanwhile."""
-    format: Literal["delta", "iceberg"]
-    """Format of the lake table."""
-    base: Literal["scan", "export"]
-    """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
-    export_to: str | None
-    """``s3://bucket/prefix`` for exports: the base, and those that heal gaps; without it a gap means a new base."""
-    buckets: int
-    """Partitions ``_b`` of a table that is made; those of a table never change."""
-    rcu_per_second: float | None
-    """Read units per second that the base may be scanned with."""
-    read_ratio: float | None
-    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
-
-
 class CaptureHealKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.CaptureHealOptions`."""
 
@@ -1057,6 +1038,27 @@ class VerifyKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Scan by strongly consistent reads, at twice the read units."""
     rcu_per_second: float | None
     """Read units per second that the table may be scanned with."""
+    read_ratio: float | None
+    """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
+
+
+class BootstrapKeywords(WaitPolicyKeywords, LimitKeywords, CatalogConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.BootstrapOptions`."""
+
+    log: str
+    """Folder of the log of changes, which is captured meanwhile."""
+    format: Literal["delta", "iceberg"]
+    """Format of the lake table."""
+    catalog: str | None
+    """Table of a catalog that is to name the lake table, as of ``apply``."""
+    base: Literal["scan", "export"]
+    """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
+    export_to: str | None
+    """``s3://bucket/prefix`` for exports: the base, and those that heal gaps; without it a gap means a new base."""
+    buckets: int
+    """Partitions ``_b`` of a table that is made; those of a table never change."""
+    rcu_per_second: float | None
+    """Read units per second that the base may be scanned with."""
     read_ratio: float | None
     """The same as a share of the table's provisioned (or maximum on-demand) read units; provisioned: 0.5."""
 

@@ -34,9 +34,12 @@ def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[Boot
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream.
+        If there is no such table, or it has no stream, or no catalog could name the lake table.
     TargetError
-        If another process writes the log or the lake table, or changes are lost again and again.
+        If another process writes the log or the lake table, or changes are lost again and again, or the table of the
+        catalog is another one.
+    EndpointError
+        If the catalog does not answer.
     """
     return bootstrapping.bootstrap(parse_options(BootstrapOptions, _given(table, None, target, options)))
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.capture_audit import CaptureHealOptions
+from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.lake import TableFormat  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.lake_proof import AnyTableFormat  # noqa: TC001 - as above
 from ddbio.options.limits import LimitOptions
@@ -30,7 +31,7 @@ class ReconcileOptions(CaptureHealOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class BootstrapOptions(WaitPolicyOptions, LimitOptions):
+class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions):
     """Choose a table, the log of its changes, and the lake table that is to follow it."""
 
     table: Annotated[str, Field(min_length=1)]
@@ -41,6 +42,8 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions):
     """Folder of the log of changes, which is captured meanwhile."""
     format: TableFormat = "delta"
     """Format of the lake table."""
+    catalog: str | None = None
+    """Table of a catalog that is to name the lake table, as of ``apply``."""
     base: Literal["scan", "export"] = "scan"
     """What the base is read from: the table, by a scan, or a full export that the service is asked for."""
     export_to: str | None = None

@@ -24,6 +24,7 @@ from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.apply import apply_log
+from ddbio.ops.lake.registering import check_lake_catalog
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import (
     ApplyOptions,
@@ -96,9 +97,12 @@ def bootstrap(options: BootstrapOptions) -> BootstrapReport:
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream.
+        If there is no such table, or it has no stream, or no catalog could name the lake table.
     TargetError
-        If another process writes the log or the lake table, or changes are lost again and again.
+        If another process writes the log or the lake table, or changes are lost again and again, or the table of the
+        catalog is another one.
+    EndpointError
+        If the catalog does not answer.
     """
     clock, job = Clock(), _Bootstrap(options)
     applied = job.run()
@@ -130,6 +134,9 @@ class _Bootstrap:
     healed: int = 0
 
     def run(self) -> ApplyReport:
+        applying = self._apply_options()
+        # A name that no catalog knows is told before a base is paid for.
+        check_lake_catalog(applying)
         # The log begins before the base: whatever changes while the base is read is in both, and the log wins.
         prepare_capture(self._capture_options(available_now=True))
         self._capture()
@@ -148,14 +155,16 @@ class _Bootstrap:
                 "times: run 'ddbio capture' beside this, where it is not disturbed",
                 self.options.target,
             )
-        return apply_log(parse_options(ApplyOptions, {**self._given(), **self._lake(), "source": self.options.log}))
+        return apply_log(applying)
 
     def _given(self) -> dict[str, Any]:
         return connection_of(self.options)
 
-    def _lake(self) -> dict[str, Any]:
-        names = ("format", "buckets")
-        return {"table": self.options.target, **{name: getattr(self.options, name) for name in names}}
+    def _apply_options(self) -> ApplyOptions:
+        names = ("format", "buckets", "catalog", "glue_endpoint_url")
+        wanted = {name: getattr(self.options, name) for name in names}
+        places = {"source": self.options.log, "table": self.options.target}
+        return parse_options(ApplyOptions, {**self._given(), **wanted, **places})
 
     def _capture(self) -> None:
         self.captured += capture(self._capture_options(available_now=True)).records

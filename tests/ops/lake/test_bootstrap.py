@@ -9,9 +9,12 @@ import uuid
 
 import boto3
 import pytest
+from pyiceberg.catalog.rest import RestCatalog as RestClient
 
 import ddbio
+from ddbio.errors import OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.ops.lake.rest_catalog import RestCatalog
 
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 
@@ -122,6 +125,54 @@ def test_what_a_stream_forgot_is_healed_or_loaded_anew(fake, client, table, s3_u
         assert (report.base_rows is None, report.healed > 0) == (bool(export), bool(export)), report
         found = ddbio.verify(table, lake, **given)
         assert found.equal, found
+
+
+def test_a_catalog_has_each_run(fake, client, table, tmp_path, monkeypatch):
+    """A catalog of Iceberg names the table behind the first base, behind changes, and behind a base that is new."""
+    log, lake = tmp_path / "log", tmp_path / "lake"
+    (tmp_path / "catalog").mkdir()
+    # Its records are later than the base, by the clock of the fake.
+    fake.trim_stream(table)
+    with RestCatalog(tmp_path / "catalog") as catalog:
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", catalog.uri)
+        given = {"log": str(log), "format": "iceberg", "catalog": "iceberg://lake/shop.orders"}
+        given["endpoint_url"] = fake.endpoint_url
+
+        def shown():
+            rows = RestClient("other", uri=catalog.uri).load_table("shop.orders").scan().to_arrow().to_pylist()
+            return {row["pk"]: row["n"] for row in rows if not row["_is_deleted"]}
+
+        ddbio.bootstrap(table, lake, **given)
+        assert shown() == dict.fromkeys("abcdef", 1)
+        put(client, table, "a", 2)
+        delete(client, table, "b")
+        ddbio.bootstrap(table, lake, **given)
+        assert shown() == {"a": 2, **dict.fromkeys("cdef", 1)}
+        # The stream forgets a change, so the base is loaded anew.
+        fake.pass_time(1000)
+        put(client, table, "c", 3)
+        fake.trim_stream(table)
+        fake.pass_time(1000)
+        put(client, table, "d", 4)
+        assert ddbio.bootstrap(table, lake, **given).base_rows == 5
+        assert shown() == {"a": 2, "c": 3, "d": 4, "e": 1, "f": 1}
+        assert ddbio.verify(table, lake, endpoint_url=fake.endpoint_url).equal
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"catalog": "iceberg://nowhere/shop.orders", "format": "iceberg"}, "no catalog 'nowhere'"),
+        ({"catalog": "iceberg://lake/shop.orders"}, "the lake table is delta"),
+        ({"catalog": "glue://lake.orders"}, "is not on S3"),
+    ],
+)
+def test_a_catalog_that_cannot_name_the_table(options, problem, fake, table, tmp_path):
+    """Nothing is captured and no base is read if the catalog could not name the table."""
+    with pytest.raises(OptionError, match=problem):
+        ddbio.bootstrap(table, tmp_path / "lake", log=str(tmp_path / "log"), endpoint_url=fake.endpoint_url, **options)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
