@@ -25,6 +25,7 @@ from ddbio.spark.session import (
     CpuMeter,
     budget_place,
     cluster_of,
+    how_the_jvm_ended,
     is_connect,
     lost_after_seconds,
     refuse_connect,
@@ -394,10 +395,12 @@ def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseEx
             return failure.error
     if failures:
         return BudgetClosedError()
-    if isinstance(ended, (OSError, Py4JNetworkError)):
+    # A JVM that ends in order cancels its jobs first.
+    if isinstance(ended, (OSError, Py4JNetworkError)) or "SparkContext was shut down" in str(ended):
+        end = how_the_jvm_ended()
         lost = ServiceError(
-            "the JVM of Spark's driver has died, often for want of memory: look into its log, give more "
-            "spark.driver.memory, and run the job again"
+            f"the JVM of Spark's driver has died{f' ({end})' if end else ''}, often for want of memory: look into its "
+            "log, give more spark.driver.memory, and run the job again"
         )
         lost.__cause__ = ended
         return lost

@@ -49,6 +49,9 @@ _INSTALLERS = (
 
 _NANOSECONDS = 1e9
 
+# https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/util/SparkExitCode.scala
+_EXIT_STATUS = {50: ", an exception that nothing caught", 52: ", out of memory"}
+
 
 def running_session() -> SparkSession | None:
     """Return the session that runs in this process, in whichever thread it was made, or None; start nothing.
@@ -94,6 +97,23 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 def _be_quiet_about_the_jvm(context: SparkContext) -> None:
     """Let PySpark print no traceback when the JVM dies: the job that fails by it says so."""
     context._accumulatorServer.handle_error = lambda *_: log.debug("the counts of a task broke off")  # noqa: SLF001
+
+
+def how_the_jvm_ended(within_seconds: float = 2.0) -> str | None:
+    """Return how the JVM of this process ended, in words; None if it runs, or another process started it.
+
+    An error that tells of a JVM in its end may come a little before that: this waits so long for it.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - where PySpark keeps its JVM
+    if process is None:
+        return None
+    try:
+        status = process.wait(within_seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    if status < 0:
+        return f"killed by signal {-status}"
+    return f"exit status {status}{_EXIT_STATUS.get(status, '')}"
 
 
 def stop_session(session: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from ddbio.spark.javac import find_javac
 from ddbio.spark.pushdown_jar import jar
-from ddbio.spark.session import start_session
+from ddbio.spark.session import how_the_jvm_ended, start_session
 from ddbio.testing import FakeDynamoDB
 
 
@@ -22,7 +23,7 @@ def _start() -> SparkSession:
 
 
 def _has_died() -> bool:
-    return SparkContext._gateway is not None and SparkContext._gateway.proc.poll() is not None
+    return how_the_jvm_ended(0) is not None
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,9 @@ def sessions() -> Iterator[list[SparkSession]]:
 def spark(sessions) -> SparkSession:
     """Return the session of all tests: two cores, and up to three attempts a task."""
     if sessions and _has_died():
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")  # to be told, not to fail a test of this file
+            warnings.warn(f"Spark's JVM has died: {how_the_jvm_ended(0)}", stacklevel=1)
         # The file in which it died fails; PySpark goes on to ask a JVM that is gone unless it forgets it.
         SparkContext._gateway.proc.stdin.close()
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None

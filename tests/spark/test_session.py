@@ -108,7 +108,7 @@ def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
     assert job.returncode == 1
     error = json.loads(out)["error"]
     assert error["type"] == "ServiceError"
-    assert "the JVM of Spark's driver has died" in error["message"]
+    assert "the JVM of Spark's driver has died (killed by signal 9)" in error["message"]
     assert "Traceback" not in err
     assert list((tmp_path / "out").glob("*.parquet")) == []
 
