@@ -314,6 +314,22 @@ def test_failed_tests_of_a_version_fail(sparks):
     assert "there is no requirements-gone.lock" in sparks.run("versions", "gone").stderr
 
 
+def test_some_tests_of_a_version(sparks):
+    """Files behind ``--`` are run in place of all; what lacked its jars is told, and ends with 75 unless a test failed."""
+    told = "'-m pytest'*) echo \"$0 $*\" >>pytest.log; case $0 in *35*) exit 75 ;; *) exit {} ;; esac ;;\n  '-m pip'*)"
+    for code, whole in ((0, 75), (1, 1)):
+        sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", told.replace("{}", str(code))))
+        shutil.rmtree(sparks.folder / ".venv", ignore_errors=True)
+        shutil.rmtree(sparks.folder / ".venv-spark35", ignore_errors=True)
+        done = sparks.run("versions", "spark35", "spark40", "--", "tests/versions/test_lakes.py", "-x")
+        assert done.returncode == whole
+        assert "NOT RUN: tests of tests/versions on spark35 whose jars" in done.stderr
+        assert "on spark40 whose jars" not in done.stderr
+    logged = sparks.logged("pytest.log")
+    assert len(logged) == 4
+    assert all(line.endswith("-m not slow tests/versions/test_lakes.py -x") for line in logged)
+
+
 @pytest.mark.parametrize(
     ("lint", "gate", "versions", "test", "verdict"),
     [

@@ -37,7 +37,13 @@ CONF = {
 """What a session needs to be told beside the jars of a set."""
 
 # Tests of jars that this version has not are none of its environment.
-collect_ignore = [f"test_{name}.py" for name in CONF if name not in COORDINATES.get(VERSION, {})]
+SETS = {name for sets in COORDINATES.values() for name in sets}
+collect_ignore = [f"test_{name}.py" for name in SETS if name not in COORDINATES.get(VERSION, {})]
+
+UNFETCHED = 75
+"""The exit status of a run that passed, but for tests whose jars could not be fetched."""
+
+_MISSING = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -56,22 +62,23 @@ def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "Asia/Tokyo",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    found = [path for name, missing in jars.items() if not missing for path in fetch(name)[0]]
-    if found:
-        conf["spark.jars"] = ",".join(map(str, found))
-        for name, missing in jars.items():
-            conf |= {} if missing else CONF[name]
+    ours = [name for name in CONF if jars.get(name) == ""]
+    if ours:
+        conf["spark.jars"] = ",".join(str(path) for name in ours for path in fetch(name)[0])
+        for name in ours:
+            conf |= CONF[name]
     session = start_session("local[2,3]", conf)
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def need(jars, spark):
+def need(jars, spark, request):
     """Return a function that skips a test whose jars could not be fetched, saying so."""
 
     def check(name: str) -> SparkSession:
         if jars[name]:
+            request.config.stash[_MISSING] = True
             pytest.skip(f"the jars of {name} could not be fetched: {jars[name]}")
         return spark
 
@@ -83,3 +90,10 @@ def fake() -> Iterator[FakeDynamoDB]:
     """Return the fake DynamoDB of all tests, in a process of its own."""
     with FakeDynamoDB(process=True) as fake:
         yield fake
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell by the exit status that tests lacked their jars, if nothing else went wrong."""
+    if session.config.stash.get(_MISSING, False) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = UNFETCHED

@@ -23,7 +23,12 @@ COORDINATES = {
         "lakes": (
             "io.delta delta-spark_2.13 4.0.1",
             "org.apache.iceberg iceberg-spark-runtime-4.0_2.13 1.11.0",
-        )
+        ),
+        "rest_catalog": (
+            "org.apache.iceberg iceberg-core 1.11.0",
+            "org.apache.iceberg iceberg-core 1.11.0 tests",
+            "org.xerial sqlite-jdbc 3.50.3.0",
+        ),
     },
     (4, 1): {
         "lakes": (
@@ -32,7 +37,18 @@ COORDINATES = {
         )
     },
 }
-"""Of each version of Spark the sets of jars, by group, artifact and version."""
+"""Of each version of Spark the sets of jars, by group, artifact, version and classifier, if there is one."""
+
+# Ivy's command line has no word for a classifier.
+_CLASSIFIED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="ddbio" module="tests"/>
+  <dependencies>
+    <dependency org="{}" name="{}" rev="{}" conf="default" transitive="false">
+      <artifact name="{}" type="jar" ext="jar" m:classifier="{}"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
 
 _SECONDS = 300
 
@@ -73,8 +89,8 @@ def _retrieve(coordinate: str) -> tuple[list[Path], str]:
         home = os.environ.get("JAVA_HOME")
         classes = Path(pyspark.__file__).parent / "jars/*"
         command = [str(Path(home) / "bin/java") if home else "java", "-cp", str(classes), "org.apache.ivy.Main"]
-        command += ["-dependency", *coordinate.split(), "-confs", "default", "-cache", str(folder() / "ivy")]
-        command += ["-retrieve", f"{place}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+        command += [*_wanted(coordinate.split(), place), "-confs", "default", "-cache", str(folder() / "ivy")]
+        command += ["-retrieve", f"{place}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
@@ -89,6 +105,16 @@ def _retrieve(coordinate: str) -> tuple[list[Path], str]:
                 path.unlink()
         (place / "complete").touch()
     return sorted(place.glob("*.jar")), ""
+
+
+def _wanted(parts: list[str], place: Path) -> list[str]:
+    """Return Ivy's words for a coordinate."""
+    if len(parts) == len(("group", "artifact", "version")):
+        return ["-dependency", *parts]
+    group, artifact, version, classifier = parts
+    wanted = place / "ivy.xml"
+    wanted.write_text(_CLASSIFIED.format(group, artifact, version, artifact, classifier), "utf-8")
+    return ["-ivy", str(wanted)]
 
 
 def _artifact(path: Path) -> str:
