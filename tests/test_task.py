@@ -315,7 +315,7 @@ def test_failed_tests_of_a_version_fail(sparks):
 
 
 def test_some_tests_of_a_version(sparks):
-    """Files behind ``--`` are run in place of all; what lacked its jars is told, and ends with 75 unless a test failed."""
+    """Files behind ``--`` are run in place of all; tests that lacked jars are told, and end with 75 if none failed."""
     told = "'-m pytest'*) echo \"$0 $*\" >>pytest.log; case $0 in *35*) exit 75 ;; *) exit {} ;; esac ;;\n  '-m pip'*)"
     for code, whole in ((0, 75), (1, 1)):
         sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", told.replace("{}", str(code))))
