@@ -1165,3 +1165,5 @@ class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
     """Partitions ``_b`` of a lake table that is made; those of a table never change."""
     digest: bool
     """Compute the order-independent digest of the items as the service returned them."""
+    page_journal: str | None
+    """Folder that keeps pages until their files are complete, for jobs that are killed; ``s3://``: a PUT a page."""

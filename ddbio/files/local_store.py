@@ -148,6 +148,13 @@ class LocalStore:
             (staging / _CREATED).unlink(missing_ok=True)
         _remove_empty([staging, staging.parent, *self._from_target()[:made]])
 
+    def remove(self) -> None:
+        """Remove the folder of a target of one job that has ended, and the empty ones that were made for it."""
+        made = self._created()
+        with _target_errors(self._root), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._root)
+        _remove_empty(self._from_target()[1:made])
+
     def staged_jobs(self) -> set[str]:
         """Return the ids of the jobs that have a staging folder."""
         staging = self._root / _STAGING

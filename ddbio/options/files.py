@@ -86,9 +86,15 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Partitions ``_b`` of a lake table that is made; those of a table never change."""
     digest: bool = False
     """Compute the order-independent digest of the items as the service returned them."""
+    page_journal: Annotated[str, Field(min_length=1)] | None = None
+    """Folder that keeps pages until their files are complete, for jobs that are killed; ``s3://``: a PUT a page."""
 
     @model_validator(mode="after")
     def _check_format(self) -> ScanToFilesOptions:
+        if self.page_journal is not None and self.job_id is None:
+            raise ValueError("page_journal is for a later run of the same job: give job_id, too")
+        if self.page_journal is not None and self.format in {"dynamodb-export", *LAKE_FORMATS}:
+            raise ValueError(f"a job of format {self.format} begins anew: leave page_journal out")
         if self.format in LAKE_FORMATS:
             _check_lake(self, ("partition_by", "catalog", "index", "columns"))
         if self.format == "dynamodb-export" and self.mode == "append":

@@ -61,6 +61,9 @@ class Page:
     keys_left: Collection[bytes] = ()
     """Keys of the request that were not looked up yet; it changes when the next page is taken."""
 
+    is_resumed: bool = False
+    """Whether an earlier run of the job had read it."""
+
 
 def split_page(body: bytes) -> Page:
     """Return the page of a response body; the content of the items is not looked at.

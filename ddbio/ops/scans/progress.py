@@ -1,15 +1,17 @@
 """Store how far a scan has come beside its staged files, so that a scan of the same job id goes on where it stopped.
 
 The file ``_ddbio/<job_id>.scan.json`` says what the job is. Beside it, in ``_ddbio/<job_id>.scan/``, are how it was
-planned, and a record of each attempt of a task: its steps. A step lists files that were staged, and from which page of
-each segment up to which their rows come. A file is closed for a step, so that none has rows of pages that it does not
+planned, and a record of each attempt of a task: its steps. A step lists files that were staged, and from where in each
+segment up to where their rows come. A file is closed for a step, so that none has rows of pages that it does not
 name. Steps are taken in any order in which they fit on each other: what another attempt has read too is passed over.
+With a page journal, what was read since the last step is there as it came.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import secrets
 import time
 from collections import Counter
@@ -24,6 +26,9 @@ from ddbio.core.selection import selection_of
 from ddbio.core.staged import StagedFile
 from ddbio.errors import DdbioError
 from ddbio.files.job_state import JobState, require_same
+from ddbio.files.meta import META
+from ddbio.ops.job.storage import open_store
+from ddbio.ops.scans.page_journal import MOST_BYTES, PageJournal, forget_pages
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.object_store import ObjectStore
     from ddbio.files.partitioned_writer import PartitionedWriter
     from ddbio.files.rolling_writer import RollingWriter
     from ddbio.ops.job.storage import Staging
@@ -55,14 +61,18 @@ _IDENTITY = (
 
 @dataclass(frozen=True)
 class Position:
-    """Say how many pages and items of a segment were read, and what is left of it; None at its end."""
+    """Say how many items of a segment were read, and what is left of it; None at its end."""
 
-    pages: int = 0
     items: int = 0
     rest: Rest | None = field(default_factory=Rest)
 
+    def mark(self) -> str:
+        """Return a text that no other position of the segment has: two attempts may cut pages at other items."""
+        return hashlib.blake2b(json.dumps(_formatted(self), sort_keys=True).encode(), digest_size=12).hexdigest()
+
 
 _START = Position()
+_BEGUN = "begun"
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,8 @@ class ScanProgress:
         How far they came in each segment that was begun.
     digest
         Digest of the items that they read, if one is asked for.
+    pages
+        Where pages are kept until their rows are in complete files; None if they are not.
     """
 
     state: JobState
@@ -87,6 +99,7 @@ class ScanProgress:
     segments: Mapping[int, Position] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=Counter)
     digest: Digest = field(default_factory=Digest)
+    pages: ObjectStore | None = None
 
     def planned(self, plan: ScanPlan) -> ScanPlan:
         """Return the plan with the columns and the segments of the first run, whose plan is stored if this is it."""
@@ -99,19 +112,23 @@ class ScanProgress:
     def of_task(self, task: ScanTask) -> ScanProgress:
         """Return what a task needs to know: how far earlier runs came in its segments."""
         own = {each.segment: self.segments[each.segment] for each in task.requests if each.segment in self.segments}
-        return ScanProgress(self.state, self.run, segments=own)
+        return ScanProgress(self.state, self.run, segments=own, pages=self.pages)
 
     def of_attempt(self, task: int) -> ScanProgress:
         """Return what earlier attempts of a task have done in this run, and how far they came."""
         names = sorted(self.state.listed(f"{self.run}-{task:05}-"))
         return replace(self, **_fitting([self.state.read(name) or {} for name in names], self.segments))
 
+    def open_journal(self) -> PageJournal | None:
+        """Return the page journal of an attempt; None if pages are not kept."""
+        return None if self.pages is None else PageJournal(self.pages, self.run)
+
     def rest_of(self, task: ScanTask) -> ScanTask:
         """Return a task without the segments that are read, and with the others from where they stopped."""
         requests = []
         for request in task.requests:
-            position = self.segments.get(request.segment, _START)
-            if not position.pages:
+            position = self.segments.get(request.segment)
+            if position is None:
                 requests.append(request)
             elif position.rest is not None:
                 left = request.after(position.rest, position.items)
@@ -139,14 +156,27 @@ def open_progress(options: ScanToFilesOptions, staging: Staging, table: TableDes
         **{name: _plain(getattr(options, name)) for name in _IDENTITY},
     }
     state = _state(staging)
-    begun = state.begin(identity)
+    # A job of the same id that begins anew has other pages.
+    begun = dict(state.begin({**identity, _BEGUN: secrets.token_hex(4)}))
+    pages = _pages(options, staging, begun.pop(_BEGUN, ""))
     require_same(staging.job_id, begun, identity, {})
-    return ScanProgress(state, secrets.token_hex(4), **_fitting(state.records(), {}))
+    return ScanProgress(state, secrets.token_hex(4), pages=pages, **_fitting(state.records(), {}))
 
 
-def forget_progress(staging: Staging) -> None:
+def forget_progress(options: ScanToFilesOptions, staging: Staging) -> None:
     """Delete what is stored of a scan: it is committed, or what it had staged is gone."""
-    _state(staging).forget()
+    state = _state(staging)
+    pages = None if options.page_journal is None else _pages(options, staging, (state.head() or {}).get(_BEGUN, ""))
+    if pages is not None:
+        forget_pages(pages)
+    state.forget()
+
+
+def _pages(options: ScanToFilesOptions, staging: Staging, begun: str) -> ObjectStore | None:
+    if options.page_journal is None:
+        return None
+    folder = f"{options.page_journal.rstrip('/')}/{META}{staging.job_id}.pages-{begun}"
+    return open_store(folder, options, is_temporary=True)
 
 
 def _state(staging: Staging) -> JobState:
@@ -168,35 +198,38 @@ def _keys(options: ScanToFilesOptions, table: TableDescription) -> str | None:
 def _fitting(records: Iterable[Mapping[str, Any]], begun: Mapping[int, Position]) -> dict[str, Any]:
     """Return what the steps of records have done that fit on each other, from where segments were begun."""
     files, segments, counts, digest = list[StagedFile](), dict(begun), Counter[str](), Digest()
+    marks = {segment: position.mark() for segment, position in begun.items()}
     waiting = [step for record in records for step in record.get("steps", ())]
-    is_fitting = True
+    is_fitting, start_mark = True, _START.mark()
     while is_fitting:
         is_fitting, others = False, []
         for step in waiting:
-            if any(segments.get(segment, _START).pages != start for segment, start, *_ in step["segments"]):
+            if any(marks.get(segment, start_mark) != start for segment, start, *_ in step["segments"]):
                 others.append(step)
                 continue
             is_fitting = True
             files += [StagedFile(**each) for each in step["files"]]
-            segments.update((segment, _parsed(*found)) for segment, _, *found in step["segments"])
+            ends = {segment: _parsed(*found) for segment, _, *found in step["segments"]}
+            segments |= ends
+            marks |= {segment: position.mark() for segment, position in ends.items()}
             counts.update(step["counts"])
             digest.merge(Digest.from_hex(*step["digest"]))
         waiting = others
     return {"files": tuple(files), "segments": segments, "counts": counts, "digest": digest}
 
 
-def _parsed(pages: int, items: int, rest: dict[str, Any] | None) -> Position:
+def _parsed(items: int, rest: dict[str, Any] | None) -> Position:
     if rest is None:
-        return Position(pages, items, None)
-    return Position(pages, items, Rest(rest["key"], rest["queries"], tuple(each.encode() for each in rest["keys"])))
+        return Position(items, None)
+    return Position(items, Rest(rest["key"], rest["queries"], tuple(each.encode() for each in rest["keys"])))
 
 
 def _formatted(position: Position) -> list[Any]:
     rest = position.rest
     if rest is None:
-        return [position.pages, position.items, None]
+        return [position.items, None]
     left = {"key": rest.start_key, "queries": rest.queries, "keys": [each.decode() for each in rest.keys]}
-    return [position.pages, position.items, left]
+    return [position.items, left]
 
 
 class PageWriter:
@@ -208,6 +241,8 @@ class PageWriter:
         What earlier attempts have done: ``files``, ``counts`` and ``digest`` have that too.
     step_seconds
         Time from one step to the next.
+    journal
+        Where the pages are kept until a step has their rows.
     """
 
     def __init__(
@@ -216,11 +251,12 @@ class PageWriter:
         task: int,
         writer: RollingWriter | PartitionedWriter,
         step_seconds: float = STEP_SECONDS,
+        journal: PageJournal | None = None,
     ) -> None:
         self.files, self.counts, self.digest = list(progress.files), Counter(progress.counts), Digest()
         self.digest.merge(progress.digest)
         self._state, self._writer = progress.state, writer
-        self._step_seconds = step_seconds
+        self._step_seconds, self._journal = step_seconds, journal
         self._segments = dict(progress.segments)
         # No other attempt writes a record of this name.
         self._name, self._steps = f"{progress.run}-{task:05}-{secrets.token_hex(4)}", list[dict[str, Any]]()
@@ -236,26 +272,30 @@ class PageWriter:
             except BaseException:
                 # Whatever was taken is written as a whole.
                 with contextlib.suppress(DdbioError):
-                    self._take_step()
+                    self.take_step()
                 raise
             if page is None:
-                self._take_step()
+                self.take_step()
                 return
-            self._write(page)
-            if time.monotonic() - self._stepped_at >= self._step_seconds:
-                self._take_step()
+            self.add(page)
+            is_full = self._journal is not None and self._journal.size_bytes >= MOST_BYTES
+            if is_full or time.monotonic() - self._stepped_at >= self._step_seconds:
+                self.take_step()
 
-    def _write(self, page: ReadPage[pa.RecordBatch]) -> None:
+    def add(self, page: ReadPage[pa.RecordBatch]) -> None:
+        """Write one page."""
         for batch in page.blocks:
             self._counts["rescued"] += batch.num_rows - batch.column(batch.num_columns - 1).null_count
             self._writer.write(batch)
         known = self._segments.get(page.segment, _START)
-        self._starts.setdefault(page.segment, known.pages)
-        self._segments[page.segment] = Position(known.pages + 1, known.items + page.counts["items"], page.rest)
+        if page.segment not in self._starts:
+            self._starts[page.segment] = known.mark()
+        self._segments[page.segment] = Position(known.items + page.counts["items"], page.rest)
         self._counts.update(page.counts)
         self._digest.merge(page.digest)
+        self._pages[page.segment] += 1
 
-    def _take_step(self) -> None:
+    def take_step(self) -> None:
         """Close the open files, and store how far the rows come that are staged now."""
         files = [each for each in self._writer.close_files() if each.path not in self._staged]
         if self._starts:
@@ -267,6 +307,8 @@ class PageWriter:
             }
             self._steps.append(step)
             self._state.put(self._name, {"steps": self._steps})
+            if self._journal is not None:
+                self._journal.drop(self._pages)
         self.files += files
         self._staged.update(each.path for each in files)
         self.counts.update(self._counts)
@@ -275,4 +317,5 @@ class PageWriter:
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self._starts, self._counts, self._digest = dict[int, int](), Counter[str](), Digest()
+        self._starts, self._counts, self._digest = dict[int, str](), Counter[str](), Digest()
+        self._pages = Counter[int]()

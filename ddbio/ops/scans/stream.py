@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.rescue import OnMisfit
     from ddbio.core.text.page import Page
+    from ddbio.ops.scans.page_journal import PageJournal
     from ddbio.options import AcceptEncoding
 
 QUEUED_BYTES = 8 * 1024 * 1024
@@ -132,6 +133,8 @@ class PageStream(Generic[BlockT]):
         Returns a new decoder: no two lanes use one at the same time.
     pages, policy
         Where pages come from, and how failed requests are repeated; default is what the task says.
+    journal
+        Where pages are kept until their rows are in complete files, and where those of earlier attempts are found.
     """
 
     def __init__(
@@ -142,11 +145,13 @@ class PageStream(Generic[BlockT]):
         *,
         pages: PageSource | None = None,
         policy: RetryPolicy | None = None,
+        journal: PageJournal | None = None,
     ) -> None:
         self._task = task
         self._budget = budget
         self._open_decoder = open_decoder
         self._pages = pages or open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
+        self._journal = journal
         self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting: deque[tuple[int, ReadRequest | Iterator[Page]]] = deque(
             (request.segment, request) for request in task.requests
@@ -249,8 +254,11 @@ class PageStream(Generic[BlockT]):
             segment, found = self._waiting.popleft()
             self._being_read += 1
         if isinstance(found, ReadRequest):
-            return segment, scan_pages(self._pages, found, self._budget, self._retry_policy)
+            return segment, self._scan(found) if self._journal is None else self._journal.pages(found, self._scan)
         return segment, found
+
+    def _scan(self, request: ReadRequest) -> Iterator[Page]:
+        return scan_pages(self._pages, request, self._budget, self._retry_policy)
 
     @property
     def _is_ending(self) -> bool:
@@ -278,6 +286,7 @@ class PageStream(Generic[BlockT]):
             "scanned_items": page.scanned_count,
             "wire_bytes": page.wire_bytes,
             "missing_keys": page.missing,
+            "resumed_items": page.count if page.is_resumed else 0,
         }
         return ReadPage(segment, blocks, rest_after(page), counts, own)
 
@@ -304,6 +313,6 @@ class PageStream(Generic[BlockT]):
 class SegmentStream(PageStream[pa.RecordBatch]):
     """Iterate over the batches of a task's segments."""
 
-    def __init__(self, task: ScanTask, budget: Budget) -> None:
+    def __init__(self, task: ScanTask, budget: Budget, journal: PageJournal | None = None) -> None:
         decoder = partial(Decoder, task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)
-        super().__init__(task, budget, decoder)
+        super().__init__(task, budget, decoder, journal=journal)

@@ -118,7 +118,7 @@ def scan_to_files(
         if goes_on(options):
             # The run that committed may have ended before it could.
             with suppress(DdbioError):
-                forget_progress(staging)
+                forget_progress(options, staging)
         report = committed_report(ScanReport, done)
     return with_catalog(options, report)
 
@@ -281,7 +281,7 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             lanes=plan.lanes,
             items=sum(result.items for result in results) + before["items"],
             scanned_items=sum(result.scanned_items for result in results) + before["scanned_items"],
-            resumed_items=before["items"],
+            resumed_items=before["items"] + sum(result.resumed_items for result in results),
             rows=sum(file.rows for file in files),
             rescued=sum(result.rescued for result in results) + before["rescued"],
             seconds=round(clock.seconds(), 3),
@@ -306,11 +306,11 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
         except NotFoundError:
             # What an earlier run had staged is gone: the next one begins anew.
             if progress is not None:
-                forget_progress(staging)
+                forget_progress(options, staging)
             raise
         if progress is not None:
             with suppress(DdbioError):
-                forget_progress(staging)
+                forget_progress(options, staging)
         cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
     _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
     report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
@@ -355,6 +355,8 @@ class FilesResult:
     scanned_items: int
     missing_keys: int = 0
     missing: tuple[bytes, ...] = ()
+    resumed_items: int = 0
+    """Those of the items that earlier runs had read, and that were kept in the page journal."""
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -383,22 +385,26 @@ def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> Fil
     staging, number = task.staging, task.scan.number
     progress = progress.of_attempt(number)
     scan = progress.rest_of(task.scan)
-    stream = SegmentStream(scan, budget)
+    journal = progress.open_journal()
+    stream = SegmentStream(scan, budget, journal)
     writer = staging.writer(scan.schema, FileNaming(staging.job_id, number, secrets.randbelow(10**6)))
     step_seconds = STEP_SECONDS if staging.partition_by is None else PARTITIONED_STEP_SECONDS
-    pages = PageWriter(progress, number, writer, step_seconds)
+    pages = PageWriter(progress, number, writer, step_seconds, journal)
     try:
         with closing(iter(stream)) as read:
             pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
     except BaseException:
         writer.abort()
         raise
+    if journal is not None:
+        journal.finish(staging.job_id)
     if isinstance(writer, PartitionedWriter):
         stream.counts.misfits.merge(writer.log)
     return FilesResult(
         *(tuple(pages.files), pages.counts["items"], pages.counts["rescued"], pages.counts["wire_bytes"]),
         *(stream.counts.misfits, pages.digest, pages.counts["scanned_items"], pages.counts["missing_keys"]),
         missing=tuple(stream.counts.missing),
+        resumed_items=pages.counts["resumed_items"],
     )
 
 

@@ -1,0 +1,54 @@
+"""An endpoint in front of the fake that notes which pages of which segments were asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from ddbio.testing.proxy import Upstream
+from ddbio.testing.server import HttpReply, HttpRequest, Server
+
+
+class Recorder:
+    """Pass requests on, and count the pages of segments that were asked for, by their start keys."""
+
+    def __init__(self, endpoint_url: str) -> None:
+        self._upstream = Upstream(endpoint_url)
+        self._server = Server(self._answer)
+        self.endpoint_url = f"http://127.0.0.1:{self._server.port}"
+        self._asked: list[tuple[int, int, str]] = []
+
+    def pages(self, segments: int) -> Counter[tuple[int, str]]:
+        """Return how often each page was asked for of a scan of so many segments: its sample has other ones."""
+        return Counter((segment, key) for total, segment, key in self._asked if total == segments)
+
+    def asked_again(self, segments: int) -> Counter[int]:
+        """Return of each segment how many pages were asked for again."""
+        again = Counter[int]()
+        for (segment, _), count in self.pages(segments).items():
+            again[segment] += count - 1
+        return +again
+
+    def stop(self) -> None:
+        """Close the endpoint."""
+        self._server.stop()
+        self._upstream.close()
+
+    def _answer(self, request: HttpRequest) -> HttpReply:
+        if request.headers.get("x-amz-target", "").endswith(".Scan"):
+            asked = json.loads(request.body)
+            start = json.dumps(asked.get("ExclusiveStartKey"), sort_keys=True)
+            self._asked.append((asked["TotalSegments"], asked["Segment"], start))
+        return self._upstream.send(request)
+
+
+@contextlib.contextmanager
+def recording(endpoint_url: str) -> Iterator[Recorder]:
+    """Open such an endpoint."""
+    recorder = Recorder(endpoint_url)
+    try:
+        yield recorder
+    finally:
+        recorder.stop()
