@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.spark.engine import SparkEngine
+from tests.ops.scans.recording import recording
 
 COUNT = 6_000
 ITEMS = [{"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "text": {"S": "x" * 900}} for number in range(COUNT)]
@@ -117,3 +119,73 @@ def test_a_driver_that_was_stopped(fake, table, tmp_path):
     assert report.resumed_items > 0
     assert (report.items, report.rows) == (COUNT, COUNT)
     assert report.digest == ddbio.digest(str(tmp_path / "out"))
+
+
+@pytest.fixture
+def recorder(fake):
+    """Note which pages are asked for."""
+    with recording(fake.endpoint_url) as recorder:
+        yield recorder
+
+
+def test_a_worker_that_was_killed(spark, recorder, table, tmp_path):
+    """Python workers that die by SIGKILL cost at most a page of each segment, if pages are kept."""
+    given = {"rcu_per_second": 300, "page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}
+    options = parse_options(ScanToFilesOptions, options_of(recorder, table, tmp_path / "out", **given))
+    tasks, _ = begin(options)
+
+    def dying(task, budget):
+        class Deadly:
+            left = 12
+
+            def acquire(self, units):
+                self.left -= 1
+                if self.left < 0 and TaskContext.get().attemptNumber() == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return budget.acquire(units)
+
+            def __getattr__(self, name):
+                return getattr(budget, name)
+
+        return write_task(task, Deadly())
+
+    results = SparkEngine(None, {}).run(dying, tasks, LocalBudget(300))
+    assert recorder.pages(8).total() > 30
+    assert all(count <= 1 for count in recorder.asked_again(8).values())
+    assert sum(result.items for result in results) == COUNT
+    assert sum(file.rows for result in results for file in result.staged) == COUNT
+    # It was read by this run, not by an earlier one.
+    assert sum(result.resumed_items for result in results) == 0
+    _, progress = begin(options)
+    assert (progress.counts["items"], progress.digest.count) == (COUNT, COUNT)
+
+
+def test_a_driver_that_was_killed(recorder, table, tmp_path):
+    """The whole application dies by SIGKILL; the same job, on threads here, asks for at most a page of each segment."""
+    more = {"page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}
+    given = options_of(recorder, table, tmp_path / "out", rcu_per_second=150, **more)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
+    words[words.index("--digest=True")] = "--digest"
+    command = [sys.executable, "-m", "ddbio", "scan", table, given["dest"], *words, "--master", "local[2]", "--quiet"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 180
+    while recorder.pages(8).total() < 40 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # The driver, its JVM, and the daemon with its workers: a worker that outlives them reads on for a while.
+    for process in _session(child.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    child.wait()
+    asked = recorder.pages(8).total()
+    report = ddbio.scan_to_files(**{**given, "engine": "local", "rcu_per_second": 50_000})
+    assert all(count <= 1 for count in recorder.asked_again(8).values())
+    assert report.resumed_items > 0
+    assert asked > 20
+    assert (report.items, report.rows) == (COUNT, COUNT)
+    assert report.digest == ddbio.digest(str(tmp_path / "out"))
+
+
+def _session(leader):
+    """Return the processes of a session, its leader first."""
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(leader)], capture_output=True, text=True, check=True)
+    return sorted(map(int, found.stdout.split()))
