@@ -74,6 +74,7 @@ class ProgressReporter:
     @contextmanager
     def _reporting(self, outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
         ended = threading.Event()
+        budget.is_followed = True
         # What was read before, as a sample, is no part of the job.
         before = budget.usage().items - outline.done
 

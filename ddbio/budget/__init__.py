@@ -12,6 +12,7 @@ from ddbio.budget.local import LocalBudget, Usage
 from ddbio.budget.messages import BudgetAddress
 from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Reservation
 from ddbio.budget.server import BudgetServer
+from ddbio.budget.unlimited import UnlimitedBudget
 
 __all__ = [
     "AttemptReplacedError",
@@ -25,5 +26,6 @@ __all__ = [
     "LocalBudget",
     "Reservation",
     "TaskAttempt",
+    "UnlimitedBudget",
     "Usage",
 ]

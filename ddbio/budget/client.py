@@ -18,6 +18,7 @@ from ddbio.budget.reservation import (
     BudgetClosedError,
     Grant,
 )
+from ddbio.core.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ __all__ = ["BudgetClient", "TaskAttempt"]
 # Between attempts to reach the driver.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GROWTH = 5.0, 120.0, 2.0
 _SHORT_TIMEOUT_SECONDS = 1.0
+_MOST_REMEMBERED = 64
 _log = logging.getLogger("ddbio.budget")
 
 
@@ -40,6 +42,17 @@ class _QueueState(NamedTuple):
     wait_seconds: float
     at_seconds: float
     portion_per_second: float | None
+
+
+class _OutOfReach(NamedTuple):
+    """When a driver that this process has never reached is worth another wait, and how long a pause follows that."""
+
+    again_at: float
+    pause_seconds: float
+
+
+# Each task has a client of its own, and only one of them should wait for a port that swallows everything.
+_out_of_reach: dict[BudgetAddress, _OutOfReach] = {}
 
 
 class TaskAttempt(NamedTuple):
@@ -98,13 +111,15 @@ class BudgetClient:
         self._unreported = RequestCounts()
         self._channel: MessageChannel | None = None
         self._connecting = Lock()
-        self._has_tried = False
-        self._reconnect_at = 0.0
+        known = _out_of_reach.get(address)
+        self._has_tried = known is not None
+        self._reconnect_at = 0.0 if known is None else known.again_at
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._warned = False
         self._closed = Event()
         self._has_left = False
         self._lock = Lock()
+        COMPILATIONS.watch(self._tell_compiling)
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
@@ -165,9 +180,19 @@ class BudgetClient:
         if self._channel is not None:
             self._held_until = now + HOLD_SECONDS
 
-    def has_met_driver(self) -> bool:
-        """Return whether the driver has ever answered this client, which tries to reach it first."""
-        self._ensure_connection()
+    def has_met_driver(self, *, tries_again: bool = False) -> bool:
+        """Return whether the driver has ever answered this client, which tries to reach it first.
+
+        Parameters
+        ----------
+        tries_again
+            Whether to wait for it even if this process has just waited in vain.
+        """
+        with self._connecting:
+            known = _out_of_reach.get(self._address)
+            is_due = tries_again or known is None or time.monotonic() >= known.again_at
+            if self._answered_at is None and self._channel is None and is_due:
+                self._connect(self._first_timeout_seconds)
         return self._answered_at is not None
 
     def close(self) -> RequestCounts:
@@ -181,9 +206,11 @@ class BudgetClient:
             What could not be reported to the driver.
         """
         self._closed.set()
+        COMPILATIONS.unwatch(self._tell_compiling)
         with self._lock:
             is_lost = self._channel is None and self._unreported != RequestCounts()
-        if is_lost and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH:
+        is_worth_it = self._address not in _out_of_reach and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH
+        if is_lost and is_worth_it:
             # It failed at most once: not every task should wait for a driver that does not respond at all.
             self._connect(self._timeout_seconds)
         with self._lock:
@@ -243,13 +270,22 @@ class BudgetClient:
         if not self._has_tried:
             with self._connecting:
                 if not self._has_tried:
-                    # Without a rate nothing has to be asked, and a closed port should delay nobody.
-                    self._connect(self._timeout_seconds if self._static_portion else _SHORT_TIMEOUT_SECONDS)
+                    self._connect(self._first_timeout_seconds)
             return
         with self._lock:
             is_due = self._channel is None and time.monotonic() >= self._reconnect_at
         if is_due and self._connecting.acquire(blocking=False):
             Thread(target=self._connect_in_background, name="ddbio-budget", daemon=True).start()
+
+    @property
+    def _first_timeout_seconds(self) -> float:
+        # Without a rate nothing has to be asked, and a closed port should delay nobody.
+        return self._timeout_seconds if self._static_portion else _SHORT_TIMEOUT_SECONDS
+
+    def _tell_compiling(self) -> None:
+        """Tell the driver whether this process compiles loops."""
+        with self._lock:
+            self._try(lambda channel: channel.send(("compiling", COMPILATIONS.is_running)))
 
     def _connect_in_background(self) -> None:
         try:
@@ -271,8 +307,10 @@ class BudgetClient:
         with self._lock:
             self._has_tried = True
             if channel is None:
+                _remember_out_of_reach(address)
                 self._lose()
                 return
+            _out_of_reach.pop(address, None)
             if self._has_left or self._channel is not None:
                 # Another attempt was faster, or the budget was left.
                 channel.close()
@@ -283,6 +321,8 @@ class BudgetClient:
             unreported = astuple(self._unreported)
             if self._unreported != RequestCounts() and self._try(lambda channel: channel.send(("add", *unreported))):
                 self._unreported = RequestCounts()
+        if COMPILATIONS.is_running:
+            self._tell_compiling()
 
     def _begin_attempt(self, channel: MessageChannel) -> None:
         channel.send(("attempt", *(self._attempt or ())[:2]))
@@ -342,6 +382,17 @@ class _ClientReservation:
         if self._alone is not None:
             return self._alone.grant()._replace(central=False)
         return Grant(self._units, self._at_seconds)
+
+
+def _remember_out_of_reach(address: BudgetAddress) -> None:
+    """Let no other client of this process wait for this driver for a while, which grows."""
+    known = _out_of_reach.pop(address, None)
+    pause_seconds = _FIRST_PAUSE_SECONDS if known is None else known.pause_seconds
+    next_pause = min(_LONGEST_PAUSE_SECONDS, pause_seconds * _GROWTH)
+    while len(_out_of_reach) >= _MOST_REMEMBERED:
+        # The address of a job that has ended: that of a running one is remembered anew.
+        del _out_of_reach[next(iter(_out_of_reach))]
+    _out_of_reach[address] = _OutOfReach(time.monotonic() + pause_seconds, next_pause)
 
 
 def _flush(channel: MessageChannel) -> None:

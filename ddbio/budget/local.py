@@ -13,6 +13,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
+from ddbio.core.compiling import Compilations
 from ddbio.core.job_limits import JobLimits
 from ddbio.core.pacing import Pacer, ThrottleScope
 from ddbio.errors import LimitError
@@ -178,8 +179,27 @@ class LocalBudget:
         self._limits = JobLimits()
         self.exceeded: str | None = None
         """What of its limits the job exceeded, or None."""
+        self.is_followed = False
+        """Whether somebody looks at the counts of worker processes while the job runs."""
+        self.compilations = Compilations()
+        """Those of worker processes."""
         self.job = job
         self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether requests may have to wait, or to be refused: there is a rate, or a limit of the job."""
+        return self.units_per_second is not None or self._limits != JobLimits()
+
+    @property
+    def wants_counts(self) -> bool:
+        """Return whether anybody looks at the counts while the job runs, be it the log."""
+        return self.is_followed or (self.job is not None and _progress_log.isEnabledFor(logging.INFO))
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether nothing is granted any more."""
+        return self._closed.is_set()
 
     def bound(self, limits: JobLimits) -> None:
         """Stop the job when it exceeds its limits, from the next settlement on."""
@@ -235,12 +255,8 @@ class LocalBudget:
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)
                 self._pacer.settle(grant.units, consumed, run_seconds)
-            progress = self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
-            self.exceeded = self.exceeded or self._limits.exceeded(self._counts.consumed_units, run_seconds)
-        if self.exceeded is not None:
-            self.close()
-        if progress is not None:
-            _progress_log.info(progress)
+            progress = self._counted(run_seconds)
+        self._tell(progress)
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow down as its scope demands; see `Budget.throttled`."""
@@ -252,10 +268,25 @@ class LocalBudget:
         if first and scope in _ADVICE:
             _log.warning("throttled (%s): %s", detail, _ADVICE[scope])
 
-    def add(self, counts: RequestCounts) -> None:
-        """Count what a worker did from its portion while it could not reach this budget."""
+    def add(self, counts: RequestCounts, run_seconds: float = 0.0) -> None:
+        """Count what a worker did that has not asked this budget before.
+
+        Parameters
+        ----------
+        run_seconds
+            How long ago its first request was.
+        """
+        new = [scope for scope in _ADVICE if counts.throttles.get(scope.value)]
         with self._lock:
+            if counts.requests and self._stopped_at is None:
+                began_at = self._clock() - run_seconds
+                self._started_at = began_at if self._started_at is None else min(self._started_at, began_at)
+            new = [scope for scope in new if scope.value not in self._counts.throttles]
             self._counts.add(counts)
+            progress = self._counted(self._run_seconds())
+        for scope in new:
+            _log.warning("throttled (%s): %s", scope.value, _ADVICE[scope])
+        self._tell(progress)
 
     def usage(self) -> Usage:
         """Return the counts so far; cheap enough for a progress bar."""
@@ -281,6 +312,17 @@ class LocalBudget:
             if self._stopped_at is None:
                 self._stopped_at = self._run_seconds()
         self._closed.set()
+
+    def _counted(self, run_seconds: float) -> str | None:
+        """Look at the limits after the counts have changed; return the line of progress if one is due."""
+        self.exceeded = self.exceeded or self._limits.exceeded(self._counts.consumed_units, run_seconds)
+        return self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
+
+    def _tell(self, progress: str | None) -> None:
+        if self.exceeded is not None:
+            self.close()
+        if progress is not None:
+            _progress_log.info(progress)
 
     def _progress(self, run_seconds: float) -> str:
         """Return the line that tells how far the job is, and what it did since the line before."""

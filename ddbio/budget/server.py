@@ -146,6 +146,12 @@ class _Listener(socketserver.ThreadingTCPServer):
         with self._lock:
             self._workers += change
 
+    def count_compiling(self, *, is_compiling: bool) -> None:
+        """Note that a worker begins to compile loops, or has ended."""
+        with self._lock:
+            compilations = self.budget.compilations
+            (compilations.begin if is_compiling else compilations.end)()
+
     def hang_up(self) -> None:
         with self._lock:
             for connection in self._connections:
@@ -170,6 +176,7 @@ class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
     # Of which task, and which attempt of it.
     _attempt: tuple[str, int] | None = None
+    _is_compiling = False
 
     def handle(self) -> None:
         channel = MessageChannel(self.request, _HANDSHAKE_SECONDS)
@@ -182,6 +189,7 @@ class _Worker(socketserver.BaseRequestHandler):
                     self._respond(channel, *channel.receive())
             finally:
                 self.server.count_worker(-1)
+                self._note_compiling(is_compiling=False)
         finally:
             channel.close()
 
@@ -202,6 +210,18 @@ class _Worker(socketserver.BaseRequestHandler):
                 channel.send(self._queue_state(*values))
             case "flush":
                 channel.send(None)
+            case "report":
+                *counts, run_seconds, is_compiling = values
+                budget.add(RequestCounts(*counts), run_seconds)
+                self._note_compiling(is_compiling=bool(is_compiling))
+                channel.send(not budget.is_closed)
+            case _:
+                self._note(verb, *values)
+
+    def _note(self, verb: str, *values: Any) -> None:
+        """Take a message that needs no response."""
+        budget = self.server.budget
+        match verb:
             case "settle":
                 units, at_seconds, consumed, items, wire_bytes = values
                 budget.settle(Grant(units, at_seconds), consumed, items=items, wire_bytes=wire_bytes)
@@ -210,8 +230,16 @@ class _Worker(socketserver.BaseRequestHandler):
                 budget.throttled(ThrottleScope(scope), detail)
             case "add":
                 budget.add(RequestCounts(*values))
+            case "compiling":
+                (is_compiling,) = values
+                self._note_compiling(is_compiling=bool(is_compiling))
             case _:
                 raise ValueError(f"no such message: {verb}")
+
+    def _note_compiling(self, *, is_compiling: bool) -> None:
+        if is_compiling != self._is_compiling:
+            self._is_compiling = is_compiling
+            self.server.count_compiling(is_compiling=is_compiling)
 
     def _queue_state(self, position: float) -> list[float | None] | None:
         try:

@@ -116,9 +116,12 @@ class ExportProgress:
 @contextmanager
 def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
     """Show on stderr what a budget has counted, while the context is open."""
+    from ddbio.core.compiling import COMPILATIONS
+
     end = _End()
+    budget.is_followed = True
     # Here: what comes while the thread starts is part of the job.
-    pace = Pace(outline, budget.usage())
+    pace = Pace(outline, budget.usage(), COMPILATIONS, budget.compilations)
     # As rich decides, which is imported if there is a bar to be drawn.
     show = _bar if sys.stderr.isatty() or os.environ.get("FORCE_COLOR") else _lines
     thread = threading.Thread(target=show, args=(outline, budget, pace, end), name="ddbio-progress", daemon=True)
@@ -164,12 +167,10 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 class Pace:
     """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``, but for those of compiling."""
 
-    def __init__(self, outline: JobOutline, begun: Usage, compilations: Compilations | None = None) -> None:
-        from ddbio.core.compiling import COMPILATIONS
-
-        self._outline = outline
-        compilations = COMPILATIONS if compilations is None else compilations
-        self._compilations, self._compiled = compilations, compilations.ended
+    def __init__(self, outline: JobOutline, begun: Usage, *compilations: Compilations) -> None:
+        self._outline, self._begun = outline, begun
+        self._compilations = compilations
+        self._compiled = self._ended()
         self._seen = deque([begun])
         # What was read before, as a sample, is no part of the job.
         self._before = begun.items - outline.done
@@ -181,13 +182,17 @@ class Pace:
     def describe(self, usage: Usage) -> str:
         """Return one line on how far the job is: items, MB/s, units/s against the budget, time left.
 
-        While loops are compiled there are no rates, and none of these seconds is part of a later one.
+        Before the first request, and while loops are compiled, by workers too, there are no rates, and none of these
+        seconds is part of a later one.
         """
-        compiled = self._compilations.ended
-        if self._compilations.is_running or compiled != self._compiled:
+        compiled = self._ended()
+        if any(each.is_running for each in self._compilations) or compiled != self._compiled:
             self._compiled = compiled
             self._seen = deque([usage])
             return f"{self.items(usage):,} items  compiling loops"
+        if usage.requests == self._begun.requests:
+            self._seen = deque([usage])
+            return f"{self.items(usage):,} items  starting"
         while len(self._seen) > 1 and usage.elapsed_seconds - self._seen[1].elapsed_seconds >= WINDOW_SECONDS:
             self._seen.popleft()
         before = self._seen[0]
@@ -205,6 +210,9 @@ class Pace:
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")
         return "  ".join(words)
+
+    def _ended(self) -> int:
+        return sum(each.ended for each in self._compilations)
 
 
 class JobWatch:

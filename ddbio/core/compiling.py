@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Compilations:
@@ -17,6 +17,7 @@ class Compilations:
 
     def __init__(self) -> None:
         self._begun = self._ended = 0
+        self._watches: list[Callable[[], None]] = []
 
     @property
     def ended(self) -> int:
@@ -31,10 +32,27 @@ class Compilations:
     def begin(self) -> None:
         """Count one that begins."""
         self._begun += 1
+        if self._begun == self._ended + 1:
+            self._tell()
 
     def end(self) -> None:
         """Count one that has ended, well or not."""
         self._ended += 1
+        if not self.is_running:
+            self._tell()
+
+    def watch(self, watch: Callable[[], None]) -> None:
+        """Call a function when the first begins, and when the last has ended, in the thread that compiles."""
+        self._watches.append(watch)
+
+    def unwatch(self, watch: Callable[[], None]) -> None:
+        """Call a function no more."""
+        if watch in self._watches:
+            self._watches.remove(watch)
+
+    def _tell(self) -> None:
+        for watch in tuple(self._watches):
+            watch()
 
     @contextmanager
     def running(self) -> Iterator[None]:

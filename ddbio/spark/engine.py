@@ -35,7 +35,15 @@ from ddbio.spark.session import (
     stop_session,
     task_attempts,
 )
-from ddbio.spark.worker import Failure, ListOnDriver, PartsReader, TaskRunner, WorkerTracebackError, unfenced_retry
+from ddbio.spark.worker import (
+    Failure,
+    ListOnDriver,
+    PartsReader,
+    TaskBudget,
+    TaskRunner,
+    WorkerTracebackError,
+    unfenced_retry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from ddbio.budget import Budget, BudgetAddress
+    from ddbio.budget import Budget
     from ddbio.engine import Shuffle
     from ddbio.spark.worker import Outcome
 
@@ -136,7 +144,7 @@ class SparkEngine:
             As :meth:`run`.
         """
 
-        def shuffled_tasks(failures: Accumulator[list[Failure]], _: BudgetAddress) -> RDD[TaskT]:
+        def shuffled_tasks(failures: Accumulator[list[Failure]], _: TaskBudget) -> RDD[TaskT]:
             return shuffled(tasks, shuffle, failures)
 
         # A lost executor may still run, and so may tasks of a stage that Spark runs again.
@@ -164,17 +172,14 @@ class SparkEngine:
         budget = split[0].budget if split else LocalBudget(None, job="join")
         with ExitStack() as stack:
 
-            def joined(failures: Accumulator[list[Failure]], address: BudgetAddress) -> RDD[Iterable[bytes]]:
-                # The first budget is served already: where only one port is open, one side at least can be joined.
-                host, bind, ports = budget_place(self._context)
-                addresses = [address] + [
-                    stack.enter_context(BudgetServer(each.budget, host, bind=bind, ports=ports)).address
-                    for each in split[1:]
-                ]
+            def joined(failures: Accumulator[list[Failure]], first: TaskBudget) -> RDD[Iterable[bytes]]:
                 parts = [frame_parts(each, failures) for each in sources if not isinstance(each, SplitTasks)]
-                for each, at, counts in zip(split, addresses, unreported, strict=True):
-                    portion = _portion(each.budget, len(each.tasks))
-                    reader = PartsReader(each.split, at, portion, task_attempts(self._context), failures, counts)
+                for number, (each, counts) in enumerate(zip(split, unreported, strict=True)):
+                    # The first budget is served already: where only one port is open, one side at least can be joined.
+                    served = replace(first, portion_per_second=_portion(each.budget, len(each.tasks)))
+                    if number:
+                        _, served = self._serve(stack, each.budget, len(each.tasks))
+                    reader = PartsReader(each.split, served, task_attempts(self._context), failures, counts)
                     tasks = self._context.parallelize(each.tasks, max(1, len(each.tasks)))
                     parts.append(tasks.mapPartitions(reader))
                 return gathered(self._context.union(parts), partitions, _parts_alone)
@@ -188,7 +193,7 @@ class SparkEngine:
 
     def _run(
         self,
-        tasks: Callable[[Accumulator[list[Failure]], BudgetAddress], RDD[TaskT]],
+        tasks: Callable[[Accumulator[list[Failure]], TaskBudget], RDD[TaskT]],
         count: int,
         function: Callable[[TaskT, Budget], ResultT],
         budget: LocalBudget,
@@ -197,16 +202,14 @@ class SparkEngine:
         if not count:
             return []
         failures = self._context.accumulator([], ListOnDriver())
-        host, bind, ports = budget_place(self._context)
-        with BudgetServer(budget, host, bind=bind, ports=ports) as server:
-            portion = _portion(budget, count)
-            attempts, began_at = task_attempts(self._context), time.time()
-            runner = TaskRunner(function, server.address, portion, attempts, failures, began_at, alone_seconds)
-            source = tasks(failures, server.address)
-            job = Job(self._context, source.mapPartitions(runner), budget.job)
+        with ExitStack() as stack:
+            server, served = self._serve(stack, budget, count, is_fenced=alone_seconds is not None)
+            runner = TaskRunner(function, served, task_attempts(self._context), failures, time.time(), alone_seconds)
+            source = tasks(failures, served)
+            job = Job(self._context, source.mapPartitions(runner), budget.job, is_told=server is not None)
             outcomes = self._outcomes(job, failures, budget)
             deferred = [number for number, outcome in enumerate(outcomes) if outcome.is_deferred]
-            if deferred:
+            if server is not None and deferred:
                 # Attempts that the driver has met may still write; those of these tasks that it has not have not begun.
                 unfenced = frozenset(number for number in deferred if not server.has_met(str(number)))
                 rdd = source.mapPartitions(replace(runner, unfenced=unfenced))
@@ -222,6 +225,17 @@ class SparkEngine:
                     outcomes[number] = outcome
             return [outcome.result for outcome in outcomes]
 
+    def _serve(
+        self, stack: ExitStack, budget: LocalBudget, count: int, *, is_fenced: bool = False
+    ) -> tuple[BudgetServer | None, TaskBudget]:
+        """Serve a budget to so many tasks for as long as a context is open, if they need the driver while they run."""
+        asks = is_fenced or budget.is_bounded
+        if not (asks or budget.wants_counts):
+            return None, TaskBudget(None, asks=False, portion_per_second=None)
+        host, bind, ports = budget_place(self._context)
+        server = stack.enter_context(BudgetServer(budget, host, bind=bind, ports=ports))
+        return server, TaskBudget(server.address, asks, _portion(budget, count))
+
     def _outcomes(
         self,
         job: Job,
@@ -233,7 +247,7 @@ class SparkEngine:
         try:
             job.wait(lambda: failures.value, check)
         except BaseException:
-            # A closed budget ends every task at its next page; the server stays up to tell them.
+            # A closed budget ends every task at its next page; the server, if there is one, stays up to tell them.
             budget.close()
             job.stop()
             raise
@@ -241,7 +255,9 @@ class SparkEngine:
             self._meter.add_stages(job.stage_ids())
             for outcome in job.outcomes:
                 self._meter.add(outcome.times)
-                budget.add(outcome.unreported)
+                # The clocks of a cluster are not quite the same.
+                began_at = max(job.began_at, outcome.requests_began_at or time.time())
+                budget.add(outcome.unreported, max(0.0, time.time() - began_at))
         return job.outcomes
 
     def cpu_seconds(self) -> float:
@@ -280,6 +296,8 @@ class Job:
     ----------
     name
         What Spark's UI calls the job, behind the description that the caller has set.
+    is_told
+        Whether its tasks learn from their budget that the job is being stopped.
     """
 
     def __init__(
@@ -289,7 +307,10 @@ class Job:
         name: str | None = None,
         *,
         partitions: Sequence[int] | None = None,
+        is_told: bool = True,
     ) -> None:
+        self.began_at = time.time()
+        self._leave_seconds = _LEAVE_SECONDS if is_told else 0.0
         self.group = f"ddbio-{uuid.uuid4().hex}"
         described = [context.getLocalProperty(_DESCRIPTION), f"ddbio: {name}" if name else "ddbio"]
         self._description = ", ".join(filter(None, described))
@@ -346,7 +367,7 @@ class Job:
 
     def stop(self) -> None:
         """End the job and return when none of its tasks is active, or after half a minute."""
-        self._ended.wait(_LEAVE_SECONDS)
+        self._ended.wait(self._leave_seconds)
         # A JVM that has died took its tasks with it.
         with suppress(OSError, Py4JError):
             self._context.cancelJobGroup(self.group)

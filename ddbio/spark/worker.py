@@ -20,7 +20,7 @@ from zipimport import zipimporter
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from ddbio.budget import AttemptReplacedError, BudgetClient, BudgetClosedError, TaskAttempt
+from ddbio.budget import AttemptReplacedError, BudgetClient, BudgetClosedError, TaskAttempt, UnlimitedBudget
 from ddbio.errors import DdbioError, ServiceError
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Outcome:
 
     Attributes
     ----------
+    requests_began_at
+        When the first request was sent, in seconds of the epoch, unless the driver knows from having granted it.
     is_deferred
         Whether the task was not run, for this worker did not reach the driver.
     """
@@ -74,6 +76,7 @@ class Outcome:
     failure: Failure | None
     times: tuple[ProcessTime, ...]
     unreported: RequestCounts
+    requests_began_at: float | None
     is_deferred: bool = False
 
 
@@ -92,6 +95,31 @@ class ListOnDriver(AccumulatorParam):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
+class TaskBudget:
+    """Say how each task gets at the budget of its job.
+
+    Attributes
+    ----------
+    address
+        Where the driver serves it; None if nobody needs to know before a task has ended what it does.
+    asks
+        Whether each request asks the driver. Otherwise there is nothing to ask, and the driver is only told.
+    portion_per_second
+        What a task may spend while the driver is out of reach; None sets no bound.
+    """
+
+    address: BudgetAddress | None
+    asks: bool
+    portion_per_second: float | None
+
+    def open(self, attempt: TaskAttempt | None = None) -> BudgetClient | UnlimitedBudget:
+        """Return the budget of a task, or of one attempt of it, if only the latest may write."""
+        if self.address is None or not self.asks:
+            return UnlimitedBudget(self.address)
+        return BudgetClient(self.address, fallback_units_per_second=self.portion_per_second, attempt=attempt)
+
+
+@dataclass(frozen=True)
 class TaskRunner:
     """Run a partition's tasks. Errors become values where possible, so that Spark neither retries nor rewords them.
 
@@ -100,8 +128,7 @@ class TaskRunner:
     """
 
     function: Callable[[Any, Budget], Any]
-    address: BudgetAddress
-    fallback_units_per_second: float | None
+    budget: TaskBudget
     attempts: int
     failures: Accumulator[list[Failure]]
     job_began_at: float
@@ -121,12 +148,13 @@ class TaskRunner:
         context, attempt = TaskContext.get(), None
         if context is not None and self.alone_seconds is not None:
             attempt = TaskAttempt(str(context.partitionId()), context.taskAttemptId(), self.alone_seconds)
-        client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second, attempt=attempt)
+        budget, requests_began_at = self.budget.open(attempt), None
         try:
-            is_deferred = attempt is not None and not self._may_run(client, context)
+            is_deferred = isinstance(budget, BudgetClient) and not self._may_run(budget, context, attempt)
             if not is_deferred:
-                result = self.function(task, client)
-                client.require_latest()
+                result = self.function(task, budget)
+                if isinstance(budget, BudgetClient):
+                    budget.require_latest()
         except AttemptReplacedError:
             # As a value it would be the task's outcome.
             raise
@@ -134,12 +162,15 @@ class TaskRunner:
             failure = _failure(error, self.attempts)
             self.failures.add([failure])
         finally:
-            unreported = client.close()
+            unreported = budget.close()
+            if isinstance(budget, UnlimitedBudget):
+                requests_began_at = time.time() - budget.run_seconds()
         tidy_worker()
         ended = ProcessTime((socket.gethostname(), os.getpid()), began, time.process_time())
-        return Outcome(result, failure, (ended, *_daemon_time(self.job_began_at)), unreported, is_deferred)
+        times = (ended, *_daemon_time(self.job_began_at))
+        return Outcome(result, failure, times, unreported, requests_began_at, is_deferred)
 
-    def _may_run(self, client: BudgetClient, context: TaskContext) -> bool:
+    def _may_run(self, client: BudgetClient, context: TaskContext, attempt: TaskAttempt | None) -> bool:
         """Return whether this attempt may run now, or the task has to wait for those that the driver knows.
 
         Raises
@@ -147,14 +178,18 @@ class TaskRunner:
         ServiceError
             If nothing would keep another attempt of it from writing beside this one.
         """
-        is_fenced = client.has_met_driver()
+        if attempt is None:
+            return True
         if self.unfenced is None:
-            return is_fenced
-        # An attempt before this one may be out of the driver's reach even if this one is not.
-        may_run_alone = context.partitionId() in self.unfenced and not context.attemptNumber()
-        is_known = context.partitionId() not in self.unfenced and is_fenced
-        if not (may_run_alone or is_known):
-            raise unfenced_retry(self.address)
+            return client.has_met_driver()
+        if context.partitionId() in self.unfenced:
+            # An attempt before this one may be out of the driver's reach even if this one is not.
+            may_run = not context.attemptNumber()
+        else:
+            # No third job would run it: here it is worth another wait.
+            may_run = client.has_met_driver(tries_again=True)
+        if not may_run:
+            raise unfenced_retry(self.budget.address)
         return True
 
 
@@ -169,8 +204,7 @@ class PartsReader:
     """
 
     split: Callable[[Any, Budget], Iterable[tuple[tuple[int, ...], bytes]]]
-    address: BudgetAddress
-    fallback_units_per_second: float | None
+    budget: TaskBudget
     attempts: int
     failures: Accumulator[list[Failure]]
     unreported: Accumulator[list[RequestCounts]]
@@ -178,13 +212,13 @@ class PartsReader:
     def __call__(self, tasks: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
         """Yield the parts of every task."""
         for task in tasks:
-            client = BudgetClient(self.address, fallback_units_per_second=self.fallback_units_per_second)
+            budget = self.budget.open()
             try:
-                yield from self.split(task, client)
+                yield from self.split(task, budget)
             except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
                 self.failures.add([_failure(error, self.attempts)])
             finally:
-                self.unreported.add([client.close()])
+                self.unreported.add([budget.close()])
 
 
 def _failure(error: Exception, attempts: int) -> Failure:

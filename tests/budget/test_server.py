@@ -26,6 +26,7 @@ from ddbio.budget import (
     TaskAttempt,
     Usage,
 )
+from ddbio.budget.client import _out_of_reach
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import MessageChannel
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
@@ -307,6 +308,45 @@ def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
         client.settle(client.acquire(1.0), 2.0, items=3)
         client._pause_seconds = HANG_SECONDS
         assert client.close() == RequestCounts(items=3, wire_bytes=0, consumed_units=2.0, requests=1)
+
+
+def test_one_task_of_a_process_waits_for_a_port_that_swallows_everything(caplog: pytest.LogCaptureFixture) -> None:
+    """The clients after the first know that the driver is out of reach, and a fenced one that it is not met."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as queue:
+        for _ in range(2):
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        address = BudgetAddress("127.0.0.1", full.getsockname()[1], b"key")
+        with caplog.at_level(logging.WARNING, "ddbio.budget"):
+            BudgetClient(address, fallback_units_per_second=None).acquire(1.0)
+            for number in range(100):
+                attempt = TaskAttempt(str(number), number, 60.0) if number % 2 else None
+                client = BudgetClient(
+                    address, fallback_units_per_second=1000.0, timeout_seconds=HANG_SECONDS, attempt=attempt
+                )
+                assert attempt is None or not client.has_met_driver()
+                client.settle(client.acquire(1.0), 1.0, items=number)
+                assert client.close().items == number
+        # One that had waited would have said so.
+        assert len(caplog.messages) == 1
+
+
+def test_a_driver_that_comes_into_reach_is_met_again() -> None:
+    """What a process remembers of a driver ends with the first connection, which a task may insist on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    early = BudgetClient(BudgetAddress("127.0.0.1", port, b"key"), fallback_units_per_second=None)
+    assert not early.has_met_driver()
+    with BudgetServer(LocalBudget(None), ports=(port,)) as server:
+        _out_of_reach[server.address] = _out_of_reach.pop(early._address)
+        attempt = TaskAttempt("1", 1, 60.0)
+        late = [BudgetClient(server.address, fallback_units_per_second=None, attempt=attempt) for _ in range(3)]
+        assert not late[0].has_met_driver()
+        assert late[1].has_met_driver(tries_again=True)
+        assert late[2].has_met_driver()
+        for client in (early, *late):
+            client.close()
 
 
 def test_what_was_done_alone_is_reported_once() -> None:

@@ -1,17 +1,19 @@
 """The line that tells how far a job is."""
 
 import contextlib
+import time
+from contextlib import closing
 
 import pytest
 
-from ddbio.budget import LocalBudget, Usage
+from ddbio.budget import BudgetClient, BudgetServer, LocalBudget, UnlimitedBudget, Usage
 from ddbio.cli.progress import Pace, shown
-from ddbio.core.compiling import Compilations
+from ddbio.core.compiling import COMPILATIONS, Compilations
 from ddbio.core.job_outline import JobOutline
 
 
 def _usage(seconds, items, item_bytes=500):
-    return Usage(items, items * item_bytes, items * 0.03, 1, {}, seconds, None)
+    return Usage(items, items * item_bytes, items * 0.03, round(10 * seconds), {}, seconds, None)
 
 
 def _pace(rcu_per_second=None):
@@ -42,6 +44,46 @@ def test_seconds_of_compiling_are_no_part_of_the_rates():
         pass
     # What began and ended between two looks was not seen, and is no part of the rate either.
     assert pace.describe(_usage(51.0, 130)) == "130 items  compiling loops"
+
+
+def test_seconds_before_the_first_request_are_no_part_of_the_rates():
+    """While tasks start, and workers load and compile, no rate of nothing is shown."""
+    pace = _pace()
+    nothing = Usage(0, 0, 0.0, 0, {}, 0.0, None)
+    assert pace.describe(nothing) == "0 items  starting"
+    assert pace.describe(_usage(1.0, 500)) == "500 items  0.2 MB/s  15 RCU/s  1.0 s left"
+
+
+def test_loops_that_workers_compile_are_told():
+    """Those of the job's worker processes count as those of this one do."""
+    budget, here = LocalBudget(None), Compilations()
+    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(0.0, 0), here, budget.compilations)
+    with BudgetServer(budget) as server:
+        with closing(BudgetClient(server.address, fallback_units_per_second=None)) as client:
+            client.settle(client.acquire(1.0), 1.0)
+            with COMPILATIONS.running():
+                wait_until(lambda: budget.compilations.is_running)
+                assert pace.describe(_usage(1.0, 10)) == "10 items  compiling loops"
+            wait_until(lambda: not budget.compilations.is_running)
+        assert pace.describe(_usage(2.0, 10)) == "10 items  compiling loops"
+        assert "RCU/s" in pace.describe(_usage(3.0, 10))
+        # A worker that vanishes while it compiles holds up no line.
+        with closing(BudgetClient(server.address, fallback_units_per_second=None)) as client, COMPILATIONS.running():
+            client.acquire(1.0)
+            wait_until(lambda: budget.compilations.is_running)
+            client._channel.close()
+            wait_until(lambda: not budget.compilations.is_running)
+        with COMPILATIONS.running(), closing(UnlimitedBudget(server.address)):
+            wait_until(lambda: budget.compilations.is_running)
+        wait_until(lambda: not budget.compilations.is_running)
+
+
+def wait_until(condition):
+    """Return when a condition holds, which another thread brings about."""
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
 
 
 def test_no_budget_and_no_progress_read_well():

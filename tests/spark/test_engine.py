@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +21,11 @@ from pyspark.sql import SparkSession
 
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.budget.messages import BudgetAddress
+from ddbio.core.job_limits import JobLimits
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
 from ddbio.spark.engine import Job, SparkEngine
-from ddbio.spark.worker import ListOnDriver, TaskRunner, WorkerTracebackError
+from ddbio.spark.worker import ListOnDriver, TaskBudget, TaskRunner, WorkerTracebackError
 
 # Workers cannot import this file: what they run is defined inside the tests, and travels by value.
 
@@ -60,6 +63,66 @@ def test_one_budget_for_all_tasks(engine):
     engine.run(spend, [1.0, 2.0, 3.0], budget)
     usage = budget.usage()
     assert (usage.consumed_units, usage.items, usage.wire_bytes) == (60.0, 30, 3000)
+
+
+def test_without_a_rate_no_socket_is_opened(engine):
+    """What tasks count comes with their results; the driver listens where there is a rate, a limit, or a viewer."""
+
+    def spend(task, budget):
+        for _ in range(10):
+            budget.settle(budget.acquire(task), task, items=1, wire_bytes=100)
+        return any(thread.name == "ddbio-budget" for thread in threading.enumerate())
+
+    def served(budget):
+        # The driver's threads while the tasks run, and those of the workers.
+        seen, end = set(), threading.Event()
+
+        def look():
+            while not end.wait(0.001):
+                seen.update(each for each in threading.enumerate() if each.name == "ddbio-budget")
+
+        before = {each for each in threading.enumerate() if each.name == "ddbio-budget"}
+        looking = threading.Thread(target=look)
+        looking.start()
+        are_told = engine.run(spend, [1.0, 2.0, 3.0], budget)
+        end.set()
+        looking.join()
+        usage = budget.usage()
+        assert (usage.consumed_units, usage.items, usage.wire_bytes) == (60.0, 30, 3000)
+        assert usage.elapsed_seconds > 0
+        return bool(seen - before), any(are_told)
+
+    assert served(LocalBudget(None)) == (False, False)
+    followed, limited = LocalBudget(None), LocalBudget(None)
+    followed.is_followed = True
+    limited.bound(JobLimits(units=1e6))
+    assert served(followed) == (True, True)
+    assert served(limited)[0]
+    assert served(LocalBudget(5_000))[0]
+
+
+def test_a_job_without_a_socket_is_stopped(engine, tmp_path):
+    """Its tasks learn nothing from a budget, so Spark ends them, and no worker goes on behind its back."""
+
+    def fail(task, budget):
+        if task == "broken":
+            while not (tmp_path / "pid").exists():
+                time.sleep(0.01)
+            raise TargetError("disk full", "/data")
+        (tmp_path / "began").write_text(str(os.getpid()))
+        (tmp_path / "began").rename(tmp_path / "pid")
+        while True:
+            budget.settle(budget.acquire(1.0), 1.0)
+            time.sleep(0.01)
+
+    with pytest.raises(TargetError, match=r"^disk full$"):
+        engine.run(fail, ["endless", "broken"], LocalBudget(None))
+    assert active_tasks(engine) == 0
+    worker = Path("/proc") / (tmp_path / "pid").read_text()
+    deadline = time.monotonic() + 60
+    while worker.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker.exists()
 
 
 def test_first_error_is_raised_and_ends_the_others(engine):
@@ -335,7 +398,8 @@ def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(s
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nowhere = BudgetAddress("127.0.0.1", closed.getsockname()[1], b"key")
     failures = context.accumulator([], ListOnDriver())
-    runner = TaskRunner(lambda task, budget: task, nowhere, None, 1, failures, time.time(), 60.0)
+    budget = TaskBudget(nowhere, asks=True, portion_per_second=None)
+    runner = TaskRunner(lambda task, budget: task, budget, 1, failures, time.time(), 60.0)
     tasks = context.parallelize([5, 6], 2)
     assert [each.is_deferred for each in tasks.mapPartitions(runner).collect()] == [True, True]
     assert not failures.value
@@ -363,6 +427,7 @@ from ddbio.spark.engine import SparkEngine
 
 # Workers look for the budget at an address at which nobody listens.
 conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.2", "spark.ui.enabled": "false"}
+conf["spark.ddbio.budget.port"] = sys.argv[1]
 engine = SparkEngine("local[2,3]", conf)
 folders = list(engine._context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString())
 
@@ -398,12 +463,23 @@ json.dump({"results": found, "items": budget.usage().items, "said": said}, sys.s
 """
 
 
-def test_workers_out_of_reach_run_each_task_once(tmp_path: Path):
-    """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes."""
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: bool):
+    """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes.
+
+    The port is closed, or swallows everything.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    done = subprocess.run(
-        [sys.executable, "-c", OUT_OF_REACH], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as queue:
+        port = listener.getsockname()[1]
+        if not is_deaf:
+            listener.close()
+        for _ in range(2 * is_deaf):
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        words = [sys.executable, "-c", OUT_OF_REACH, str(port)]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["results"] == [[number, [number]] for number in range(8)]

@@ -235,6 +235,8 @@ def _load(
     first_row = checkpoints.rows if plan.engine == "local" else 0
     job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
+    # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
+    budget.is_followed = True
     remaining = _remaining(found, plan, checkpoints)
     units, unit_usd = remaining.estimated_units, cost_of("writes", 1.0, found.table, options.prices).usd
     limits = check_limits(options, units, remaining.seconds, remaining.cost, unit_usd=unit_usd)
