@@ -6,7 +6,6 @@ A job runs in a thread of its own, so that the caller can stop it and know when 
 from __future__ import annotations
 
 import logging
-import pickle
 import signal
 import threading
 import time
@@ -37,6 +36,7 @@ from ddbio.spark.session import (
 )
 from ddbio.spark.worker import (
     Failure,
+    FrameParts,
     ListOnDriver,
     PartsReader,
     TaskBudget,
@@ -478,21 +478,6 @@ def _parts_alone(_: int, parts: Iterable[bytes]) -> Iterable[bytes]:
 def frame_parts(frame: DataFrame, failures: Accumulator[list[Failure]]) -> RDD[Any]:
     """Return the parts that a DataFrame holds."""
     return frame.rdd.mapPartitions(FrameParts(failures))
-
-
-@dataclass(frozen=True)
-class FrameParts:
-    """Take rows for parts, whose key are three of their columns; the driver stops the job if one is an error."""
-
-    failures: Accumulator[list[Failure]]
-
-    def __call__(self, rows: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
-        """Yield the parts of a partition."""
-        for row in rows:
-            if row.error is not None:
-                self.failures.add([Failure(pickle.loads(row.error), "")])  # noqa: S301 - our own worker wrote it
-            else:
-                yield (row.partition, row.slot, row.side), bytes(row.data)
 
 
 def _portion(budget: LocalBudget, count: int) -> float | None:

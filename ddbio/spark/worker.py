@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import re
 import socket
 import sys
@@ -219,6 +220,21 @@ class PartsReader:
                 self.failures.add([_failure(error, self.attempts)])
             finally:
                 self.unreported.add([budget.close()])
+
+
+@dataclass(frozen=True)
+class FrameParts:
+    """Take rows for parts, whose key are three of their columns; the driver stops the job if one is an error."""
+
+    failures: Accumulator[list[Failure]]
+
+    def __call__(self, rows: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Yield the parts of a partition."""
+        for row in rows:
+            if row.error is not None:
+                self.failures.add([Failure(pickle.loads(row.error), "")])  # noqa: S301 - our own worker wrote it
+            else:
+                yield (row.partition, row.slot, row.side), bytes(row.data)
 
 
 def _failure(error: Exception, attempts: int) -> Failure:
