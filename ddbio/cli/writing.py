@@ -177,6 +177,8 @@ def format_write(report: WriteReport) -> str:
     if report.job_id is not None:
         before = f", after {counted(report.resumed_rows, 'row')} of earlier runs" if report.resumed_rows else ""
         rows.append(("job", report.job_id + before))
+    if report.earlier_job_id is not None:
+        rows.append(("before", f"the same load ran as job {report.earlier_job_id}"))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

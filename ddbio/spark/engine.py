@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -37,12 +37,16 @@ from ddbio.spark.session import (
 from ddbio.spark.worker import (
     Failure,
     FrameParts,
+    Gather,
     ListOnDriver,
     PartsReader,
+    Splitter,
     TaskBudget,
     TaskRunner,
     WorkerTracebackError,
+    counts_in,
     unfenced_retry,
+    without_counts,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ddbio.budget import Budget
+    from ddbio.budget.local import RequestCounts
     from ddbio.engine import Shuffle
     from ddbio.spark.worker import Outcome
 
@@ -258,6 +263,8 @@ class SparkEngine:
                 # The clocks of a cluster are not quite the same.
                 began_at = max(job.began_at, outcome.requests_began_at or time.time())
                 budget.add(outcome.unreported, max(0.0, time.time() - began_at))
+            for counts in job.counts_of_failed():
+                budget.add(counts)
         return job.outcomes
 
     def cpu_seconds(self) -> float:
@@ -383,6 +390,20 @@ class Job:
             return [stage for job in jobs if job is not None for stage in job.stageIds]
         return []
 
+    def counts_of_failed(self) -> Iterator[RequestCounts]:
+        """Yield what attempts have counted that failed, as far as they could not tell the driver."""
+        with suppress(OSError, Py4JError):
+            tracker, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()  # noqa: SLF001 - errors
+            for stage in self.stage_ids():
+                found = tracker.getStageInfo(stage)
+                if found is None or not found.numFailedTasks:
+                    continue
+                tasks = store.taskList(stage, found.currentAttemptId, found.numTasks + found.numFailedTasks)
+                for number in range(tasks.size()):
+                    message = tasks.apply(number).errorMessage()
+                    if message.isDefined() and (counts := counts_in(message.get())):
+                        yield counts
+
     def runs_again(self) -> bool:
         """Return whether Spark runs the last stage again, or did: what it reads of others was lost meanwhile."""
         last = max(self.stage_ids(), default=None)
@@ -426,39 +447,10 @@ def _first_error(failures: list[Failure], ended: BaseException | None) -> BaseEx
         lost.__cause__ = ended
         return lost
     # A Java exception's text goes on with its stack; what a Python worker raised is the last line before that.
-    text = str(getattr(ended, "java_exception", None) or ended).partition("\n\tat ")[0].strip()
+    text = without_counts(str(getattr(ended, "java_exception", None) or ended).partition("\n\tat ")[0]).strip()
     error = ServiceError(f"Spark ended the job: {text.splitlines()[-1] if text else type(ended).__name__}")
     error.__cause__ = ended
     return error
-
-
-@dataclass(frozen=True)
-class Splitter:
-    """Split tasks into parts. An error that no retry can mend is reported as a value, and the driver stops the job."""
-
-    split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
-    failures: Accumulator[list[Failure]]
-
-    def __call__(self, tasks: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
-        """Yield the parts of every task of a partition."""
-        try:
-            for task in tasks:
-                yield from self.split(task)
-        except DdbioError as error:
-            if error.retryable:
-                raise
-            self.failures.add([Failure(error, "")])
-
-
-@dataclass(frozen=True)
-class Gather:
-    """Make the one task of a partition out of what arrived there."""
-
-    make: Callable[[int, Iterable[bytes]], Any]
-
-    def __call__(self, partition: int, parts: Iterator[tuple[tuple[int, ...], bytes]]) -> Iterator[Any]:
-        """Yield the task."""
-        yield self.make(partition, (data for _, data in parts))
 
 
 def shuffled(tasks: RDD[Any], shuffle: Shuffle, failures: Accumulator[list[Failure]]) -> RDD[Any]:

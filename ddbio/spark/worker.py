@@ -6,6 +6,7 @@ It also makes what PySpark does around every task cheap, without changing anythi
 from __future__ import annotations
 
 import gc
+import json
 import os
 import pickle
 import re
@@ -13,7 +14,7 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zipimport import zipimporter
@@ -22,6 +23,7 @@ from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
 from ddbio.budget import AttemptReplacedError, BudgetClient, BudgetClosedError, TaskAttempt, UnlimitedBudget
+from ddbio.budget.local import RequestCounts
 from ddbio.errors import DdbioError, ServiceError
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.budget.local import RequestCounts
 
 # Processor time this worker had used before it saw any of our code.
 _cpu_at_import = time.process_time()
@@ -38,6 +39,7 @@ _cpu_at_import = time.process_time()
 # Spark's own, on a worker's path, do not change while it runs; a user's may be replaced, and must be looked at again.
 _OWN_ARCHIVE = re.compile(r"(pyspark|py4j-[\w.]+-src)\.zip|spark-core_[\w.-]+\.jar")
 _frozen_in: set[int] = set()
+_COUNTS = "ddbio has counted in this attempt: "
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class TaskRunner:
             # As a value it would be the task's outcome.
             raise
         except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
-            failure = _failure(error, self.attempts)
+            failure = _failure(error, self.attempts, budget)
             self.failures.add([failure])
         finally:
             unreported = budget.close()
@@ -217,9 +219,38 @@ class PartsReader:
             try:
                 yield from self.split(task, budget)
             except Exception as error:  # noqa: BLE001 - whatever it was must reach the driver
-                self.failures.add([_failure(error, self.attempts)])
+                self.failures.add([_failure(error, self.attempts, budget)])
             finally:
                 self.unreported.add([budget.close()])
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Split tasks into parts. An error that no retry can mend is reported as a value, and the driver stops the job."""
+
+    split: Callable[[Any], Iterable[tuple[tuple[int, ...], bytes]]]
+    failures: Accumulator[list[Failure]]
+
+    def __call__(self, tasks: Iterator[Any]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Yield the parts of every task of a partition."""
+        try:
+            for task in tasks:
+                yield from self.split(task)
+        except DdbioError as error:
+            if error.retryable:
+                raise
+            self.failures.add([Failure(error, "")])
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Make the one task of a partition out of what arrived there."""
+
+    make: Callable[[int, Iterable[bytes]], Any]
+
+    def __call__(self, partition: int, parts: Iterator[tuple[tuple[int, ...], bytes]]) -> Iterator[Any]:
+        """Yield the task."""
+        yield self.make(partition, (data for _, data in parts))
 
 
 @dataclass(frozen=True)
@@ -237,8 +268,8 @@ class FrameParts:
                 yield (row.partition, row.slot, row.side), bytes(row.data)
 
 
-def _failure(error: Exception, attempts: int) -> Failure:
-    """Return the value for an error, or raise it if Spark may run the task again."""
+def _failure(error: Exception, attempts: int, budget: BudgetClient | UnlimitedBudget) -> Failure:
+    """Return the value for an error, or raise it with what the attempt has counted if Spark may run it again."""
     text = traceback.format_exc()
     if isinstance(error, BudgetClosedError):
         return Failure(None, text)
@@ -246,8 +277,23 @@ def _failure(error: Exception, attempts: int) -> Failure:
         return Failure(error, text)
     context = TaskContext.get()
     if context is not None and context.attemptNumber() + 1 < attempts:
+        unreported = budget.close()
+        if unreported != RequestCounts():
+            # Of an attempt that failed, its error alone reaches the driver.
+            error.add_note(_COUNTS + json.dumps(astuple(unreported)))
         raise error
     return Failure(error if isinstance(error, DdbioError) else _unexpected(error), text)
+
+
+def counts_in(text: str) -> RequestCounts | None:
+    """Return what an attempt had counted whose error has this text, if it says so."""
+    _, _, told = text.partition(_COUNTS)
+    return RequestCounts(*json.loads(told.partition("\n")[0])) if told else None
+
+
+def without_counts(text: str) -> str:
+    """Return the text of an error without what the attempt had counted."""
+    return "\n".join(line for line in text.splitlines() if _COUNTS not in line)
 
 
 def unfenced_retry(address: BudgetAddress | None) -> ServiceError:

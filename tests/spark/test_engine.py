@@ -168,6 +168,20 @@ def test_retryable_error_is_retried(engine):
     assert engine.run(fail_twice, [1], LocalBudget(None)) == [2]
 
 
+def test_what_failed_attempts_have_counted_is_counted(engine):
+    """No socket tells what an attempt consumed whose error Spark gets: its error does, and is not reworded by that."""
+
+    def fail_twice(task, budget):
+        budget.settle(budget.acquire(1.0), 2.0, items=10)
+        if TaskContext.get().attemptNumber() < 2:
+            raise EndpointError("down")
+        return task
+
+    budget = LocalBudget(None)
+    assert engine.run(fail_twice, [1, 2], budget) == [1, 2]
+    assert (budget.usage().items, budget.usage().consumed_units, budget.usage().requests) == (60, 12.0, 6)
+
+
 def test_retryable_error_of_the_last_attempt_keeps_its_class(engine):
     """An error that no attempt could avoid arrives as its own class."""
 

@@ -259,6 +259,8 @@ class WriteReport(Report):
         The load; under the same one it goes on where it stopped. Null where rows did not come from files.
     resumed_rows
         Rows that earlier runs of the same load had finished.
+    earlier_job_id
+        The job that last loaded the same files into the same table in the same way under another id, or null.
     rejects_uri
         Where the rejected rows of this run lie, or null.
     hottest_keys
@@ -285,6 +287,7 @@ class WriteReport(Report):
     cpu_seconds: float
     job_id: str | None = None
     resumed_rows: int = 0
+    earlier_job_id: str | None = None
     rejects_uri: str | None = None
     hottest_keys: dict[str, int] = field(default_factory=dict)
     planned: Figures | None = None

@@ -2,7 +2,7 @@
 
 The file ``_ddbio/<job_id>.load.json`` identifies the job. Beside it, in ``_ddbio/<job_id>.load/``, each task of each
 run writes one small file with the units that it has finished, and how many rows of those of text that it has not: no
-file has two writers.
+file has two writers. Which job of a load was the latest is in ``_ddbio/<digest of what the load is>.latest-load/``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
 import os
 import secrets
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,8 @@ FLUSH_SECONDS = 1.0
 
 # How the parts of a load's identity are called; of the source's files only a digest is known.
 _SAID = {"files": "", "shares": "tasks that share its keys:"}
+
+_LATEST = "job"
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +96,23 @@ def identity_of(
     }
 
 
+@dataclass(frozen=True)
+class EarlierLoad:
+    """Say what became of the latest job that loaded the same files into the same table in the same way.
+
+    Attributes
+    ----------
+    rows
+        How many rows it has written, as far as is noted.
+    is_finished
+        Whether these are all.
+    """
+
+    job_id: str
+    rows: int
+    is_finished: bool
+
+
 class CheckpointStore:
     """Hold the finished units of a job, and store those that this task finishes; picklable until the first of them.
 
@@ -103,7 +124,11 @@ class CheckpointStore:
         How many rows earlier runs wrote of others, from the first row on.
     rows
         The number of rows that earlier runs wrote of both.
+    earlier
+        The same load under another job id, if this job is new.
     """
+
+    earlier: EarlierLoad | None = None
 
     def __init__(
         self,
@@ -173,7 +198,7 @@ def open_checkpoints(
         If the job was begun with another source, table or mode; or if it is named by ``job_id`` and runs on a cluster
         without a ``state`` that the workers reach.
     TargetError
-        If a given ``state`` cannot be written, or another run of the job is under way.
+        If a given ``state`` cannot be written, or another run of the job is under way, or the same load as another job.
     """
     if cluster is not None and options.state is None and not options.shared_paths:
         advice = "give state=s3://…, a place that all workers reach, or shared_paths"
@@ -196,9 +221,42 @@ def open_checkpoints(
     claim.take()
     try:
         with claim.renewed():
-            yield _read(state)
+            found = _read(state)
+            found.earlier = _replace_latest(state, identity, is_new=begun is identity)
+            yield found
     finally:
         claim.release()
+
+
+def _replace_latest(state: JobState, identity: Mapping[str, Any], *, is_new: bool) -> EarlierLoad | None:
+    """Note that this job is the latest of its load; return the one before, if that is another and this one is new.
+
+    Raises
+    ------
+    TargetError
+        If the one before runs: its older rows could be written after newer ones of this one.
+    """
+    key = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode()).hexdigest()[:32]
+    latest = JobState(state.store, key, "latest-load")
+    earlier_id = (latest.read(_LATEST) or {}).get("job_id", state.job_id)
+    earlier = None
+    if earlier_id != state.job_id and is_new:
+        done = _read(JobState(state.store, earlier_id, state.kind))
+        is_finished = len(done.finished) == (identity["shares"] or identity["units"])
+        earlier = EarlierLoad(earlier_id, done.rows, is_finished)
+        if not is_finished:
+            _require_dead(state, earlier_id)
+    latest.put(_LATEST, {"job_id": state.job_id})
+    return earlier
+
+
+def _require_dead(state: JobState, job_id: str) -> None:
+    claim = Claim(state.store, job_id, "append")
+    try:
+        claim.take()
+    except TargetError as error:
+        raise TargetError(f"the same load is under way: {error}", state.store.uri) from error
+    claim.release()
 
 
 def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, Any]) -> CheckpointStore:

@@ -250,6 +250,7 @@ def _load(
         *(options.source, options.table, checkpoints.job_id, remaining.source_units),
         *(plan.tasks, plan.engine, checkpoints.rows, remaining.figures),
     )
+    _tell_of(checkpoints)
     progress = nullcontext() if run.watch is None else run.watch.running(remaining, budget)
     try:
         with progress, _with_advice(options, checkpoints), budget.within_limits():
@@ -273,8 +274,24 @@ def _load(
         cpu_seconds=round(cpu_seconds, 3),
         job_id=checkpoints.job_id,
         resumed_rows=checkpoints.rows,
+        earlier_job_id=None if checkpoints.earlier is None else checkpoints.earlier.job_id,
         planned=remaining.figures,
         actual=Figures(report.wcu_consumed, report.seconds, remaining.size_bytes, cost.usd),
+    )
+
+
+def _tell_of(checkpoints: CheckpointStore) -> None:
+    """Say whether the same load was run before under another id; only under that one its rows are not written again."""
+    earlier = checkpoints.earlier
+    if earlier is None:
+        return
+    if earlier.is_finished:
+        _LOG.info("the same load has ended before, as job %s: its rows are written again", earlier.job_id)
+        return
+    _LOG.warning(
+        "the same load was stopped before, as job %s, when %d rows were written: they are written again, with the same "
+        "result; job_id=%s goes on behind them",
+        *(earlier.job_id, earlier.rows, earlier.job_id),
     )
 
 

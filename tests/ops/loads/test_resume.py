@@ -233,6 +233,80 @@ def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
         assert not list(state.rglob("*.claim.json"))
 
 
+def test_the_same_load_under_another_id_is_recognized(load, server, caplog, tmp_path):
+    """A load that was stopped says how to go on, nothing is skipped unless that is done; a finished one runs anew."""
+    caplog.set_level("INFO", "ddbio.load")
+    assert load(job_id=None).earlier_job_id is None
+    assert "the same load" not in caplog.text
+    again = load(job_id=None)
+    assert (again.written, again.resumed_rows) == (ROWS, 0)
+    assert f"the same load has ended before, as job {again.earlier_job_id}" in caplog.text
+    [note] = (tmp_path / "state").glob(f"_ddbio/{again.job_id}.load/*.json")
+    note.write_text(json.dumps({"finished": [[0, 14, GROUP]]}))
+    third = load(job_id=None)
+    assert (third.written, third.resumed_rows, third.earlier_job_id) == (ROWS, 0, again.job_id)
+    assert f"stopped before, as job {again.job_id}, when {15 * GROUP} rows were written" in caplog.text
+    went_on = load(job_id=again.job_id)
+    assert (went_on.written, went_on.resumed_rows, went_on.earlier_job_id) == (5 * GROUP, 15 * GROUP, None)
+    assert load(job_id=None, mode="create").earlier_job_id is None
+    assert ddbio.read_table("rows", endpoint_url=server.endpoint_url).num_rows == ROWS
+
+
+def test_the_same_load_does_not_run_beside_itself(source, tmp_path):
+    """Under another id, too, older rows of a key could be written after newer ones; other loads may run."""
+    with FakeDynamoDB() as server:
+        server.load("rows", b"", "pk:S")
+        options = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state")}
+        ddbio.load_files(source, "rows", job_id="first", **options)
+        [note] = (tmp_path / "state").glob("_ddbio/first.load/*.json")
+        note.unlink()
+        running = Claim(LocalStore(tmp_path / "state"), "first", "append", lease_seconds=3)
+        running.take()
+        with running.renewed():
+            with pytest.raises(TargetError, match=r"the same load is under way: job first .*process \d+"):
+                ddbio.load_files(source, "rows", **options)
+            assert ddbio.load_files(source, "rows", mode="create", **options).skipped == ROWS
+        running.release()
+        assert ddbio.load_files(source, "rows", **options).earlier_job_id == "first"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "upsert"},
+        {"mode": "update"},
+        {"mode": "create"},
+        {"mode": "delete"},
+        {"newer_by": "n"},
+        {"operation_by": "op"},
+    ],
+    ids=str,
+)
+def test_every_mode_run_twice_has_the_result_of_once(server, tmp_path, options):
+    """A load that is repeated without a job id adds nothing, and leaves what a single run leaves; keys come twice."""
+    keys = [f"{n % 40:02}" for n in range(120)]
+    columns = {"pk": keys, "n": list(range(120))}
+    if "operation_by" in options:
+        columns["op"] = [("put", "update", "delete")[n % 7 % 3] for n in range(120)]
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    given = {"endpoint_url": server.endpoint_url, "state": str(tmp_path / "state"), **options}
+    before = pa.table({"pk": ["00", "07", "99"], "n": [-1, -1, -1], "kept": ["a", "b", "c"]})
+    ddbio.write_table(before, "rows", endpoint_url=server.endpoint_url)
+
+    def stored():
+        found = ddbio.read_table("rows", endpoint_url=server.endpoint_url).to_pylist()
+        return sorted(found, key=lambda row: row["pk"])
+
+    first = ddbio.load_files(tmp_path / "rows.parquet", "rows", **given)
+    once = stored()
+    second = ddbio.load_files(tmp_path / "rows.parquet", "rows", **given)
+    assert stored() == once != []
+    assert second.earlier_job_id == first.job_id
+    assert second.rows == first.rows == 120
+    is_conditional = "newer_by" in options or options.get("mode") == "create"
+    assert (second.written, second.skipped) == ((0, 120) if is_conditional else (120, 0))
+
+
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.jsonl", "rows.json.gz"])
 def test_a_load_of_text_goes_on_within_the_file(load, server, tmp_path, name):
     """Of one file of text, which is one unit, the rows that were noted are not written again."""
