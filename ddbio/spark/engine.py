@@ -19,7 +19,7 @@ from pyspark import InheritableThread
 
 from ddbio.budget import BudgetClosedError, BudgetServer, LocalBudget
 from ddbio.engine import SplitTasks
-from ddbio.errors import DdbioError, ServiceError
+from ddbio.errors import ServiceError
 from ddbio.spark.session import (
     CpuMeter,
     budget_place,
