@@ -1137,8 +1137,8 @@ class ReconcileKeywords(CaptureHealKeywords, total=False):
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, TimeLimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
-    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "delta", "iceberg"]
-    """Format of the files; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "delta", "iceberg", "hudi"]
+    """Format of the files; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
     key: str | Sequence[str] | None
     """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
     buckets: int
@@ -1157,9 +1157,11 @@ class ExportFoldKeywords(ExportToFilesKeywords, total=False):
 class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
     """Keywords of :class:`ddbio.options.ScanToFilesOptions`."""
 
-    format: Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export", "delta", "iceberg"]
+    format: Literal[
+        "parquet", "orc", "avro", "csv", "json", "dynamodb-json", "dynamodb-export", "delta", "iceberg", "hudi"
+    ]
     """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
-    and manifests; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into.
+    and manifests; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into.
     """
     buckets: int
     """Partitions ``_b`` of a lake table that is made; those of a table never change."""

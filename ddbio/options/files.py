@@ -16,7 +16,7 @@ from ddbio.options.reading import ExportReadOptions, ScanOptions
 Mode = Literal["error", "append", "overwrite"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
-LAKE_FORMATS = ("delta", "iceberg")
+LAKE_FORMATS = ("delta", "iceberg", "hudi")
 """Formats that are tables of files: see ``docs/apply.md``."""
 FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
 
@@ -79,9 +79,9 @@ class FilesOptions(CatalogConnectionOptions):
 class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Choose what of a table is scanned, and the files that its rows go to."""
 
-    format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg"] = "parquet"
+    format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg", "hudi"] = "parquet"
     """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
-    and manifests; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    and manifests; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
     """Partitions ``_b`` of a lake table that is made; those of a table never change."""
     digest: bool = False
@@ -97,6 +97,8 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
             raise ValueError(f"a job of format {self.format} begins anew: leave page_journal out")
         if self.format in LAKE_FORMATS:
             _check_lake(self, ("partition_by", "catalog", "index", "columns"))
+        if self.format == "hudi":
+            _check_hudi(self)
         if self.format == "dynamodb-export" and self.mode == "append":
             raise ValueError("an export is made by one job: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:
@@ -110,8 +112,8 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     """Choose an export, and the files that its rows go to."""
 
-    format: Literal[FileFormatName, "delta", "iceberg"] = "parquet"
-    """Format of the files; or ``delta``, ``iceberg``: a lake table, which ``apply`` merges changes into."""
+    format: Literal[FileFormatName, "delta", "iceberg", "hudi"] = "parquet"
+    """Format of the files; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
     key: Names | None = None
     """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -121,6 +123,8 @@ class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     def _check_table(self) -> ExportToFilesOptions:
         if self.format in LAKE_FORMATS:
             _check_lake(self, ("partition_by", "catalog"))
+        if self.format == "hudi":
+            _check_hudi(self)
         return self
 
 
@@ -128,6 +132,16 @@ def _check_lake(options: FilesOptions, refused: tuple[str, ...]) -> None:
     for name in refused:
         if getattr(options, name) is not None:
             raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
+
+
+def _check_hudi(options: FilesOptions) -> None:
+    if options.engine != "spark":
+        raise ValueError(
+            "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its jar "
+            "(org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
+        )
+    if options.mode == "append":
+        raise ValueError("a key is in a Hudi table once: give mode error or overwrite, and merge changes by apply")
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -138,3 +152,9 @@ class ExportFoldOptions(ExportToFilesOptions):
     """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
     spill: str | None = None
     """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
+
+    @model_validator(mode="after")
+    def _check_folded(self) -> ExportFoldOptions:
+        if self.format == "hudi":
+            raise ValueError("a fold makes no Hudi table: make one of the full export by 'ddbio export read'")
+        return self

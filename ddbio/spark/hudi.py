@@ -1,7 +1,7 @@
 """Merge changes into Hudi tables: Hudi's own writer for Spark 3.5 upserts the rows that are newer than the table's.
 
-The metadata of each commit says what the table is and how far each source is applied, and is the fence: what a commit
-has is not applied again.
+The metadata of each commit says what the table is and how far each source is applied: what a commit has is not applied
+again. A writer claims the table, since Hudi itself would roll back what another one is writing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from ddbio.core.lake.rows import newest
 from ddbio.core.schema.arrow import fields_within
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.files.claim import Claim
 from ddbio.lake.bucket_files import MergedBucket
 from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
 from ddbio.ops.lake.merging import Merged, SpreadMerging
@@ -37,7 +38,7 @@ from ddbio.spark.engine import SparkEngine
 from ddbio.spark.types import to_spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -65,7 +66,6 @@ _OPTIONS = {
     "hoodie.datasource.write.partitionpath.field": BUCKET,
     "hoodie.datasource.write.precombine.field": VERSION,
     "hoodie.datasource.write.hive_style_partitioning": "true",
-    "hoodie.datasource.write.operation": "upsert",
     "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
     "hoodie.datasource.write.commitmeta.key.prefix": PREFIX,
     # Of two rows of a key the one with the greater version stays, whichever was written first.
@@ -81,10 +81,18 @@ _OPTIONS = {
 }
 
 
+_NO_ROW = {KEY: "", BUCKET: -1, VERSION: "", DELETED: False}
+
+
 class HudiTable:
     """Read the state of a Hudi table from its commits, and write commits by Hudi's own writer.
 
     Columns and properties that are added are written with the next commit: until then only this object knows them.
+
+    Parameters
+    ----------
+    parts
+        Where the files of a base load lie, which a commit adds.
 
     Raises
     ------
@@ -94,8 +102,12 @@ class HudiTable:
 
     keeps_bucket = True
 
-    def __init__(self, store: ObjectStore, session: SparkSession, parallelism: int) -> None:
+    def __init__(
+        self, store: ObjectStore, session: SparkSession, parallelism: int, parts: ObjectStore | None = None
+    ) -> None:
         self.store = store
+        self.fence: Callable[[], None] = lambda: None
+        self._parts = parts
         self._session, self._parallelism = session, parallelism
         self._fields: tuple[pa.Field[Any], ...] = ()
         self._properties: dict[str, str] = {}
@@ -162,12 +174,13 @@ class HudiTable:
         order = Window.partitionBy(BUCKET, KEY).orderBy(sql.desc(VERSION))
         changes = rows.withColumn("_place", sql.row_number().over(order))
         if self._stored(None) is None:
-            found = changes.withColumn(_FOUND, sql.when(sql.col("_place") > 1, _STALE).otherwise(_NEW))
+            stale = (sql.col("_place") > 1) | (sql.col(BUCKET) < 0)
+            found = changes.withColumn(_FOUND, sql.when(stale, _STALE).otherwise(_NEW))
         else:
             had = self._session.read.format("hudi").load(self.store.uri)
             had = had.select(BUCKET, KEY, sql.col(VERSION).alias("_had"), sql.col(DELETED).alias("_gone"))
             state = (
-                sql.when(sql.col("_place") > 1, _STALE)
+                sql.when((sql.col("_place") > 1) | (sql.col(BUCKET) < 0), _STALE)
                 .when(sql.col("_had").isNull(), _NEW)
                 .when(sql.col(VERSION) <= sql.col("_had"), _STALE)
                 .when(sql.col("_gone"), _OVER_TOMBSTONE)
@@ -188,12 +201,20 @@ class HudiTable:
         return sum(each for *_, each in counted), Outcome(**sums)
 
     def commit(self, state: LakeState, commit: Commit) -> int:
-        """Upsert the changes that win; the metadata of the commit has columns, properties and positions."""
+        """Upsert the changes that win, or insert the rows of a base; of an older one nothing stays.
+
+        The metadata of the commit has columns, properties and positions.
+        """
         before = self._stored(None)
         if (before.version if before else 0) != state.version:
             raise ConflictError(f"{self.store.uri} has a commit behind {state.version}")
-        assert self._winners is not None  # noqa: S101 - it was staged
-        rows = self._winners.where(sql.col(_FOUND) != _STALE).select(*map(_quoted, state.schema.names))
+        self.fence()
+        if self._winners is not None:
+            rows, operation = self._winners.where(sql.col(_FOUND) != _STALE), "upsert"
+        else:
+            rows = self._base(state, commit)
+            operation = "bulk_insert" if before is None else "insert_overwrite_table"
+        rows = rows.select(*map(_quoted, state.schema.names))
         positions = {f"{PREFIX}position.{name}": str(number) for name, number in commit.positions.items()}
         stored = {
             "columns": schema_to_json(attribute_columns(state.schema)),
@@ -201,7 +222,8 @@ class HudiTable:
         }
         name = re.sub(r"\W", "_", self.store.uri.rstrip("/").rpartition("/")[2], flags=re.ASCII) or "lake"
         options = {**_OPTIONS, "hoodie.table.name": name, _STATE: json.dumps(stored)}
-        for each in ("upsert", "insert"):
+        options["hoodie.datasource.write.operation"] = operation
+        for each in ("upsert", "insert", "bulkinsert"):
             options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
         with self._spark_errors("took no commit:"):
             rows.write.format("hudi").options(**options).mode("append").save(self.store.uri)
@@ -211,6 +233,14 @@ class HudiTable:
         if written is None or written.version <= state.version:
             raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: look at its timeline in .hoodie")
         return written.version
+
+    def _base(self, state: LakeState, commit: Commit) -> DataFrame:
+        """Return the rows of a base load."""
+        assert self._parts is not None  # noqa: S101 - who loads a base gives it
+        schema, place = to_spark_schema(state.schema), self._parts.uri.rstrip("/")
+        if not commit.added:
+            return self._session.createDataFrame([], schema)
+        return self._session.read.schema(schema).parquet(*(f"{place}/{each.path}" for each in commit.added))
 
     def release(self) -> None:
         """Free what was kept for a commit."""
@@ -277,6 +307,9 @@ def _rows(
             for part in groups[number]:
                 for batch in part.batches():
                     rows = newest(maker.rows(part.lineage, batch))
+                    if not rows.num_rows:
+                        # A base has all of them: the row only says how many there were.
+                        rows = pa.Table.from_pylist([_NO_ROW], rows.schema)
                     counts = pa.array([batch.num_rows, *[0] * (rows.num_rows - 1)][: rows.num_rows], pa.int64())
                     columns = [*rows.combine_chunks().columns, counts]
                     names = [*rows.schema.names, _CHANGES]
@@ -297,11 +330,35 @@ def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf:
     with closing(SparkEngine(master, dict(conf))) as engine:
         table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
         merging = HudiMerging(engine, table, engine.session)
-        try:
-            report = apply_source(open_changes(options), options, merging, clock, table)
-        finally:
-            table.release()
+        source = open_changes(options)
+        with claimed(table.store) as claim:
+            table.fence = claim.require
+            try:
+                report = apply_source(source, options, merging, clock, table)
+            finally:
+                table.release()
         return dataclasses.replace(report, cpu_seconds=round(engine.cpu_seconds(), 3))
+
+
+@contextmanager
+def claimed(store: ObjectStore) -> Iterator[Claim]:
+    """Claim a table while the context is open: until then another writer is refused, or waits for the end of this one.
+
+    Raises
+    ------
+    TargetError
+        If another job writes to the table.
+    """
+    claim = Claim(store, new_job_id(), "overwrite")
+    others = claim.take()
+    try:
+        for each in others:
+            # Its job has died.
+            Claim(store, each.job_id, each.mode).release()
+        with claim.renewed():
+            yield claim
+    finally:
+        claim.release()
 
 
 def has_avro_names(field: pa.Field[Any]) -> bool:

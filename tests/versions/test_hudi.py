@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
 from pyspark.sql import functions as sql
 
 import ddbio
-from ddbio.errors import OptionError
+from ddbio.errors import OptionError, TargetError
+from ddbio.files.claim import Claim
 from ddbio.files.local_store import LocalStore
-from ddbio.ops.lake.apply import Applier
+from ddbio.ops.lake.apply import Applier, ApplyReport
 from ddbio.ops.lake.changes import open_changes
 from ddbio.options import ApplyOptions
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
-from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
+from ddbio.testing.export import ExportWriter
+from tests.ops.lake.virtual_log import Change, VirtualLog, Writer, columns, expected, items_of
 
 POSITION = "ddbio/0/job/1000"
 
@@ -66,9 +72,8 @@ def job_of(session, folder, source, most=10**6, stop=None):
     return Applier(open_changes(options), table, options, HudiMerging(engine, table, session))
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_a_table_equals_the_model(seed, hudi, tmp_path):
-    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
+def run(seed, hudi, tmp_path):
+    """Run one schedule, and compare after each run, and at each commit."""
     log, writer, random = VirtualLog(LocalStore(tmp_path / "log")), Writer(seed), Random(seed)
     attributes, instants, lake = (), {}, tmp_path / "lake"
     for number in range(4):
@@ -94,6 +99,111 @@ def test_a_table_equals_the_model(seed, hudi, tmp_path):
         assert items_of(rows, names_of(job.table)) == expected(log.model())
     for instant, batches in instants.items():
         assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == expected(log.model(int(batches)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_table_equals_the_model(seed, hudi, tmp_path):
+    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
+    run(seed, hudi, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(30))
+def test_many_schedules(part, hudi, tmp_path):
+    """Three hundred schedules, ten of them in each part: ``-k 'part0 or part1'``."""
+    for seed in range(2 + part * 10, 12 + part * 10):
+        run(seed, hudi, tmp_path / str(seed))
+
+
+def live(session, place):
+    """Return the number of each live item."""
+    return {row["pk"]: row["n"] for row in rows_of(session, place) if not row["_deleted"]}
+
+
+def test_a_base_load(hudi, fake, tmp_path):
+    """A scan makes the table in one commit; later changes win, earlier ones are stale; a new base replaces all."""
+    given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
+    fake.load("base", [{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}, "a-b": {"S": "x"}} for n in range(40)], "pk:S")
+    lake, log, now = tmp_path / "lake", VirtualLog(LocalStore(tmp_path / "log")), int(time.time() * 1e6)
+    first = ddbio.scan_to_files("base", lake, buckets=3, **given)
+    assert (first.rows, first.files) == (40, ())
+    rows = rows_of(hudi, lake)
+    assert {row["_ver"] for row in rows} == {"0" * 44}
+    assert {json.loads(row["_rescue"])["a-b"]["S"] for row in rows} == {"x"}
+    assert live(hudi, lake) == {f"k|{n}": n for n in range(40)}
+    assert not list((lake / "_ddbio").rglob("*.parquet"))
+    log.append([Change(1, "k|0", {"pk": "k|0", "n": -1}, time_us=now - 3_600_000_000)])
+    log.append([Change(2, "k|1", {"pk": "k|1", "n": -2}, time_us=now), Change(3, "k|2", None, time_us=now)])
+    applied = ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark")
+    assert (applied.changes, applied.updated, applied.deleted, applied.stale) == (3, 1, 1, 1)
+    wanted = {f"k|{n}": n for n in range(40)} | {"k|1": -2}
+    del wanted["k|2"]
+    assert live(hudi, lake) == wanted
+    with pytest.raises(TargetError, match="is a table already"):
+        ddbio.scan_to_files("base", lake, **given)
+
+
+@pytest.mark.slow
+def test_a_new_base(hudi, fake, tmp_path):
+    """A base takes the place of all rows, and the log counts anew behind it; a table without items has no rows."""
+    given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
+    fake.load("anew", [{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}} for n in range(9)], "pk:S")
+    lake, log, now = tmp_path / "lake", VirtualLog(LocalStore(tmp_path / "log")), int(time.time() * 1e6)
+    wanted = {f"k|{n}": n for n in range(9)}
+    log.append([Change(1, "k|1", {"pk": "k|1", "n": -2}, time_us=now), Change(2, "k|2", None, time_us=now)])
+    log.append([Change(3, "old", {"pk": "old", "n": 1}, time_us=now - 3_600_000_000)])
+    ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=3)
+    assert live(hudi, lake) == {"k|1": -2, "old": 1}
+    assert ddbio.scan_to_files("anew", lake, mode="overwrite", **given).rows == 9
+    assert live(hudi, lake) == wanted
+    applied = ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark")
+    assert (applied.changes, applied.updated, applied.deleted, applied.stale) == (3, 1, 1, 1)
+    wanted["k|1"] = -2
+    del wanted["k|2"]
+    assert live(hudi, lake) == wanted
+    fake.load("none", b"", "pk:S")
+    assert ddbio.scan_to_files("none", tmp_path / "empty", **given).rows == 0
+    assert rows_of(hudi, tmp_path / "empty") == []
+
+
+def test_a_base_of_an_export(hudi, tmp_path):
+    """A full export makes the table, and incremental exports are merged into it."""
+    writer = ExportWriter(tmp_path / "in", files=3)
+    full = writer.full([{"pk": {"S": f"k|{n}"}, "n": {"N": str(n)}} for n in range(30)])
+    given = {"format": "hudi", "engine": "spark"}
+    report = ddbio.read_export_to_files(full, tmp_path / "lake", key=["pk"], buckets=2, **given)
+    assert (report.rows, report.files) == (30, ())
+    assert live(hudi, tmp_path / "lake") == {f"k|{n}": n for n in range(30)}
+
+
+def test_one_writer_at_a_time(hudi, tmp_path):
+    """While one run writes, another is refused by name or waits for its end; what a dead one left holds up nobody."""
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(13), tmp_path / "lake"
+    for _ in range(3):
+        log.append(writer.batch())
+    given = {"format": "hudi", "engine": "spark", "buckets": 2, "max_records_per_batch": 1}
+    rival = Claim(LocalStore(lake), "rival", "overwrite", lease_seconds=0.6)
+    rival.write()
+    with rival.renewed(), pytest.raises(TargetError, match="is being written to by job rival"):
+        ddbio.apply(tmp_path / "log", lake, **given)
+    rival.release()
+    dead = "import sys; from ddbio.files.claim import Claim; from ddbio.files.local_store import LocalStore; "
+    dead += "Claim(LocalStore(sys.argv[1]), 'dead', 'overwrite').write()"
+    subprocess.run([sys.executable, "-c", dead, str(lake)], check=True)
+
+    def work(_):
+        try:
+            return ddbio.apply(tmp_path / "log", lake, **given)
+        except TargetError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(work, range(2)))
+    assert any(isinstance(each, ApplyReport) for each in found), found
+    assert sum(each.changes for each in found if isinstance(each, ApplyReport)) == sum(map(len, log.batches))
+    assert live(hudi, lake) == {key: (change.item or {}).get("n") for key, change in log.model().items()}
+    assert not list((lake / "_ddbio").glob("*.claim.json"))
 
 
 def test_the_verb(hudi, tmp_path):

@@ -319,6 +319,19 @@ def read_export_to_files(
     DdbioError
         No file of this job is then visible at the target.
     """
+    if options.format != "hudi":
+        return _read_to_files(options, master, conf, watch)
+    # Hudi's own writer commits, by the session: what lacks it is told before anything is read.
+    with closing(open_engine("spark", master=master, conf=conf)):
+        return _read_to_files(options, None, None, watch)
+
+
+def _read_to_files(
+    options: ExportToFilesOptions,
+    master: str | None,
+    conf: Mapping[str, str] | None,
+    watch: ExportWatch | None,
+) -> ExportReadReport:
     clock = Clock()
     source = open_export(options.source, options)
     if engine_name(options) == "spark":
@@ -430,7 +443,8 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
             json_bytes=sum(each.json_bytes for each in counts),
             misfits=misfit_reports(each.misfits for each in counts),
-            files=file_reports(self.options.dest, files),
+            # Hudi writes files of its own.
+            files=file_reports(self.options.dest, () if self.options.format == "hudi" else files),
             layout=layout_of(each.size_bytes for each in files),
             merged_nulls=merged_nulls(each.misfits for each in counts),
             planned=self.plan.estimate.figures,

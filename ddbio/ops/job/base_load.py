@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import secrets
 import time
@@ -160,8 +161,7 @@ class LakeTarget:
         """Complete the files, and add them to the table in one version."""
         del replaced
         self._claim(job_id).require()
-        for each in staged:
-            self.table.store.complete(each)
+        self._complete(staged)
         # The table says whether the job is committed; what it reported is noted before.
         self._done(job_id).put(_DONE, {"job_id": job_id, "report": info.report})
         for _ in range(_TRIES):
@@ -179,6 +179,10 @@ class LakeTarget:
     def release(self, job_id: str) -> None:
         """Remove the claim of a job."""
         self._claim(job_id).release()
+
+    def _complete(self, staged: Sequence[StagedFile]) -> None:
+        for each in staged:
+            self.table.store.complete(each)
 
     def _commit(self, job_id: str, staged: Sequence[StagedFile]) -> int:
         assert self.shape is not None  # noqa: S101 - the job described it
@@ -258,6 +262,11 @@ def base_target(options: FilesOptions, table_format: str, instant_us: int | None
     instant_us
         The time whose items the rows are, in microseconds since 1970; default is that they are read from now on.
     """
-    table = open_lake_table(options.dest, table_format, options)
     loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
+    if table_format == "hudi":
+        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
+        hudi = importlib.import_module("ddbio.spark.hudi_base")
+        target: LakeTarget = hudi.hudi_target(options, loaded_us, is_instant=instant_us is not None)
+        return target
+    table = open_lake_table(options.dest, table_format, options)
     return LakeTarget(table, options.mode, loaded_us, is_instant=instant_us is not None)

@@ -47,6 +47,7 @@ from ddbio.ops.scans.progress import (
     open_progress,
 )
 from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
+from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,9 +104,19 @@ def scan_to_files(
     DdbioError
         Nothing of this job is then visible at the target, and running it again just works.
     """
+    settings = _Settings(master, conf, watch or Unwatched())
+    if options.format != "hudi":
+        return _scan_to_files(options, settings)
+    # Hudi's own writer commits, by the session: what lacks it is told before anything is read.
+    with closing(open_engine("spark", master=master, conf=conf)):
+        return _scan_to_files(options, replace(settings, master=None, conf=None))
+
+
+def _scan_to_files(options: ScanToFilesOptions, settings: _Settings) -> ScanReport:
     clock = Clock()
     if options.engine == "spark":
-        require_shared(cluster_of(master, conf), {"dest": options.dest}, shared_paths=options.shared_paths)
+        cluster = cluster_of(settings.master, settings.conf)
+        require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
     table = describe_scan(options)
     form = stored_format(options.format)
     staging = open_staging(options, form, [name for name, _ in table.key_types])
@@ -113,7 +124,7 @@ def scan_to_files(
         # An engine raises only after its tasks have ended.
         job = _job_of(options, table, staging)
         with committer.publishing(job.target(), staging.job_id) as publish:
-            report = _run(job, publish, clock, _Settings(master, conf, watch or Unwatched()))
+            report = _run(job, publish, clock, settings)
     except committer.AlreadyCommittedError as done:
         if goes_on(options):
             # The run that committed may have ended before it could.
@@ -228,8 +239,9 @@ class _LakeJob(_Job):
 
 
 def _job_of(options: ScanToFilesOptions, table: TableDescription, staging: Staging) -> _Job:
-    kinds = {"dynamodb-export": _ExportJob, "delta": _LakeJob, "iceberg": _LakeJob}
-    return kinds.get(options.format, _Job)(options, table, staging)
+    if options.format in LAKE_FORMATS:
+        return _LakeJob(options, table, staging)
+    return (_ExportJob if options.format == "dynamodb-export" else _Job)(options, table, staging)
 
 
 @dataclass(frozen=True)
@@ -292,7 +304,8 @@ def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> Scan
             rcu_peak_10s_ratio=usage.peak_10s_ratio,
             throttles=usage.throttles,
             misfits=misfit_reports(result.misfits for result in results),
-            files=file_reports(options.dest, files),
+            # Hudi writes files of its own.
+            files=file_reports(options.dest, () if options.format == "hudi" else files),
             layout=layout_of(each.size_bytes for each in files),
             digest=digest,
             merged_nulls=merged_nulls(result.misfits for result in results),

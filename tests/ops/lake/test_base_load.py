@@ -61,3 +61,23 @@ def test_a_base_has_all_attributes(fake, table, tmp_path):
     """Parts of a table, and partitions of one's own, make no base that changes could be applied to."""
     with pytest.raises(OptionError, match="leave columns out"):
         ddbio.scan_to_files(table.name, tmp_path, format="delta", columns=["pk"], endpoint_url=fake.endpoint_url)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "give engine='spark'"),
+        ({"engine": "local"}, "Hudi's own writer"),
+        ({"mode": "append"}, "in a Hudi table once"),
+    ],
+)
+def test_a_base_of_hudi_takes_spark(options, problem, tmp_path):
+    """Nothing but Hudi's own writer makes such a table, of a whole table at once."""
+    given = {"format": "hudi", "engine": "spark" if "mode" in options else "auto", **options}
+    with pytest.raises(OptionError, match=problem):
+        ddbio.scan_to_files("any", tmp_path / "lake", **given)
+    with pytest.raises(OptionError, match=problem):
+        ddbio.read_export_to_files(tmp_path / "export", tmp_path / "lake", **given)
+    with pytest.raises(OptionError, match="a fold makes no Hudi table"):
+        ddbio.fold_exports_to_files([tmp_path], tmp_path / "lake", format="hudi", engine="spark")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,87 @@
+"""Load the base of a Hudi table: tasks stage the rows as Parquet files, and Hudi's own writer inserts them at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.errors import OptionError
+from ddbio.files.meta import META
+from ddbio.ops.job.base_load import LakeTarget
+from ddbio.ops.job.storage import open_store
+from ddbio.spark.hudi import HudiTable, has_avro_names
+from ddbio.spark.session import running_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.core.staged import StagedFile
+    from ddbio.files.committer import CommitInfo
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.job.base_load import LakeStaging
+    from ddbio.ops.job.storage import Staging
+    from ddbio.options import FilesOptions
+
+_FOLDER = f"{META}base"
+
+
+@dataclass
+class HudiTarget(LakeTarget):
+    """Commit what jobs stage to a Hudi table.
+
+    Attributes
+    ----------
+    parts
+        Where the rows are staged, within the table's folder: readers of Hudi do not look there.
+    """
+
+    parts: ObjectStore = field(kw_only=True)
+
+    def describe(self, columns: pa.Schema, keys: Sequence[str], buckets: int) -> None:
+        """Decide how items with these columns lie in the table; what Avro cannot name stays in the rescue column."""
+        super().describe(columns, keys, buckets)
+        assert self.shape is not None  # noqa: S101 - it was described
+        named = pa.schema([each for each in self.shape.attributes if has_avro_names(each)])
+        self.shape = dataclasses.replace(self.shape, attributes=named)
+
+    def staging(self, staging: Staging) -> LakeStaging:
+        """Return the staging of files that Hudi's writer reads."""
+        return dataclasses.replace(super().staging(staging), store=self.parts)
+
+    def commit(self, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()) -> int:
+        """Complete the files, have Hudi insert their rows in one commit, and delete them."""
+        version = super().commit(job_id, staged, info, replaced)
+        self._clear(job_id)
+        return version
+
+    def abort(self, job_id: str) -> None:
+        """Delete what a job has staged, and its claim."""
+        self.parts.abort(job_id)
+        self._clear(job_id)
+        super().abort(job_id)
+
+    def _complete(self, staged: Sequence[StagedFile]) -> None:
+        for each in staged:
+            self.parts.complete(each)
+
+    def _clear(self, job_id: str) -> None:
+        self.parts.delete([each.path for each in self.parts.list() if f"-{job_id}-" in each.path])
+
+
+def hudi_target(options: FilesOptions, loaded_us: int, *, is_instant: bool) -> HudiTarget:
+    """Return what commits a base load to the Hudi table that the options name, by the session that runs.
+
+    Raises
+    ------
+    OptionError
+        If no session runs, or it has no writer of Hudi.
+    """
+    session = running_session()
+    if session is None:
+        raise OptionError("format hudi is written by Hudi's own writer for Spark: give engine='spark'")
+    parts = open_store(f"{options.dest.rstrip('/')}/{_FOLDER}", options, is_temporary=True)
+    table = HudiTable(open_store(options.dest, options), session, session.sparkContext.defaultParallelism, parts)
+    return HudiTarget(table, options.mode, loaded_us, is_instant=is_instant, parts=parts)
