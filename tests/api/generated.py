@@ -14,6 +14,7 @@ from ddbio.options import descriptions_of
 ROOT = Path(__file__).parents[2]
 KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
 
+_LINE = 120
 # What functions take as arguments of their own.
 ARGUMENTS = {"arn", "dest", "dialect", "path", "place", "reports", "source", "table", "target"}
 
@@ -166,7 +167,7 @@ def keywords_text() -> str:
         if types_of:
             lines.append("")
         for name, text in types_of.items():
-            lines += [f"    {name}: {text}", *_docstring(described[name])]
+            lines += [*_annotated(name, text), *_docstring(described[name])]
         parts.append("\n".join([head, *lines]) + "\n")
     return "\n\n".join(parts)
 
@@ -192,6 +193,15 @@ def _in_markdown(text: str) -> str:
 
 def _quoted(value: str) -> str:
     return '"' + value.replace("\t", "\\t") + '"'
+
+
+def _annotated(name, text):
+    """Return the lines of a member, as the formatter lays them out."""
+    line = f"    {name}: {text}"
+    if len(line) <= _LINE:
+        return [line]
+    opening, _, inner = line.partition("[")
+    return [f"{opening}[", f"        {inner.removesuffix(']')}", "    ]"]
 
 
 def _docstring(text: str) -> list[str]:
