@@ -235,8 +235,11 @@ class PartitionedRows:
 class Partitioner:
     """Sort batches by partition; count what has no partition of its own."""
 
+    is_even = False
+
     def __init__(self, partitioning: Partitioning, schema: pa.Schema) -> None:
         self._partitioning = partitioning
+        self.names = tuple(column.name for column in partitioning.columns)
         places = {name_of_field(field): place for place, field in enumerate(schema)}
         self._places = [places[column.attribute] for column in partitioning.columns]
         self.schema = partitioning.file_schema(schema)

@@ -12,6 +12,7 @@ from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.ion import blocks as ion_blocks
 from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.members import Openings
+from ddbio.core.lake import keys as lake_keys
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.raw_items import PageSplitter
@@ -78,6 +79,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     digest_columns.warm,
     _hash_keys,
     checksum.warm,
+    lake_keys.warm,
     raw_items.warm,
     decode.warm,
     _write,

@@ -49,12 +49,15 @@ class WriterOptions:
         The rows that are written first, to choose encodings by.
     ratio
         Bytes of a file per byte of Arrow, of a finished file of such rows; None before one is.
+    dictionaries
+        Paths of the columns that get a dictionary in Parquet; None lets the first rows say it.
     """
 
     compression: Compression
     target_file_bytes: int
     first_rows: pa.Table
     ratio: float | None = None
+    dictionaries: tuple[str, ...] | None = None
 
 
 class FileWriter(Protocol):

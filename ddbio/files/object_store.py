@@ -33,6 +33,14 @@ class Sink(Protocol):
         ...
 
 
+class SinkMaker(Protocol):
+    """Take files."""
+
+    def create(self, path: str) -> Sink:
+        """Return a sink for the file with this path."""
+        ...
+
+
 class ObjectStore(Protocol):
     """Store objects below one target; paths are relative to it and use ``/``. Picklable."""
 

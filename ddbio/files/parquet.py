@@ -58,7 +58,10 @@ class ParquetFileWriter:
         self._columns = _digest_of(schema)
         handle: Any = self
         # Spark 4.0 fails on an LZ4_RAW dictionary of some size when a filter reads it.
-        dictionaries: Any = [] if options.compression == "lz4" else dictionary_columns(options.first_rows)
+        dictionaries: Any = []
+        if options.compression != "lz4":
+            known = options.dictionaries
+            dictionaries = dictionary_columns(options.first_rows) if known is None else list(known)
         # Version 1 data pages: every reader of Parquet knows them. The Arrow schema keeps the fields' metadata.
         # Pages come in many small writes, each of which costs more in Python than a copy does.
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(handle, mode="w"), _BUFFER_BYTES)

@@ -3,38 +3,74 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from ddbio.core.partitions import Partitioner
+from ddbio.core.partitions import Partitioner, Partitioning
 from ddbio.errors import TargetError
+from ddbio.files.local_store import LocalStore
+from ddbio.files.parquet import dictionary_columns
 from ddbio.files.rolling_writer import RollingWriter
+from ddbio.files.spooled import SpooledStore
 from ddbio.files.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from ddbio.core.partitions import Partitioning
+    from ddbio.core.partitions import PartitionedRows
     from ddbio.core.rescue import MisfitLog
     from ddbio.core.staged import FileNaming, StagedFile
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.files.object_store import ObjectStore, SinkMaker
     from ddbio.files.rolling_writer import FileOptions
 
 # What all partitions together hold in memory. Then those that are worth it go to their files, the others to a disk.
 _MEMORY_BYTES = 64 * 1024 * 1024
+# Partitions that are alike are all worth it at the same time: twice as much makes row groups of 8 MiB for sixteen.
+_EVEN_MEMORY_BYTES = 128 * 1024 * 1024
 # Rows are sorted in blocks of this part of it: large enough that a partition's rows of one block are worth a copy.
 _BLOCK_RATIO = 1 / 4
+_MOST_BLOCK_BYTES = 16 * 1024 * 1024
 # Fewer rows of a partition than this part of it would be a poor row group.
 _GROUP_RATIO = 1 / 8
+_EVEN_GROUP_RATIO = 1 / 32
 # An upload to S3 holds up to 32 MiB while it is open.
 _MOST_OPEN_FILES = 4
 # Partitions with less are written side by side, since most of the time is that of requests to the store.
 _SMALL_BYTES = 4 * 1024 * 1024
 _SMALL_AT_ONCE = 4
+
+
+class RowPartitioner(Protocol):
+    """Make the rows of files of batches, sorted by partition."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the columns of the folders."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the files."""
+        ...
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the counts of values without a partition of their own."""
+        ...
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the rows of all partitions are alike: what suits the file of one then suits the others."""
+        ...
+
+    def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
+        """Return the rows of a batch by partition; rows of one partition keep their order."""
+        ...
 
 
 @dataclass
@@ -61,12 +97,17 @@ class PartitionedWriter:
     enough rows for a row group goes to its file, if at most four files are open; the rows of the others go to a
     temporary folder of this machine, and are read back when the partition is written.
 
+    Of partitions that are alike, as hash buckets are, 128 MiB wait, and each goes to its file then: if files are not
+    local, to one in the temporary folder, which is uploaded when it is whole.
+
     Parameters
     ----------
     store, naming, schema, options
         As of :class:`ddbio.files.rolling_writer.RollingWriter`; the schema is that of the batches.
+    partitioning
+        By which columns rows are partitioned, or who does it.
     memory_bytes
-        How many bytes of rows may wait in memory.
+        How many bytes of rows may wait in memory; None is as above.
     """
 
     def __init__(
@@ -75,18 +116,26 @@ class PartitionedWriter:
         naming: FileNaming,
         schema: pa.Schema,
         options: FileOptions,
-        partitioning: Partitioning,
-        memory_bytes: int = _MEMORY_BYTES,
+        partitioning: Partitioning | RowPartitioner,
+        memory_bytes: int | None = None,
     ) -> None:
-        self._store, self._naming, self._options = store, naming, options
-        self._names = [column.name for column in partitioning.columns]
-        self._schema, self._memory_bytes = schema, memory_bytes
-        self._partitioner = Partitioner(partitioning, schema)
+        self._store: SinkMaker = store
+        self._naming, self._options, self._schema = naming, options, schema
+        self._partitioner: RowPartitioner = (
+            Partitioner(partitioning, schema) if isinstance(partitioning, Partitioning) else partitioning
+        )
+        self._names = list(self._partitioner.names)
+        is_even = self._partitioner.is_even
+        self._memory_bytes = memory_bytes or (_EVEN_MEMORY_BYTES if is_even else _MEMORY_BYTES)
+        self._block_limit = min(_BLOCK_RATIO * self._memory_bytes, _MOST_BLOCK_BYTES)
+        self._group_bytes = self._memory_bytes * (_EVEN_GROUP_RATIO if is_even else _GROUP_RATIO)
         self._partitions: dict[tuple[str | None, ...], _Partition] = {}
         self._block: list[pa.RecordBatch] = []
         self._block_bytes, self._gathered_bytes = 0, 0.0
         self._disk = contextlib.ExitStack()
         self._folder: Path | None = None
+        if is_even and not isinstance(store, LocalStore):
+            self._store = SpooledStore(store, self._temporary)
 
     @property
     def log(self) -> MisfitLog:
@@ -105,7 +154,7 @@ class PartitionedWriter:
             return
         self._block.append(batch)
         self._block_bytes += batch.nbytes
-        if self._block_bytes >= _BLOCK_RATIO * self._memory_bytes:
+        if self._block_bytes >= self._block_limit:
             self._sort_block()
             if self._gathered_bytes >= self._memory_bytes:
                 self._make_room()
@@ -127,16 +176,19 @@ class PartitionedWriter:
         """Stage all rows so far, even if that makes small files; return the files that were staged until now."""
         self._sort_block()
         waiting = list(self._partitions.values())
-        small = [each for each in waiting if each.pending_bytes < _SMALL_BYTES]
+        # What is in memory already takes no more of it side by side.
+        is_even = self._partitioner.is_even
+        small = [each for each in waiting if each.pending_bytes < _SMALL_BYTES or (is_even and not each.spilled)]
         for each in waiting:
-            if each.pending_bytes >= _SMALL_BYTES:
+            if each not in small:
                 self._finish(each)
         with ThreadPoolExecutor(_SMALL_AT_ONCE, thread_name_prefix="ddbio-partition") as pool:
             for _ in pool.map(self._finish, small):
                 pass
+        staged = [file for each in waiting for file in each.writer.finish()]
         self._disk.close()
         self._folder, self._gathered_bytes = None, 0.0
-        return [file for each in waiting for file in each.writer.finish()]
+        return staged
 
     def abort(self) -> None:
         """Discard the open files and what was spilled; the job's abort discards the finished files."""
@@ -151,6 +203,9 @@ class PartitionedWriter:
         self._block, self._block_bytes = [], 0
         for batch in batches:
             found = self._partitioner.sort(batch)
+            if self._partitioner.is_even and self._options.dictionaries is None:
+                chosen = dictionary_columns(pa.Table.from_batches([found.rows]))
+                self._options = replace(self._options, dictionaries=tuple(chosen))
             row_bytes, start = found.rows.nbytes / batch.num_rows, 0
             for values, count in zip(found.partitions, found.counts, strict=True):
                 if count:
@@ -173,8 +228,8 @@ class PartitionedWriter:
         for each in order:
             if not each.gathered:
                 continue
-            may_open = each.writer.has_open_file or n_open < _MOST_OPEN_FILES
-            if may_open and (each.gathered_bytes >= _GROUP_RATIO * self._memory_bytes or self._fills_file(each)):
+            may_open = self._partitioner.is_even or each.writer.has_open_file or n_open < _MOST_OPEN_FILES
+            if may_open and (each.gathered_bytes >= self._group_bytes or self._fills_file(each)):
                 n_open -= each.writer.has_open_file
                 self._write(each)
                 n_open += each.writer.has_open_file
@@ -189,7 +244,8 @@ class PartitionedWriter:
         """Write a partition's rows to its files; what is left when a file was closed is gathered again."""
         for batch in self._pending(partition):
             partition.writer.write(batch)
-        partition.gathered = partition.writer.settle()
+        least_bytes = self._group_bytes if self._partitioner.is_even else math.inf
+        partition.gathered = partition.writer.settle(least_bytes)
         partition.gathered_bytes = float(sum(batch.nbytes for batch in partition.gathered))
 
     def _finish(self, partition: _Partition) -> None:
@@ -226,6 +282,9 @@ class PartitionedWriter:
         partition.gathered, partition.gathered_bytes = [], 0.0
 
     def _place(self, partition: _Partition) -> Path:
+        return self._temporary() / f"{partition.number}.arrow"
+
+    def _temporary(self) -> Path:
         if self._folder is None:
             self._folder = Path(self._disk.enter_context(temporary_folder()))
-        return self._folder / f"{partition.number}.arrow"
+        return self._folder

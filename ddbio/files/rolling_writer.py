@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.staged import FileNaming, StagedFile
     from ddbio.files.file_format import FileWriter
-    from ddbio.files.object_store import ObjectStore, Sink
+    from ddbio.files.object_store import Sink, SinkMaker
     from ddbio.options import Compression
 
 # Large enough for Spark and Athena to skip and read in long ranges, small enough to hold beside the pages of a scan.
@@ -48,12 +48,15 @@ class FileOptions:
         Name of a format in ``formats.py`` that is written.
     statistics
         Attributes whose nulls, least and greatest value are noted for each file.
+    dictionaries
+        As of :class:`ddbio.files.file_format.WriterOptions`; None decides for each file.
     """
 
     compression: Compression | None = None
     target_file_bytes: int = 256 * 1024 * 1024
     format: str = "parquet"
     statistics: tuple[str, ...] = ()
+    dictionaries: tuple[str, ...] | None = None
 
 
 class RollingWriter:
@@ -75,7 +78,7 @@ class RollingWriter:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: SinkMaker,
         naming: FileNaming,
         schema: pa.Schema,
         options: FileOptions,
@@ -145,9 +148,9 @@ class RollingWriter:
         """Return whether rows were written to a file that is not full yet."""
         return self._file is not None
 
-    def settle(self) -> list[pa.RecordBatch]:
-        """Write the gathered rows to the open file; return them instead if none is open."""
-        if self._file is not None:
+    def settle(self, least_bytes: float = math.inf) -> list[pa.RecordBatch]:
+        """Write the gathered rows to the open file, or a new one if they are so many bytes; else return them."""
+        if self._file is not None or self._gathered_bytes >= least_bytes:
             self._write_group()
             return []
         gathered = self._gathered
@@ -185,7 +188,8 @@ class RollingWriter:
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")
         ratio = self.ratio if self._staged else None
-        options = WriterOptions(compression, self._options.target_file_bytes, first_rows, ratio)
+        known = self._options.dictionaries
+        options = WriterOptions(compression, self._options.target_file_bytes, first_rows, ratio, known)
         sink: Sink = self._store.create(
             self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -74,15 +75,13 @@ class BucketFiles:
         outcome = merge.outcome()
         if outcome.changes_nothing:
             return MergedBucket(outcome)
-        kept = self._kept(losing)
-        won = merge.winners()
-        if BUCKET not in self.schema.names:
-            won = won.drop_columns([BUCKET])
-        if set(won.schema.names) == set(self.schema.names):
-            won = won.select(self.schema.names)
+        names = [name for name in changes.schema.names if name != BUCKET or BUCKET in self.schema.names]
+        if set(names) == set(self.schema.names):
+            names = self.schema.names
         # Rows of the table are read by its own schema; these come from elsewhere.
-        require_equal(won.schema, self.schema)
-        added = self.write(bucket, (batch for part in (kept, won.to_batches()) for batch in part))
+        require_equal(pa.schema([changes.schema.field(name) for name in names]), self.schema)
+        won = (batch.select(names) for batch in merge.winners())
+        added = self.write(bucket, itertools.chain(self._kept(losing), won))
         return MergedBucket(outcome, tuple(file for file, _ in losing), added)
 
     def write(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:

@@ -14,13 +14,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.partitions import PartitionBy, partitioning_of
+from ddbio.core.partitions import PartitionBy, Partitioner, partitioning_of
 from ddbio.core.staged import FileNaming
 from ddbio.errors import TargetError
+from ddbio.files import partitioned_writer
 from ddbio.files.local_store import LocalStore
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.paths import hive_partition
@@ -122,6 +124,77 @@ def test_rows_that_wait_go_to_the_disk_and_come_back(tmp_path, monkeypatch):
     wanted = collections.Counter(place for batch in batches for place in batch["place"].to_pylist())
     assert {each.partition["place"]: each.rows for each in staged} == dict(wanted)
     assert len(staged) == len(wanted)
+
+
+class Even(Partitioner):
+    """Say that the rows of all partitions are alike."""
+
+    is_even = True
+
+
+class Remote:
+    """Count the files of a folder that are open at once."""
+
+    def __init__(self, folder):
+        self.store, self.open, self.most_open = LocalStore(folder), 0, 0
+
+    def create(self, path):
+        """Return a sink that is counted until it is finished."""
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        sink = self.store.create(path)
+        finish = sink.finish
+
+        def finished(rows):
+            self.open -= 1
+            return finish(rows)
+
+        sink.finish = finished
+        return sink
+
+
+def even(rows, seed):
+    """Return rows of sixteen partitions of about the same size."""
+    numbers = np.arange(rows) + rows * seed
+    payload = [bytes(each) for each in np.random.default_rng(seed).integers(0, 256, (rows, 40), np.uint8)]
+    return pa.record_batch({"place": [f"p{number % 16}" for number in numbers], "n": numbers, "b": payload})
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_partitions_that_are_alike_are_written_as_rows_come(tmp_path, monkeypatch, is_local):
+    """All of them have a file open, no row is written twice, and uploads are open only while they are brought."""
+    chosen, spilled = [], []
+    choose, spill = partitioned_writer.dictionary_columns, PartitionedWriter._spill
+    monkeypatch.setattr(partitioned_writer, "dictionary_columns", lambda table: chosen.append(1) or choose(table))
+    monkeypatch.setattr(PartitionedWriter, "_spill", lambda *given: spilled.append(1) or spill(*given))
+    batches = [even(2000, seed) for seed in range(20)]
+    schema, local = batches[0].schema, LocalStore(tmp_path)
+    store = local if is_local else Remote(tmp_path)
+    by = Even(partitioning_of(PartitionBy(texts=("place",)), schema), schema)
+    writer = PartitionedWriter(store, FileNaming("job", 1), schema, FileOptions(), by, 500 * KIB)
+    for batch in batches:
+        writer.write(batch)
+    staged = writer.finish()
+    assert len(staged) == 16
+    assert (len(chosen), spilled) == (1, [])
+    if not is_local:
+        # What is left at the end is written on four threads.
+        assert store.most_open <= 4
+    for each in staged:
+        local.complete(each)
+    assert sorted(ds.dataset(tmp_path).to_table()["n"].to_pylist()) == list(range(40_000))
+    assert min(pq.ParquetFile(path).num_row_groups for path in tmp_path.rglob("*.parquet")) > 1
+
+
+def test_an_aborted_writer_of_partitions_that_are_alike_uploads_nothing(tmp_path, staged_left):
+    """Files that are not whole are gone with the temporary folder."""
+    batch = even(20_000, 0)
+    by = Even(partitioning_of(PartitionBy(texts=("place",)), batch.schema), batch.schema)
+    store = Remote(tmp_path)
+    writer = PartitionedWriter(store, FileNaming("job", 1), batch.schema, FileOptions(), by, 500 * KIB)
+    writer.write(batch)
+    writer.abort()
+    assert (store.most_open, staged_left(store.store)) == (0, [])
 
 
 def test_a_partition_without_rows_is_a_file_of_the_null_partition(tmp_path):

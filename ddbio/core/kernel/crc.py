@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.core.kernel.jit import loop
-from ddbio.core.kernel.memory import load64
+from ddbio.core.kernel.jit import inner, loop
+from ddbio.core.kernel.memory import load64, peek
 
 _WORD_BYTES = 8
 _VALUES = 256
@@ -41,14 +41,21 @@ def tables_of(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
 @loop
 def crc(data: Any, tables: Any, state: Any) -> Any:
     """Return the register behind the bytes, which it was before them."""
+    return crc_of(data, 0, len(data), tables, state)
+
+
+@inner
+def crc_of(data: Any, place: int, stop: int, tables: Any, state: Any) -> Any:
+    """Return the register behind some of the bytes."""
     low, shift = np.uint64(0xFF), np.uint64(8)
-    whole = len(data) // _WORD_BYTES * _WORD_BYTES
-    for place in range(0, whole, _WORD_BYTES):
+    while place + _WORD_BYTES <= stop:
         word = state ^ load64(data, place)
-        state = tables[_LAST + (word & low)]
+        state = np.uint64(peek(tables, _LAST + (word & low)))
         for step in range(1, _WORD_BYTES):
             word >>= shift
-            state ^= tables[_LAST - _VALUES * step + (word & low)]
-    for place in range(whole, len(data)):
-        state = tables[(state ^ np.uint64(data[place])) & low] ^ (state >> shift)
+            state ^= np.uint64(peek(tables, _LAST - _VALUES * step + (word & low)))
+        place += _WORD_BYTES
+    while place < stop:
+        state = np.uint64(peek(tables, (state ^ np.uint64(peek(data, place))) & low)) ^ (state >> shift)
+        place += 1
     return state

@@ -12,8 +12,11 @@ import pyarrow.compute as pc
 from ddbio.core.lake.columns import DELETED, KEY, TIME, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+_BATCH_ROWS = 65_536
 _NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = range(4)
 LOOKED_AT = (KEY, VERSION, DELETED)
 """The columns of the table's rows that decide."""
@@ -56,7 +59,8 @@ class BucketMerge:
     """
 
     def __init__(self, changes: pa.Table, floor: int | None = None) -> None:
-        self._changes = changes.combine_chunks()
+        # Only what is searched is copied: of a bucket with most of the changes there may be no room for more.
+        self._changes = changes
         self._keys: Any = self._changes.column(KEY).combine_chunks()
         self._versions: Any = self._changes.column(VERSION).combine_chunks()
         self._floor = floor
@@ -91,9 +95,13 @@ class BucketMerge:
             stale=int((~wins).sum()),
         )
 
-    def winners(self) -> pa.Table:
-        """Return the changes that win."""
-        return self._changes.filter(pa.array(self._settled() != _STALE))
+    def winners(self) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that win, batch by batch: a copy of all takes as much memory as the changes."""
+        wins, start = self._settled() != _STALE, 0
+        for batch in self._changes.to_batches(_BATCH_ROWS):
+            end = start + batch.num_rows
+            yield batch.filter(pa.array(wins[start:end]))
+            start = end
 
     def _deleted(self) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = self._changes.column(DELETED).to_numpy()

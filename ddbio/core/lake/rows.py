@@ -1,4 +1,4 @@
-"""Make rows of a lake table of rows of a log, or of a base load: each attribute in its column, misfits rescued."""
+"""Say how items lie in a lake table, and make its rows of changes of a log; tell the newest row of each key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, SEQUENCE
 from ddbio.core.capture.columns import OPERATION as LOG_OPERATION
-from ddbio.core.decode import from_dynamodb_json, infer_schema_of_body
-from ddbio.core.encode import to_dynamodb_json
-from ddbio.core.kernel.arrays import take_rows
+from ddbio.core.decode import infer_schema_of_body
 from ddbio.core.lake.columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
 from ddbio.core.lake.columns import KEY as KEY_COLUMN
-from ddbio.core.lake.keys import buckets_of, key_texts
-from ddbio.core.lake.versions import BASE, versions
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
+from ddbio.core.lake.fitting import fitted
+from ddbio.core.lake.keys import keys_and_buckets
+from ddbio.core.lake.versions import versions
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
@@ -120,63 +119,11 @@ def rows_of_log(rows: pa.RecordBatch, shape: LakeShape, epoch: int) -> pa.Record
     return _lake_rows(items, shape, own)
 
 
-def base_rows(items: pa.RecordBatch, shape: LakeShape, loaded_us: int) -> pa.RecordBatch:
-    """Return the rows of a lake table for items of a base load, over which every change wins."""
-    count = items.num_rows
-    own = [
-        pa.repeat(pa.scalar(BASE), count),
-        pa.repeat(pa.scalar(loaded_us, pa.int64()), count),
-        pa.nulls(count, pa.string()),
-        pa.array(np.zeros(count, np.bool_)),
-    ]
-    return _lake_rows(items, shape, own)
-
-
 def _lake_rows(items: pa.RecordBatch, shape: LakeShape, own: Sequence[Any]) -> pa.RecordBatch:
-    keys = key_texts(items, shape.keys)
+    keys, buckets = keys_and_buckets(items, shape.keys, shape.buckets)
     *attributes, rescue = fitted(items, shape.attributes).columns
-    columns = [keys, buckets_of(keys, shape.buckets), *own, rescue, *attributes]
+    columns = [keys, buckets, *own, rescue, *attributes]
     return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
-
-
-def fitted(items: pa.RecordBatch, attributes: pa.Schema) -> pa.RecordBatch:
-    """Return items in the columns of a lake table, exactly: what fits no column is in the rescue column."""
-    wanted = pa.schema([*attributes, RESCUE_FIELD])
-    places = {name_of_field(field): place for place, field in enumerate(items.schema) if field.name != RESCUE_NAME}
-    types = {name_of_field(field): field for field in wanted if field.name != RESCUE_NAME}
-    fits = all(name in types and _is_same(items.schema.field(place), types[name]) for name, place in places.items())
-    rescue = items.column(RESCUE_NAME) if RESCUE_NAME in items.schema.names else pa.nulls(items.num_rows, pa.string())
-    if not fits:
-        return _converted(items, wanted)
-    columns = [
-        items.column(places[name]).cast(field.type) if name in places else pa.nulls(items.num_rows, field.type)
-        for name, field in types.items()
-    ]
-    found = pa.RecordBatch.from_arrays([*columns, rescue.cast(pa.string())], schema=wanted)
-    if rescue.null_count == len(rescue):
-        return found
-    # What was rescued may have a column here.
-    rescued = np.flatnonzero(rescue.is_valid().to_numpy(zero_copy_only=False))
-    mended = _converted(take_rows(items, rescued), wanted)
-    order = np.arange(items.num_rows)
-    order[rescued] = items.num_rows + np.arange(len(rescued))
-    both = pa.Table.from_batches([found, mended]).combine_chunks().to_batches()[0]
-    return take_rows(both, order)
-
-
-def _is_same(field: pa.Field[Any], wanted: pa.Field[Any]) -> bool:
-    """Return whether all values of a column are values of another: the types are equal but for the width of offsets."""
-    if (field.metadata or {}).get(b"ddb:type") != (wanted.metadata or {}).get(b"ddb:type"):
-        return False
-    return bool(lake_fields([field])[0].type == wanted.type)
-
-
-def _converted(items: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return items decoded again, by other columns."""
-    lines = to_dynamodb_json(items)
-    found = from_dynamodb_json(lines, wanted, nulls="keep")
-    columns = [found.column(field.name).cast(field.type) for field in wanted]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def newest(rows: pa.Table) -> pa.Table:

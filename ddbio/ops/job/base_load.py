@@ -10,16 +10,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.lake.columns import BUCKET
-from ddbio.core.lake.rows import LakeShape, base_rows, new_shape, shape_of
-from ddbio.core.partitions import PartitionBy, partitioning_of
+from ddbio.core.lake.base import BaseRows
+from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.core.staged import FileNaming
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.job_state import JobState
 from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.lake.bucket_files import NOTED, require_equal
+from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.storage import Staging
@@ -65,16 +64,13 @@ class LakeStaging(Staging):
         """Stage the batches of one attempt of one task; if it fails, nothing stays staged."""
         del schema, log
         naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
-        whole = self.shape.schema
-        partitioning = partitioning_of(PartitionBy(texts=(BUCKET,), keep_columns=self.keeps_bucket), whole)
+        rows = BaseRows(self.shape, self.loaded_us, keeps_bucket=self.keeps_bucket)
         files = dataclasses.replace(self.files, statistics=NOTED)
-        writer = PartitionedWriter(self.store, naming, whole, files, partitioning)
+        writer = PartitionedWriter(self.store, naming, rows.item_schema, files, rows)
         try:
             for batch in batches:
                 if batch.num_rows:
-                    rows = base_rows(batch, self.shape, self.loaded_us)
-                    require_equal(rows.schema, whole)
-                    writer.write(rows)
+                    writer.write(rows.fit(batch))
             return tuple(writer.finish())
         except BaseException:
             writer.abort()

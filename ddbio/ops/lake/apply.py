@@ -209,13 +209,13 @@ class Applier:
         grown = merging.grown(shape, self.source.columns(), parts)
         changes, rows = merging.rows(self._maker(state, grown))
         files = BucketFiles(self.table.store, grown.schema, "plan", FileOptions())
-        outcome, read, rewritten = Outcome(stale=changes - rows.num_rows), list[Any](), list[Any]()
-        buckets = list(BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows))
-        for _, found, chosen in buckets:
+        outcome, read, rewritten, buckets = Outcome(stale=changes), list[Any](), list[Any](), 0
+        for _, found, chosen in BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows):
             merge = BucketMerge(chosen, _floor(state))
             rewritten += [file for file, _ in files.decide(found, merge)]
             read += found
-            outcome += merge.outcome()
+            outcome += merge.outcome() + Outcome(stale=-chosen.num_rows)
+            buckets += 1
         return ApplyPlan(
             log=self.source.uri,
             table=self.table.store.uri,
@@ -226,7 +226,7 @@ class Applier:
             deleted=outcome.deleted,
             stale=outcome.stale,
             new_columns=tuple(name for name in grown.attributes.names if name not in shape.attributes.names),
-            buckets=len(buckets),
+            buckets=buckets,
             read_files=len(read),
             read_bytes=sum(each.size_bytes for each in read),
             rewritten_files=len(rewritten),

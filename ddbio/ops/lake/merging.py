@@ -68,6 +68,26 @@ class RowMaker:
         return made
 
 
+class BucketRows:
+    """Hold rows by their buckets, each in memory of its own: what was taken is let go with its bucket."""
+
+    def __init__(self, tables: Iterable[pa.Table] = ()) -> None:
+        self._parts = defaultdict[int, list[pa.Table]](list)
+        for each in tables:
+            self.add(each)
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows."""
+        column: Any = rows.column(BUCKET)
+        for bucket in map(int, pc.unique(column).to_pylist()):
+            self._parts[bucket].append(rows.filter(pc.equal(column, pa.scalar(bucket, column.type))))
+
+    def take(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each bucket with the newest row of each of its keys, and forget them."""
+        for bucket in sorted(self._parts):
+            yield bucket, newest(pa.concat_tables(self._parts.pop(bucket)))
+
+
 @dataclass(frozen=True)
 class BucketMerger:
     """Merge rows into the live files of a table, bucket by bucket.
@@ -88,14 +108,13 @@ class BucketMerger:
         """Stage the files of one bucket."""
         return self.files.merge(*part, self.floor)
 
-    def of_bucket(self, rows: pa.Table) -> Iterator[tuple[int, list[LakeFile], pa.Table]]:
-        """Yield each bucket with changes, its files and its changes."""
+    def of_bucket(self, rows: BucketRows) -> Iterator[tuple[int, list[LakeFile], pa.Table]]:
+        """Yield each bucket with changes, its files and its changes, which are let go then."""
         by_bucket = defaultdict[int, list[LakeFile]](list)
         for each in self.live:
             by_bucket[each.bucket].append(each)
-        column: Any = rows.column(BUCKET)
-        for bucket in sorted(map(int, pc.unique(column).to_pylist())):
-            yield bucket, by_bucket[bucket], rows.filter(pc.equal(column, pa.scalar(bucket, column.type)))
+        for bucket, found in rows.take():
+            yield bucket, by_bucket[bucket], found
 
 
 @dataclass(frozen=True)
@@ -145,16 +164,15 @@ class LocalMerging:
         rescued = [text for _, batch in self._found for text in rescued_texts(batch)]
         return shape.grown(item_columns(columns), rescued)
 
-    def rows(self, maker: RowMaker) -> tuple[int, pa.Table]:
-        """Return how many changes were read, and the newest row of each key; the changes are let go meanwhile."""
-        made, changes = list[pa.Table](), 0
+    def rows(self, maker: RowMaker) -> tuple[int, BucketRows]:
+        """Return how many changes were read, and their rows; the changes are let go meanwhile."""
+        made, changes = BucketRows(), 0
         self._found.reverse()
         while self._found:
             lineage, batch = self._found.pop()
             changes += batch.num_rows
-            made.append(maker.rows(lineage, batch))
-        rows = pa.concat_tables(made) if made else maker.shape.schema.empty_table()
-        return changes, newest(rows)
+            made.add(maker.rows(lineage, batch))
+        return changes, made
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
         """Merge the changes that were read last."""
@@ -175,6 +193,8 @@ def _on_threads(work: Callable[[PartT], ResultT], parts: Iterator[PartT]) -> lis
                 if part is None:
                     return
                 found.append(work(part))
+                # It goes before the next is made.
+                del part
         except BaseException:
             failed.set()
             raise
@@ -253,7 +273,7 @@ def merge_buckets(task: BucketsTask, budget: Budget) -> Merged:
     if not tables:
         return Merged(0, ())
     changes = sum(int((each.schema.metadata or {})[_CHANGES]) for each in tables)
-    rows = newest(pa.concat_tables([each.replace_schema_metadata(None) for each in tables]))
+    rows = BucketRows(each.replace_schema_metadata(None) for each in tables)
     return Merged(changes, tuple(map(task.merger.merge, task.merger.of_bucket(rows))))
 
 

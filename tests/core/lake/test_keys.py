@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.core.lake.keys import key_texts
+from ddbio.core.lake import keys as lake_keys
+from ddbio.core.lake.keys import buckets_of, key_texts, keys_and_buckets
 from ddbio.errors import SchemaError
 
 TYPES = {"S": pa.string(), "N": pa.int64(), "B": pa.binary()}
@@ -39,9 +40,33 @@ def test_a_key_is_its_types_and_values(types, columns, wanted):
     assert key_texts(made.slice(0, 0), keys).to_pylist() == []
 
 
+@pytest.mark.parametrize("by_loop", [False, True])
+@pytest.mark.parametrize("types", ["S", "N", "B", "SS", "SN", "NB"])
+def test_keys_and_buckets_are_the_same_by_the_loop(types, by_loop, monkeypatch):
+    """The compiled loop and Arrow with zlib tell the same keys and buckets, of whole batches, slices and none."""
+    if by_loop:
+        lake_keys.warm()
+    else:
+        monkeypatch.setattr(lake_keys.FIRST_CALLS, "answer", lambda _, __, plainly, *given: plainly(*given))
+    values = {
+        "S": ["", "a|b", "\\", "日本 é", "x" * 70, *(f"user#{number}" for number in range(300))],
+        "N": [0, -1, 2**60, 7, 7, *range(300)],
+        "B": [b"", b"\0", b"|", b"\xff" * 40, b"a", *(bytes([number % 256, 1]) for number in range(300))],
+    }
+    names = ["p", "s"][: len(types)]
+    made = rows(types, [values[tag][:: -1 if place else 1] for place, tag in enumerate(types)])
+    for each in (made, made.slice(7, 50), made.slice(0, 0)):
+        texts, buckets = keys_and_buckets(each, names, 16)
+        texts.validate(full=True)
+        assert texts.equals(key_texts(each, names))
+        assert buckets.equals(buckets_of(texts, 16))
+
+
 def test_a_key_that_no_column_holds_is_in_the_rescue_column():
     """What was rescued makes the same text as what has a column; a row that has it nowhere is refused."""
     made = rows("BS", [[b"\x01", None], ["x", "y|"]], [None, '{"p":{"B":"AQI="}}'])
     assert key_texts(made, ["p", "s"]).to_pylist() == ["B:01|S:x", "B:0102|S:y\\|"]
+    texts, buckets = keys_and_buckets(made, ["p", "s"], 4)
+    assert (texts, buckets) == (key_texts(made, ["p", "s"]), buckets_of(texts, 4))
     with pytest.raises(SchemaError, match="1 rows lack their key"):
         key_texts(rows("S", [["a", None]]), ["p"])

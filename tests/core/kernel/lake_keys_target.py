@@ -1,0 +1,61 @@
+"""Write keys of lake rows in a process of its own, with their texts at a guard page.
+
+``python lake_keys_target.py SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
+Every key is held against Python's own text, and its checksum against zlib's.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from guard import allocate_before_guard
+
+from ddbio.core.kernel.crc import tables_of
+from ddbio.core.kernel.jit import CHECKED
+from ddbio.core.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
+from ddbio.core.kernel.memory import PAD
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+
+
+def guarded(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts one behind the other, up to a guard page, and where each begins and ends."""
+    whole = b"".join(texts)
+    data = allocate_before_guard(len(whole))
+    data[:] = np.frombuffer(whole, np.uint8)
+    return data, np.cumsum([0, *map(len, texts)], dtype=np.int64)
+
+
+def main() -> None:
+    """Write the keys of as many batches as were asked for."""
+    chance, tables = random.Random(int(sys.argv[1])), tables_of(CRC_32)
+    for _ in range(int(sys.argv[2])):
+        count, n_keys = chance.randrange(1, 20), chance.choice((1, 2))
+        parts = [[chance.randbytes(chance.randrange(70)) for _ in range(count)] for _ in range(n_keys)]
+        tags = bytes(chance.choices(b"SNB", k=n_keys))
+        wanted = [
+            b"|".join(b"%c:%b" % pair for pair in zip(tags, row, strict=True)) for row in zip(*parts, strict=True)
+        ]
+        size = sum(map(len, wanted))
+        out = allocate_before_guard(size + PAD)
+        ends, crcs = np.zeros(count, np.int32), np.zeros(count, np.uint32)
+        given = guarded(parts[0]), guarded(parts[-1])
+        if IS_BROKEN:
+            given[0][1][-1] += 1
+        first, second = (Texts(*each) for each in given)
+        write_keys(first, second, np.frombuffer(tags, np.uint8).copy(), tables, Keys(out, ends, crcs))
+        assert out[:size].tobytes() == b"".join(wanted)
+        assert ends.tolist() == np.cumsum([len(each) for each in wanted]).tolist()
+        assert crcs.tolist() == [crc32(each) for each in wanted]
+    sys.stdout.write(f"checked: {CHECKED}\n")
+
+
+main()
