@@ -328,6 +328,19 @@ def _apply(row: Row) -> Iterator[Line]:
     yield Line("… an append to the log instead, times cheaper", cheaper, "×", ("≥", 50))
 
 
+def _apply_memory(row: Row) -> Iterator[Line]:
+    figures, given = row["figures"], row["parameters"]
+    peaks = {
+        suffix: [figures[name] for each in given["formats"] if (name := f"peak_mebibytes_{each}{suffix}") in figures]
+        for suffix in ("", "_skewed")
+    }
+    what = f"memory of `ddbio apply`: {given['changes']:,} changes to a table of {given['rows']:,} rows, either format"
+    yield Line(what, max(peaks[""]), " MiB", ("≤", 1024))
+    # The first rows have no such changes.
+    if peaks["_skewed"]:
+        yield Line(f"… that lie in {given['at_once']} of 16 buckets", max(peaks["_skewed"]), " MiB", ("≤", 1024))
+
+
 def _validate(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     yield Line(
@@ -407,7 +420,13 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "lookup": _lookup,
         "demo": _demo,
     },
-    "Folders of files": {"compact": _compact, "capture": _capture, "apply": _apply, "base_load": _base_load},
+    "Folders of files": {
+        "compact": _compact,
+        "capture": _capture,
+        "apply": _apply,
+        "apply_memory": _apply_memory,
+        "base_load": _base_load,
+    },
     "Promises": {
         "spread": _spread,
         "budget": _budget,

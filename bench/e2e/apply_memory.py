@@ -2,7 +2,8 @@
 
 Goal: ≤ 1 GiB. As many of the sixteen buckets are full as are merged at a time, on one thread each; the others have only
 the rows that change. In a table whose buckets are all full the others would follow these, and what is staged of a
-bucket is no more than names. The changes are spread over all sixteen.
+bucket is no more than names. The changes are spread over all sixteen; as many more, taken by themselves, lie in the
+full buckets alone.
 """
 
 from __future__ import annotations
@@ -42,20 +43,24 @@ def main() -> None:
         folder = Path(name)
         with get_context("spawn").Pool(1) as pool:
             given = (folder, asked.rows, asked.changes, asked.at_once, asked.formats)
-            figures["rows_there"] = pool.apply(build, given)
-        for table_format in asked.formats:
-            figures |= {f"{key}_{table_format}": value for key, value in merge(folder, table_format).items()}
-            assert figures[f"changes_{table_format}"] == asked.changes
+            figures["rows_there"], log = pool.apply(build, given)
+            for suffix in ("", "_skewed"):
+                if suffix:
+                    pool.apply(append_skewed, (log, asked.rows, asked.changes, asked.at_once))
+                for table_format in asked.formats:
+                    merged = merge(folder, table_format)
+                    assert merged["changes"] == asked.changes
+                    figures |= {f"{key}_{table_format}{suffix}": value for key, value in merged.items()}
     record.append("apply_memory", asked, figures)
 
 
-def build(folder: Path, count: int, changes: int, full: int, formats: list[str]) -> int:
-    """Make tables, and a log with changes that they do not have; return how many rows they have."""
+def build(folder: Path, count: int, changes: int, full: int, formats: list[str]) -> tuple[int, Log]:
+    """Make tables, and a log with changes that they do not have; return how many rows they have, and the log."""
     log, rows, left = Log(folder / "log"), 0, dict.fromkeys(range(BUCKETS), changes // BUCKETS)
     changed = []
     for start in range(0, count, _STEP):
         numbers = np.arange(start, min(start + _STEP, count))
-        buckets = np.fromiter((crc32(key_of(each)) % BUCKETS for each in numbers.tolist()), np.int64, len(numbers))
+        buckets = buckets_of(numbers)
         kept = buckets < full
         for bucket, wanted in left.items():
             places = np.flatnonzero(buckets == bucket)[:wanted]
@@ -69,7 +74,25 @@ def build(folder: Path, count: int, changes: int, full: int, formats: list[str])
         ddbio.apply(log.folder, place, format=table_format, buckets=BUCKETS)
         ddbio.maintain(place, format=table_format)
     log.append(np.sort(np.concatenate(changed)))
-    return rows
+    return rows, log
+
+
+def append_skewed(log: Log, count: int, changes: int, full: int) -> None:
+    """Append changes of the first rows of the full buckets."""
+    chosen, left = list[np.ndarray[Any, Any]](), changes
+    for start in range(0, count, _STEP):
+        numbers = np.arange(start, min(start + _STEP, count))
+        found = numbers[buckets_of(numbers) < full][:left]
+        chosen.append(found)
+        left -= len(found)
+        if not left:
+            break
+    log.append(np.concatenate(chosen))
+
+
+def buckets_of(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the buckets of rows."""
+    return np.fromiter((crc32(key_of(each)) % BUCKETS for each in numbers.tolist()), np.int64, len(numbers))
 
 
 def key_of(number: int) -> bytes:
