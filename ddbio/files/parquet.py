@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -186,11 +187,15 @@ def _without_digest(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _digest_of(schema: pa.Schema) -> bytes:
     """Return a digest of the names and types of columns, as Arrow and DynamoDB have them."""
-    return (
-        hashlib.sha256("\n".join(line for field in schema for line in _lines_of(field, "")).encode())
-        .hexdigest()
-        .encode()
-    )
+    return _digest_of_text(schema.serialize().to_pybytes())
+
+
+@functools.lru_cache(maxsize=16)
+def _digest_of_text(serialized: bytes) -> bytes:
+    """Return the digest of a schema: files one after the other have the same."""
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    lines = "\n".join(line for field in schema for line in _lines_of(field, ""))
+    return hashlib.sha256(lines.encode()).hexdigest().encode()
 
 
 def _lines_of(field: pa.Field[Any], path: str) -> Iterator[str]:

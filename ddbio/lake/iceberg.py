@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
@@ -33,8 +34,14 @@ try:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.exceptions import CommitFailedException, ValidationException
     from pyiceberg.io import load_file_io
-    from pyiceberg.io.pyarrow import parquet_file_to_data_file, pyarrow_to_schema
-    from pyiceberg.manifest import DataFileContent
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_file_to_data_file,
+        parquet_path_to_id_mapping,
+        pyarrow_to_schema,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.table import CommitTableResponse, Table
@@ -152,13 +159,12 @@ class IcebergLakeTable:
         table: Table = state.handle
         place, removed = _place(self.store.uri), {each.path for each in commit.removed}
         in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
-        described = table.metadata.model_copy(update={"schemas": [in_files]})
+        described = _DataFiles(self._io, table.metadata.model_copy(update={"schemas": [in_files]}))
         with self._committing(state):
             transaction = table.transaction()
             with transaction.update_snapshot(snapshot_properties=dict(commit.metadata)).overwrite() as update:
                 for each in commit.added:
-                    path = f"{place}/{each.path}"
-                    update.append_data_file(parquet_file_to_data_file(self._io, described, path))
+                    update.append_data_file(described.of(f"{place}/{each.path}"))
                 for data_file in _data_files(table):
                     if data_file.file_path.removeprefix(f"{place}/") in removed:
                         update.delete_data_file(data_file)
@@ -240,6 +246,54 @@ class IcebergLakeTable:
             files.append(LakeFile(path, each.file_size_in_bytes, each.record_count, each.partition[0]))
         schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
         return LakeState(version, schema, properties, tuple(files), table)
+
+
+class _DataFiles:
+    """Describe data files by their footers, as pyiceberg does; what files of one schema share is found once.
+
+    Parameters
+    ----------
+    metadata
+        That of the table, under the names that columns have in files.
+    """
+
+    def __init__(self, io: Any, metadata: TableMetadata) -> None:
+        self._io, self._metadata = io, metadata
+        schema = metadata.schema()
+        self._plan = compute_statistics_plan(schema, metadata.properties)
+        self._numbers = parquet_path_to_id_mapping(schema)
+        self._known: pa.Schema | None = None
+
+    def of(self, path: str) -> DataFile:
+        """Return the description of a file.
+
+        Raises
+        ------
+        ValueError
+            If its columns are not those of the table.
+        """
+        given = self._io.new_input(path)
+        with given.open() as stream:
+            footer = pq.read_metadata(stream)
+        schema = footer.schema.to_arrow_schema()
+        if self._known is None or not schema.equals(self._known, check_metadata=True):
+            # It holds the columns against those of the table.
+            found = parquet_file_to_data_file(self._io, self._metadata, path)
+            self._known = schema
+            return found
+        statistics = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=statistics.partition(self._metadata.spec(), self._metadata.schema()),
+            file_size_in_bytes=len(given),
+            sort_order_id=None,
+            spec_id=self._metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
 
 
 class _FolderCatalog(NoopCatalog):

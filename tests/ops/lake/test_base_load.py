@@ -5,10 +5,13 @@ from __future__ import annotations
 import deltalake
 import polars as pl
 import pytest
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.errors import OptionError, TargetError
+from ddbio.files.local_store import LocalStore
+from ddbio.lake.iceberg import IcebergLakeTable, _data_files, _with_names
 from tests.ops.lake.test_apply import capture, fake, resource, table
 from tests.ops.lake.virtual_log import is_deleted
 
@@ -81,3 +84,25 @@ def test_a_base_of_hudi_takes_spark(options, problem, tmp_path):
     with pytest.raises(OptionError, match="a fold makes no Hudi table"):
         ddbio.fold_exports_to_files("full", [], tmp_path / "lake", format="hudi", engine="spark")
     assert not list(tmp_path.iterdir())
+
+
+def test_files_are_described_as_pyiceberg_describes_them(fake, table, tmp_path):
+    """Sizes, bounds and nulls of each file in Iceberg's manifest are those that pyiceberg finds in its footer."""
+    for number in range(40):
+        table.put_item(Item={"pk": "a", "sk": number, "n": number, **({"t": f"x{number}"} if number % 3 else {})})
+    place = tmp_path / "lake"
+    ddbio.scan_to_files(table.name, place, buckets=4, endpoint_url=fake.endpoint_url, format="iceberg", engine="local")
+    found = IcebergLakeTable(LocalStore(place), {})
+    state = found.load()
+    handle = state.handle
+    in_files = _with_names(handle.schema(), {"_is_deleted": "_deleted"})
+    metadata = handle.metadata.model_copy(update={"schemas": [in_files]})
+    described = _data_files(handle)
+    assert len(described) == 4
+    for each in described:
+        wanted = parquet_file_to_data_file(handle.io, metadata, each.file_path)
+        for name in (
+            *("file_size_in_bytes", "record_count", "partition", "column_sizes", "value_counts", "null_value_counts"),
+            *("lower_bounds", "upper_bounds", "split_offsets"),
+        ):
+            assert getattr(each, name) == getattr(wanted, name), name
