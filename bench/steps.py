@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal import igzip
 
@@ -25,8 +26,9 @@ from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_body
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.encode import Encoder
+from ddbio.core.exports.fold import fold
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints, key_hashes
-from ddbio.core.loads.batches import LaneSplitter, RowBytes, spread_ranges, write_units
+from ddbio.core.loads.batches import LaneSplitter, RowBytes, in_key_order, spread_ranges, write_units
 from ddbio.core.loads.requests import PUT, batch_template
 from ddbio.core.raw_items import RawItemParts, RawItemReader, RawItems
 from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, rotated_segments
@@ -106,19 +108,21 @@ class Steps:
             "shuffle": self._shuffle,
             "spread": lambda: self._spread(self._items),
             "spread few": lambda: self._spread(self._few_items),
+            "order keys": self._order_keys,
             "deal": lambda: self._deal(self._items, _IN_FLIGHT),
             "deal few": lambda: self._deal(self._few_items, _SINGLES_IN_FLIGHT),
             "sum MD5": lambda: [md5(path.read_bytes()) for path in _data_files(self._places.export)],
             "filter": self._filter,
             "read lines": self._read_lines,
             "gunzip": self._gunzip,
+            "fold changed": self._fold_changed,
             "changes": lambda: ChangeDecoder(self._schema, orders.KEYS).decode(self._changes),
             "read Parquet": lambda: deque(self._read(), maxlen=0),
             "read few": self._read_few,
             "write Parquet": self._write,
             "lay out": lambda: deque(self._laid_out(self._lines), maxlen=0),
-            "send batches": lambda: self._send("BatchWriteItem", self._batches),
-            "send singles": lambda: self._send("UpdateItem", self._singles),
+            "send batches": lambda: self._send("BatchWriteItem", self._batches, _IN_FLIGHT),
+            "send singles": lambda: self._send("UpdateItem", self._singles, _SINGLES_IN_FLIGHT),
         }
 
     @cached_property
@@ -160,6 +164,17 @@ class Steps:
     @cached_property
     def _changes(self) -> bytes:
         return b"".join(map(_unzipped, _data_files(self._places.increment)))
+
+    @cached_property
+    def _changed(self) -> pa.Table:
+        decoded = ChangeDecoder(self._schema, orders.KEYS).decode(self._changes)
+        return pa.Table.from_batches([decoded]).drop_columns(["old_image"])
+
+    @cached_property
+    def _changed_rows(self) -> pa.Table:
+        """Every row whose item a change is of."""
+        changed: Any = self._changed["keys"].combine_chunks()
+        return self._table.filter(pc.is_in(self._table[orders.KEYS[0]], changed.field(orders.KEYS[0])))
 
     @cached_property
     def _fingerprints(self) -> list[Fingerprints]:
@@ -254,6 +269,12 @@ class Steps:
             for chunk in spread_ranges([len(part) for part in window], len(window)):
                 parts.joined_ranges(chunk.firsts, np.diff(chunk.places))
 
+    def _order_keys(self) -> None:
+        """Look for rows of one key in each window, which keep their order."""
+        for first in range(0, len(self._items), _WINDOW_PARTS):
+            hashes = np.concatenate([part.hashes for part in self._items[first : first + _WINDOW_PARTS]])
+            in_key_order(np.arange(len(hashes)), hashes)
+
     @staticmethod
     def _deal(chunks: list[RawItems], lanes: int) -> None:
         """Sort the items of each chunk by the hash of their key, and lay out each lane's as requests have them."""
@@ -267,6 +288,10 @@ class Steps:
         """Take the rows that no change is of."""
         for batch in self._rows:
             batch.filter(pa.array(np.arange(batch.num_rows) % _CHANGED_SHARE != 0))
+
+    def _fold_changed(self) -> None:
+        """Find the newest state of each item that has changed."""
+        fold(self._changed_rows, [self._changed], orders.KEYS)
 
     def _fingerprint(self) -> list[Fingerprints]:
         return [key_fingerprints(batch, orders.KEYS) for batch in self._columns]
@@ -327,12 +352,12 @@ class Steps:
         ) as writer:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 
-    def _send(self, operation: str, bodies: list[bytes]) -> None:
-        source = open_body_sender(ClientSpec(endpoint_url=self._places.write_url), _IN_FLIGHT)
+    def _send(self, operation: str, bodies: list[bytes], in_flight: int) -> None:
+        source = open_body_sender(ClientSpec(endpoint_url=self._places.write_url), in_flight)
         pending: deque[Any] = deque()
         for body in bodies:
             pending.append(source.begin(operation, TABLE, body))
-            if len(pending) == _IN_FLIGHT:
+            if len(pending) == in_flight:
                 pending.popleft().result()
         while pending:
             pending.popleft().result()

@@ -100,6 +100,10 @@ class _PendingFuture:
         self._done, self._notify = socket.socketpair()
         future.add_done_callback(lambda _: self._notify.close())
 
+    @property
+    def link(self) -> object:
+        return self
+
     def fileno(self) -> int:
         return self._done.fileno()
 

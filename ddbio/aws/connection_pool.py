@@ -10,6 +10,7 @@ import contextlib
 import math
 import select
 import socket
+import sys
 import time
 import weakref
 from collections import deque
@@ -99,6 +100,11 @@ class HttpExchange:
         self._connection = pool.send(request)
         self.expires_at = self._connection.expires_at
 
+    @property
+    def link(self) -> object:
+        """Return the connection that carries the request."""
+        return self._connection
+
     def fileno(self) -> int:
         """Return the file descriptor that becomes readable when the response begins."""
         return self._connection.fileno()
@@ -131,6 +137,10 @@ class PendingResponse(Protocol):
     def expires_at(self) -> float:
         """Return the monotonic time from which on ``result`` no longer waits."""
 
+    @property
+    def link(self) -> object:
+        """Return what the file descriptor belongs to: for another connection with its number, it is another one."""
+
     def fileno(self) -> int:
         """Return the file descriptor that becomes readable when ``result`` need not wait."""
 
@@ -154,17 +164,17 @@ class ResponsePoller:
     """
 
     def __init__(self, *, can_wake: bool = False) -> None:
-        self._poll = select.poll()
+        self._readable = _ReadableOnLinux() if sys.platform == "linux" else _Readable()
         self._pending: dict[int, PendingResponse] = {}
         self._wake_pair = socket.socketpair() if can_wake else None
         if self._wake_pair is not None:
-            self._poll.register(self._wake_pair[0], select.POLLIN)
+            self._readable.watch(self._wake_pair[0].fileno(), self._wake_pair)
 
     def add(self, pending: PendingResponse) -> None:
         """Wait for one more response."""
         descriptor = pending.fileno()
         self._pending[descriptor] = pending
-        self._poll.register(descriptor, select.POLLIN)
+        self._readable.watch(descriptor, pending.link)
 
     def wait(self, seconds: float | None) -> list[PendingResponse]:
         """Remove and return the responses that can be read, or are overdue, as soon as there are any.
@@ -176,19 +186,19 @@ class ResponsePoller:
         """
         if seconds is None and len(self._pending) == 1 and self._wake_pair is None:
             # Reading its result waits for it.
-            return [self._remove(descriptor) for descriptor in list(self._pending)]
+            return [self._pending.popitem()[1]]
         # All responses have the same timeout: the oldest one expires first.
         oldest = next(iter(self._pending.items()), None)
         left = math.inf if oldest is None else oldest[1].expires_at - time.monotonic()
         longest = left if seconds is None else min(seconds, left)
-        timeout_ms = None if longest == math.inf else max(0, 1000 * longest)
-        ready = [descriptor for descriptor, _ in self._poll.poll(timeout_ms)]
+        ready = self._readable.wait(None if longest == math.inf else max(0.0, longest))
         if not ready and oldest is not None and left <= longest:
             ready = [oldest[0]]
         if self._wake_pair is not None and self._wake_pair[0].fileno() in ready:
-            ready.remove(self._wake_pair[0].fileno())
             self._wake_pair[0].recv(4096)
-        return [self._remove(descriptor) for descriptor in ready]
+            self._readable.watch(self._wake_pair[0].fileno(), self._wake_pair)
+        # What was overdue, and then came after all, is nobody's any more.
+        return [self._pending.pop(descriptor) for descriptor in ready if descriptor in self._pending]
 
     def wake(self) -> None:
         """End the current wait, or the next one, at once; called by another thread."""
@@ -199,10 +209,53 @@ class ResponsePoller:
         """Close the sockets by which a wait is ended."""
         for end in self._wake_pair or ():
             end.close()
+        self._readable.close()
 
-    def _remove(self, descriptor: int) -> PendingResponse:
-        self._poll.unregister(descriptor)
-        return self._pending.pop(descriptor)
+
+class _Readable:
+    """Wait for descriptors to become readable; each is told once, and then to be watched again."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+
+    def watch(self, descriptor: int, _: object) -> None:
+        self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, seconds: float | None) -> list[int]:
+        found = [descriptor for descriptor, _ in self._poll.poll(None if seconds is None else 1000 * seconds)]
+        for descriptor in found:
+            self._poll.unregister(descriptor)
+        return found
+
+    def close(self) -> None:
+        """Do nothing: only Linux's holds a descriptor of its own."""
+
+
+class _ReadableOnLinux:
+    """Do the same at a cost that does not grow with the number of descriptors.
+
+    What comes is told once by itself, so that a descriptor is registered once for all its responses.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        # A number that is registered may be another connection's by now: the kernel forgets those that are closed.
+        self._links: dict[int, object] = {}
+
+    def watch(self, descriptor: int, link: object) -> None:
+        if self._links.get(descriptor) is not link:
+            try:
+                self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLET)
+            except FileExistsError:
+                self._epoll.modify(descriptor, select.EPOLLIN | select.EPOLLET)
+            self._links[descriptor] = link
+
+    def wait(self, seconds: float | None) -> list[int]:
+        return [descriptor for descriptor, _ in self._epoll.poll(seconds)]
+
+    def close(self) -> None:
+        self._epoll.close()
+        self._links.clear()
 
 
 def _close_all(connections: deque[Connection]) -> None:

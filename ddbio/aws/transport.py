@@ -258,7 +258,7 @@ class _LightResponse:
         self._offset_seconds = transport.clock_offset_seconds
         self._exchange = transport.send(self._route, body, encoding)
         self._used = self._route.used
-        self.expires_at, self.fileno = self._exchange.expires_at, self._exchange.fileno
+        self.expires_at, self.fileno, self.link = self._exchange.expires_at, self._exchange.fileno, self._exchange.link
 
     def result(self) -> bytes:
         response = _verified(self._exchange.result())
@@ -366,7 +366,7 @@ class _CompressedResponse:
     def __init__(self, compressing: CompressingSender, operation: str, table: str, body: bytes) -> None:
         self._compressing, self._plain = compressing, (operation, table, body)
         self._pending = compressing.sender.begin(operation, table, compress_body(body), "gzip")
-        self.expires_at, self.fileno = self._pending.expires_at, self._pending.fileno
+        self.expires_at, self.fileno, self.link = self._pending.expires_at, self._pending.fileno, self._pending.link
 
     def result(self) -> bytes:
         try:

@@ -49,6 +49,7 @@ _MOST_RETURNED = 0.5
 _MOST_DOUBLED = 3
 # So many answers are known again; those of a table with indexes may all differ.
 _MOST_USUAL = 64
+_UNKNOWN = object()
 # The weight of the last request in the moving ratio of consumed to expected units.
 _LAST_WEIGHT = 0.2
 
@@ -201,16 +202,16 @@ class Lane:
         DdbioError
             If the service rejects the table, the credentials or the operation itself.
         """
-        packer = Packer(writes, origin)
+        packer, deferred, usual = Packer(writes, origin), self.deferred, self._usual
         attempt = 0
         while batch := packer.take():
-            while self.deferred and self._goes_first(writes, batch):
+            while deferred and self._goes_first(writes, batch):
                 yield from self.retry()
-            expected = writes.units_of(batch)
-            step = Send(writes.template_of(batch).operation, writes.body(batch), expected * self._ratio)
-            answer = cast("Answer", (yield step))
-            if answer.body in self._usual:
-                self._count_written(len(batch), expected, answer.grant, self._usual[answer.body])
+            operation, body, expected = writes.request(batch)
+            answer = cast("Answer", (yield Send(operation, body, expected * self._ratio)))
+            consumed = usual.get(answer.body, _UNKNOWN)
+            if consumed is not _UNKNOWN:
+                self._count_written(len(batch), expected, answer.grant, cast("float | None", consumed))
                 attempt = 0
                 continue
             left = self._settle(answer, expected, packer, batch)

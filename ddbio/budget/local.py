@@ -176,7 +176,7 @@ class LocalBudget:
         self._lock = Lock()
         self._counts = RequestCounts()
         self._peak = PeakWindow()
-        self._limits = JobLimits()
+        self._limits, self._is_bound = JobLimits(), False
         self.exceeded: str | None = None
         """What of its limits the job exceeded, or None."""
         self.is_followed = False
@@ -203,7 +203,7 @@ class LocalBudget:
 
     def bound(self, limits: JobLimits) -> None:
         """Stop the job when it exceeds its limits, from the next settlement on."""
-        self._limits = limits
+        self._limits, self._is_bound = limits, limits != JobLimits()
 
     @contextmanager
     def within_limits(self) -> Iterator[None]:
@@ -224,8 +224,16 @@ class LocalBudget:
             self._closed.wait(wait_seconds)
         return reservation.grant()
 
-    def reserve(self, units: float) -> LocalReservation:
+    def reserve(self, units: float) -> LocalReservation | _Granted:
         """Reserve units without waiting; see `Budget.reserve`."""
+        if self._pacer is None:
+            with self._lock:
+                if self._stopped_at is not None:
+                    raise BudgetClosedError
+                now = self._clock()
+                if self._started_at is None:
+                    self._started_at = now
+                return _Granted(Grant(units, now - self._started_at))
         with self._lock:
             position = self._enqueue(units)
             wait_seconds, run_seconds = self._check(position)
@@ -315,7 +323,8 @@ class LocalBudget:
 
     def _counted(self, run_seconds: float) -> str | None:
         """Look at the limits after the counts have changed; return the line of progress if one is due."""
-        self.exceeded = self.exceeded or self._limits.exceeded(self._counts.consumed_units, run_seconds)
+        if self._is_bound and self.exceeded is None:
+            self.exceeded = self._limits.exceeded(self._counts.consumed_units, run_seconds)
         return self._progress(run_seconds) if run_seconds >= self._logged.next_at else None
 
     def _tell(self, progress: str | None) -> None:
@@ -348,6 +357,23 @@ class LocalBudget:
 
     def _run_seconds(self) -> float:
         return 0.0 if self._started_at is None else self._clock() - self._started_at
+
+
+class _Granted:
+    """A reservation of a budget without a rate, which grants at once; see `Reservation`."""
+
+    __slots__ = ("_grant",)
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+
+    def wait_seconds(self) -> float:
+        """Return that there is no wait."""
+        return 0.0
+
+    def grant(self) -> Grant:
+        """Return the permission."""
+        return self._grant
 
 
 class LocalReservation:

@@ -47,6 +47,7 @@ MAX_DOCUMENT_BYTES = 32 << 20
 # Space for the texts of one item without their escapes; an item has no more than 400 KB.
 _SIDE_BYTES = 512 * 1024
 _LEAST_ITEM_BYTES = 48
+_COUNTED_BYTES = 64 * 1024
 _SCRATCH_BYTES = 8192
 _LOOK_BYTES = 64 * 1024
 _DIGITS_BYTES = 128
@@ -278,8 +279,7 @@ class RawItemReader:
                 if len(items):
                     yield items
                 continue
-            # Several times as fast as counting in bytes.
-            ended = int(np.count_nonzero(np.frombuffer(data[begin:place], np.uint8) == _LINE_END))
+            ended = _count_line_ends(np.frombuffer(data[begin:place], np.uint8))
             if len(items):
                 yield replace(items, lines=_lines_of(items, line, ended))
             line += ended
@@ -392,6 +392,16 @@ class PageSplitter:
         if count < 0:
             raise DecodeError("the page's items are no list of objects")
         return [ExportLines(self._out[:printed].tobytes(), count)]
+
+
+def _count_line_ends(data: npt.NDArray[np.uint8]) -> int:
+    """Return how many bytes are line ends: several times as fast as counting in bytes."""
+    # A few at a time, into memory that is there already: fresh memory takes longer than the count.
+    flags, ended = np.empty(min(len(data), _COUNTED_BYTES), np.bool_), 0
+    for first in range(0, len(data), _COUNTED_BYTES):
+        part = data[first : first + _COUNTED_BYTES]
+        ended += int(np.count_nonzero(np.equal(part, _LINE_END, out=flags[: len(part)])))
+    return ended
 
 
 def _lines_of(items: RawItems, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:

@@ -214,6 +214,39 @@ class LocalStore:
         with _read_errors(place), place.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), length, start)
 
+    def line_blocks(self, entry: StoredObject, start: int, stop: int, block_bytes: int) -> Iterator[memoryview]:
+        """Yield a range of a file of text in blocks of about so many bytes that end where a line ends.
+
+        A block is good until the next is asked for: fresh memory for each would cost as much as reading it.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such file.
+        """
+        place, buffer, held = self._root / entry.path, bytearray(min(block_bytes, max(1, stop - start))), 0
+        with _read_errors(place):
+            file = place.open("rb", buffering=0)
+        with file:
+            file.seek(start)
+            while start < stop:
+                if held == len(buffer):
+                    # A line is longer than that.
+                    buffer = buffer + bytes(len(buffer))
+                view = memoryview(buffer)
+                count = file.readinto(view[held : held + stop - start]) or 0
+                if not count:
+                    break
+                start, held = start + count, held + count
+                end = buffer.rfind(b"\n", 0, held) + 1 if start < stop else held
+                if end:
+                    yield view[:end]
+                    held -= end
+                    buffer[:held] = buffer[end : end + held]
+        if held:
+            # The file ends before the range does.
+            yield memoryview(buffer)[:held]
+
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
 

@@ -139,15 +139,15 @@ class RowFiles:
             with _naming(entry.path):
                 file = cast("TextReader", self._open(entry, json_format))
                 if file.has_item_ranges:
-                    with file.items_of(part) as (view, head):
-                        yield from _with_lines(file, reader.read_blocks([view] if view else [], framing_of(head)))
+                    with file.items_of(part) as (blocks, head):
+                        yield from _with_lines(file, reader.read_blocks(blocks, framing_of(head)))
                     return
-                blocks = line_blocks(checked(self._store, entry).read_chunks(entry.path), entry.path)
-                first = bytes(next(blocks, b""))
+                read = line_blocks(checked(self._store, entry).read_chunks(entry.path), entry.path)
+                first = bytes(next(read, b""))
                 text = first.removeprefix(codecs.BOM_UTF8)
                 if starts_with_item(text):
                     file.row_lines = RowLines()
-                    items = reader.read_blocks(itertools.chain([first], blocks), framing_of(text))
+                    items = reader.read_blocks(itertools.chain([first], read), framing_of(text))
                     yield from _with_lines(file, items)
                     return
         yield from self.read(entry, part, json_format, schema=schema)

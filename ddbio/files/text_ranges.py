@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddbio.core.raw_items import shift_line
+from ddbio.errors import DecodeError
 from ddbio.files.csv_records import LINE_END, QUOTE, opens_cells
 from ddbio.files.file_format import TextStart
+from ddbio.files.local_store import LocalStore
+from ddbio.files.row_lines import RowLines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +37,8 @@ RANGE_BYTES = 32 * 1024 * 1024
 _LOOK_BACK = 64
 _TAIL_BYTES = 64 * 1024
 _COUNTED_BYTES = 8 * 1024 * 1024
+# Local files are read as fast in small blocks, which stay in the processor's cache.
+_BLOCK_BYTES = 2 * 1024 * 1024
 
 
 def byte_ranges(size_bytes: int, most_bytes: int = RANGE_BYTES) -> list[tuple[int, int]]:
@@ -58,6 +66,33 @@ def next_document(text: bytes, place: int) -> int | None:
             return end + 1
         end += 1
     return None
+
+
+def document_blocks(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, Iterable[memoryview]]:
+    """Return the byte where the first document begins within a range, and the documents that begin there, in blocks.
+
+    Each block ends at a line end, and is good until the next is asked for.
+    """
+    if not isinstance(store, LocalStore):
+        first, text = read_documents(store, entry, begin, end)
+        return first, [text] if text else []
+    first, last = (find_document(store, entry, place) for place in (begin, end))
+    return first, store.line_blocks(entry, first, last, _BLOCK_BYTES)
+
+
+def find_document(store: ObjectStore, entry: StoredObject, place: int) -> int:
+    """Return the byte where the first document of JSON begins that does so at a byte of a file or behind it."""
+    if not place or place >= entry.size_bytes:
+        return min(place, entry.size_bytes)
+    first, length = max(0, place - _LOOK_BACK - 1), _TAIL_BYTES
+    while True:
+        text = store.read_range(entry, first, min(length, entry.size_bytes - first))
+        found = next_document(text, place - first)
+        if found is not None:
+            return first + found
+        if first + length >= entry.size_bytes:
+            return entry.size_bytes
+        length *= 4
 
 
 def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> tuple[int, memoryview]:
@@ -89,6 +124,22 @@ class LineCounts:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[str, list[tuple[int, int]]] = {}
+
+    @contextmanager
+    def located(self, entry: StoredObject, begin: int, lines: int | None = None) -> Iterator[RowLines]:
+        """Take the lines of rows that begin at a byte of a file, and make those in errors lines of the file.
+
+        Parameters
+        ----------
+        lines
+            How many lines end before, if that is known.
+        """
+        # Where rows begin, their lines are known too.
+        row_lines = RowLines(partial(self.before, entry, begin) if lines is None else None)
+        try:
+            yield row_lines
+        except DecodeError as error:
+            raise shift_line(error, self.before(entry, begin) if lines is None else lines) from None
 
     def before(self, entry: StoredObject, byte: int) -> int:
         """Return how many lines end before a byte of a file, which is read up to there."""

@@ -28,7 +28,7 @@ from ddbio.files.declared_rows import read_csv_as, read_json_as, read_json_by_co
 from ddbio.files.decompress import decompress_head, is_compressed, line_blocks
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
-from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, last_document, read_documents
+from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, last_document, read_documents
 from ddbio.files.text_rows import joined_columns, read_csv, read_json
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 
@@ -172,7 +172,7 @@ class TextReader:
                 rows.begin(head)
             if text:
                 batches = rows.whole(text) if columns is None else rows.rows(text, columns)
-                yield from self._located(text, starts[part].lines + 1 if starts else 1, rows, batches)
+                yield from self._with_lines(text, starts[part].lines + 1 if starts else 1, rows, batches)
 
     def _is_whole(self, part: int) -> bool:
         """Return whether a part is the whole file."""
@@ -190,10 +190,12 @@ class TextReader:
             yield (text, self._head) if part else (_utf8(text), None)
 
     @contextmanager
-    def items_of(self, part: int) -> Iterator[tuple[memoryview, bytes]]:
-        """Return the DynamoDB JSON that begins in a range, uncopied, and what the file begins with."""
-        with self._text_of(part) as text:
-            yield text, self._head or b""
+    def items_of(self, part: int) -> Iterator[tuple[Iterable[memoryview], bytes]]:
+        """Return the DynamoDB JSON that begins in a range, in blocks of lines, and what the file begins with."""
+        begin, end = byte_ranges(self._entry.size_bytes, self._range_bytes)[part]
+        begin, blocks = document_blocks(self._store, self._entry, begin, end)
+        with self._line_counts.located(self._entry, begin) as self.row_lines:
+            yield blocks, self._head or b""
 
     @contextmanager
     def _text_of(self, part: int) -> Iterator[memoryview]:
@@ -204,13 +206,8 @@ class TextReader:
         else:
             begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
             begin, text = read_documents(self._store, entry, begin, end)
-        lines_before = functools.partial(self._line_counts.before, entry, begin)
-        # Where rows begin, their lines are known too.
-        self.row_lines = RowLines(None if starts else lines_before)
-        try:
+        with self._line_counts.located(entry, begin, starts[part].lines if starts else None) as self.row_lines:
             yield text
-        except DecodeError as error:
-            raise shift_line(error, starts[part].lines if starts else lines_before()) from None
 
     def _read_file(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file in pieces."""
@@ -219,7 +216,7 @@ class TextReader:
         pieces = self._pieces(rows)
         first, second = next(pieces, b""), next(pieces, None)
         if second is None and rows.given_columns is None:
-            yield from self._located(first, 1, rows, rows.whole(first))
+            yield from self._with_lines(first, 1, rows, rows.whole(first))
             return
         whole: Iterator[bytes] = itertools.chain(filter(None, [first, second]), pieces)
         if columns is None:
@@ -230,10 +227,10 @@ class TextReader:
         with _lines_of_file(whole) as counted:
             first_line = 1
             for piece in counted:
-                yield from self._located(piece, first_line, rows, rows.rows(piece, columns))
+                yield from self._with_lines(piece, first_line, rows, rows.rows(piece, columns))
                 first_line += piece.count(b"\n")
 
-    def _located(
+    def _with_lines(
         self, piece: bytes, first_line: int, rows: _Rows, batches: Iterable[pa.RecordBatch]
     ) -> list[pa.RecordBatch]:
         """Return the rows of a piece, and remember their lines."""

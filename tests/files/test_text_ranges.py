@@ -4,13 +4,16 @@ import csv
 import io
 import itertools
 import json
+import tempfile
+from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddbio.core.staged import StoredObject
 from ddbio.files.csv_records import record_starts
-from ddbio.files.text_ranges import LineCounts, byte_ranges, count_csv, csv_starts, read_documents
+from ddbio.files.local_store import LocalStore
+from ddbio.files.text_ranges import LineCounts, byte_ranges, count_csv, csv_starts, document_blocks, read_documents
 
 
 class Text:
@@ -61,6 +64,30 @@ def test_documents_are_read_once_wherever_a_file_is_cut(rows, between, indent, c
     for begin, part in parts:
         assert text.startswith(bytes(part), begin)
         assert counts.before(store.entry, begin) == text[:begin].count(b"\n")
+
+
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("pn"), VALUES, max_size=2), min_size=1, max_size=8),
+    between=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]),
+    indent=st.sampled_from([None, 0, 1]),
+    cuts=CUTS,
+    block_bytes=st.integers(1, 40),
+)
+@example(rows=[{}, {}], between="\n", indent=None, cuts=[2, 3], block_bytes=1)
+def test_blocks_of_a_local_file_hold_what_is_read_at_once(rows, between, indent, cuts, block_bytes):
+    """Ranges of a local file are the same documents, in blocks that end where a line ends."""
+    text = between.join(json.dumps(row, indent=indent) for row in rows).encode()
+    with tempfile.TemporaryDirectory() as home:
+        Path(home, "rows.json").write_bytes(text)
+        store, entry = LocalStore(home), StoredObject("rows.json", len(text))
+        for begin, end in ranges(len(text), cuts):
+            found, part = read_documents(store, entry, begin, end)
+            first, blocks = document_blocks(store, entry, begin, end)
+            assert b"".join(map(bytes, blocks)) == part
+            assert not part or first == found
+            blocks = [bytes(block) for block in store.line_blocks(entry, begin, end, block_bytes)]
+            assert b"".join(blocks) == text[begin:end]
+            assert all(block.endswith(b"\n") for block in blocks[:-1])
 
 
 @given(

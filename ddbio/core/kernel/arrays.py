@@ -6,11 +6,14 @@ offsets, bytes, words and validity of plain arrays for the loops.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def plain_array(array: Any) -> Any:
@@ -60,6 +63,14 @@ def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBa
         runs = [(int(run[0]), len(run)) for run in np.split(rows, firsts[1:])] if len(rows) else [(0, 0)]
         columns = [pa.concat_arrays([column.slice(*run) for run in runs]) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
+    """Join batches of one schema."""
+    if len(batches) == 1:
+        return batches[0]  # type: ignore[no-any-return]
+    columns = [pa.concat_arrays(list(column)) for column in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _taken(values: Any, places: Any) -> Any:

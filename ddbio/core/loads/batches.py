@@ -94,10 +94,17 @@ class Writes:
 
     def body(self, batch: Sequence[int]) -> bytes:
         """Return the request body of some rows."""
-        template = self.template_of(batch)
-        if isinstance(batch, range):
-            return b"".join((template.opening, self._run(batch.start, batch.stop), template.closing))
-        return template.body([self.part(place) for place in batch])
+        return self.request(batch)[1]
+
+    def request(self, batch: Sequence[int]) -> tuple[str, bytes, float]:
+        """Return the operation and the body of the request for some rows, and its write units as they are expected."""
+        template = self.own_templates.get(batch[0], self.template) if self.own_templates else self.template
+        if type(batch) is range:
+            first, stop = batch.start, batch.stop
+            texts, units = self._run(first, stop), self._unit_ends[stop] - self._unit_ends[first]
+            return template.operation, b"".join((template.opening, texts, template.closing)), units
+        body = template.body([self.part(place) for place in batch])
+        return template.operation, body, self.units_of(batch)
 
     def units_of(self, batch: Sequence[int]) -> float:
         """Return the write units that some rows are expected to cost."""
@@ -355,9 +362,12 @@ class Packer:
         if self._returned:
             batch, self._returned = self._returned, []
             return batch if self._is_single(batch[0]) else self._fill(batch)
-        if self._next < self._length and self._is_single(self._next):
-            self._next += 1
-            return range(self._next - 1, self._next)
+        place = self._next
+        if place >= self._length:
+            return ()
+        if self._takes_one_row or self._is_single(place):
+            self._next = place + 1
+            return range(place, place + 1)
         return self._full_batch() or self._fill([])
 
     @property

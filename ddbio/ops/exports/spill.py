@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.kernel.arrays import take_rows
+from ddbio.core.kernel.arrays import joined_batches, take_rows
 from ddbio.files.claim import Claim
 from ddbio.files.meta import claim_path
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _FLUSH_BYTES = 32 * 1024 * 1024
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLACE_BYTES = 8
+_SORTED_ROWS = 4096
 _LOG = logging.getLogger("ddbio.export")
 
 
@@ -90,26 +91,40 @@ class SpillWriter:
         self._pending: list[list[pa.RecordBatch]] = [[] for _ in range(spill.buckets)]
         self._pending_bytes = 0
         self._objects = 0
+        # A batch leaves few rows, and to sort them takes as long as to sort many: these wait for more.
+        self._unsorted: list[tuple[pa.RecordBatch, Hashes]] = []
+        self._unsorted_rows = 0
 
     def write(self, batch: pa.RecordBatch, hashes: Hashes) -> None:
         """Take rows and the hashes of their keys."""
         if not batch.num_rows:
             return
-        buckets = (hashes % np.uint64(self._spill.buckets)).astype(np.int64)
-        sorted_rows = take_rows(batch, np.argsort(buckets, kind="stable"))
+        self._unsorted.append((batch, hashes))
+        self._unsorted_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        if self._unsorted_rows >= _SORTED_ROWS:
+            self._sort()
+        if self._pending_bytes >= _FLUSH_BYTES:
+            self.flush()
+
+    def _sort(self) -> None:
+        """Give each bucket its rows of those that were taken since the last time."""
+        batches, hashes = zip(*self._unsorted, strict=True)
+        self._unsorted, self._unsorted_rows = [], 0
+        buckets = (np.concatenate(hashes) % np.uint64(self._spill.buckets)).astype(np.int64)
+        sorted_rows = take_rows(joined_batches(batches), np.argsort(buckets, kind="stable"))
         start = 0
         for bucket, count in enumerate(np.bincount(buckets, minlength=self._spill.buckets).tolist()):
             if count:
                 self._pending[bucket].append(sorted_rows.slice(start, count))
             start += count
-        self._pending_bytes += sorted_rows.nbytes
-        if self._pending_bytes >= _FLUSH_BYTES:
-            self.flush()
 
     def flush(self) -> None:
         """Write one object with all rows taken since the last one."""
         if not self._pending_bytes:
             return
+        if self._unsorted:
+            self._sort()
         places, body = np.empty(self._spill.buckets + 1, np.int64), io.BytesIO()
         for bucket, batches in enumerate(self._pending):
             places[bucket] = body.tell()

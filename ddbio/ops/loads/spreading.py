@@ -11,11 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.item_key import key_hashes
-from ddbio.core.kernel.arrays import take_rows
+from ddbio.core.kernel.arrays import joined_batches, take_rows
 from ddbio.core.loads.batches import RowRanges, in_key_order, spread_ranges
 from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.loads.plan import MOST_WRITES
@@ -26,6 +25,7 @@ from ddbio.ops.loads.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ddbio.core.loads.plan import WritePlan
@@ -214,11 +214,3 @@ class _Window:
         self.checkpoints.clear()
         self.batches.clear()
         self.rows = self._bytes = 0
-
-
-def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
-    """Join batches of one schema."""
-    if len(batches) == 1:
-        return batches[0]  # type: ignore[no-any-return]
-    columns = [pa.concat_arrays(list(column)) for column in zip(*(batch.columns for batch in batches), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)

@@ -269,6 +269,11 @@ class Bell:
         self.thread = threading.Thread(target=lambda: may.wait() and self.ends[1].send(b"!"))
         self.thread.start()
 
+    @property
+    def link(self):
+        """Return what the descriptor belongs to."""
+        return self.ends
+
     def fileno(self):
         """Return what can be read."""
         return self.ends[0].fileno()
