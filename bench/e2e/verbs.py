@@ -137,7 +137,7 @@ def measure(verbs: dict[str, Verb], count: int, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home, serving(Path(home), tuple(counts)) as served:
         places = dict(zip(counts, served, strict=True))
         runs = {
-            (name, size): Run(verb, places[number], Path(home, name.replace(" ", "-")))
+            (name, size): Run(verb, places[number], Path(home, f"{name}-{size}".replace(" ", "-")))
             for name, verb in verbs.items()
             for size, number in sizes[verb.few]._asdict().items()
         }

@@ -28,12 +28,30 @@ def test_a_command_counts_with_all_that_it_started():
 
 @pytest.mark.slow
 def test_a_verb_is_measured_beside_its_steps_and_boto3():
-    """A verb has its rate, its start, the share of its steps and the ratio to boto3."""
+    """A verb has the rate of additional rows, its start, the share of its steps and the ratio to boto3."""
     measured = verbs.measure({"load lines": verbs.VERBS["load lines"]}, verbs.LITTLE, rounds=1)["load lines"]
-    assert measured["items"] == verbs.LITTLE
-    assert len(measured["start_cpu_seconds"]) == len(measured["cpu_seconds"]) == 1
+    assert measured["items"] == verbs.PART * verbs.LITTLE
+    assert measured["rate_items"] == measured["items"] - measured["part_items"]
+    for runs in ("cpu_seconds", "part_cpu_seconds", "start_cpu_seconds"):
+        assert len(measured[runs]) == 1
     assert measured["share_of_steps"] > 0
     assert measured["times_as_many_as"][verbs.BATCH_WRITER] > 0
+
+
+def test_what_a_verb_does_once_is_not_in_its_rate():
+    """Of runs that take as long for each row, the rate is that of rows, the start apart, and what is done once too."""
+    sizes, seconds_a_row = verbs._Sizes(300, 100, 20), 0.01
+    start, once = 0.5, 0.2
+    whole, part = (start + once + seconds_a_row * count for count in (sizes.whole, sizes.part))
+    verb = verbs.Verb(lambda *_: [], ("decode",), verbs.BATCH_WRITER)
+    taken = verbs._Taken([whole], [part], [start])
+    found = verbs._figures(verb, sizes, taken, {"decode": [0.8]}, {verbs.BATCH_WRITER: [10.0]})
+    assert found["items_per_cpu_second"] == 100
+    assert found["once_cpu_seconds"] == pytest.approx(once)
+    assert found["share_of_steps"] == pytest.approx(0.8)
+    assert found["steps_cpu_seconds"] == {"decode": 1.6}
+    assert found["times_as_many_as"] == {verbs.BATCH_WRITER: 10.0}
+    assert found["times_as_many_with_start"] == {verbs.BATCH_WRITER: round(300 / whole / 10, 2)}
 
 
 def test_every_verb_has_steps_that_are_there():
