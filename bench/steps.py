@@ -329,7 +329,8 @@ class Steps:
 
     def _read(self, batch_rows: int = _GROUP_ROWS) -> Iterator[pa.RecordBatch]:
         for path in self._files:
-            yield from pq.ParquetFile(path).iter_batches(batch_size=batch_rows, use_threads=False)
+            file = pq.ParquetFile(path, page_checksum_verification=True)
+            yield from file.iter_batches(batch_size=batch_rows, use_threads=False)
 
     def _read_few(self) -> None:
         """Read as many rows as go out by requests of their own, and hardly more."""
