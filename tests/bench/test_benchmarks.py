@@ -85,6 +85,16 @@ def test_the_clock_of_imports_can_be_calibrated():
         assert tries < 10**8
 
 
+@pytest.mark.slow
+def test_pytest_benchmark_times_what_asv_times():
+    """The way of timing that the page names works, also by a clock that counts the time of children."""
+    words = ["--benchmark-enable", "--benchmark-min-rounds=1", "--benchmark-max-time=0", "-k", "Import and nothing"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words, __file__]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^-+ benchmark '.*imports.*Import", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_no_figure_is_unverified():
     """Every class that times or tracks something has a check."""
     for module in map(importlib.import_module, MODULES):
