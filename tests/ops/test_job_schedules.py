@@ -241,6 +241,6 @@ def test_a_job_ends_whole_whatever_fails_before(jobs, tenth):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
 def test_a_job_ends_whole_whatever_fails_before_at_length(jobs, part):
-    """The same for 10,000 schedules, or for as many as ``DDBIO_JOB_SCHEDULES`` says; a core runs some thirty a second."""
+    """The same for 10,000 schedules, or for as many as ``DDBIO_JOB_SCHEDULES`` says: thirty a second or so."""
     count = int(os.environ.get("DDBIO_JOB_SCHEDULES", "10000")) // 4
     sweep(jobs, range(500 + part * count, 500 + part * count + count))
