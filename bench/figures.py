@@ -209,6 +209,17 @@ def _spark_start(row: Row) -> Iterator[Line]:
     yield Line("… `ddbio.spark.ship_loops`", seconds["loops shipped_over_bare"], " s", ("≤", 5), 1)
 
 
+def _versions(row: Row) -> Iterator[Line]:
+    items = row["parameters"]["items"]
+    for each in row["figures"]["versions"].values():
+        # Of an environment that is not there, or whose job failed, there is no figure.
+        if "pyspark" in each:
+            seconds = {job: each[job]["seconds"] for job in ("files", "write", "format") if job in each}
+            others = ", ".join(f"`{job}` {taken:.1f} s" for job, taken in seconds.items())
+            what = f"{items:,} orders as a DataFrame on Spark {each['pyspark']} ({others})"
+            yield Line(what, each["frame"]["seconds"], " s", None, 1)
+
+
 def _base_load(row: Row) -> Iterator[Line]:
     cpu, wall = (row["figures"][f"{name}_speed_beside_parquet"] for name in ("cpu", "wall"))
     for name in cpu:
@@ -413,6 +424,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "Wall clock, client and server on this machine": {
         "first_use": _first_use,
         "spark_start": _spark_start,
+        "versions": _versions,
         "plan": _plan,
         "scaling": _scaling,
         "lambda_start": _lambda_start,

@@ -62,7 +62,7 @@ class BucketFiles:
         """Show all rows of a bucket to a merge; return the files that lose rows, and which of their rows stay."""
         found = []
         for file in files:
-            masks = [merge.look(batch) for batch in self.read(file, LOOKED_AT)]
+            masks = [merge.look(each) for each in _together(self.read(file, LOOKED_AT), merge.rows_at_once)]
             stays = np.concatenate([np.ones(0, np.bool_), *masks])
             if not stays.all():
                 found.append((file, stays))
@@ -134,6 +134,19 @@ class BucketFiles:
                 end = start + batch.num_rows
                 yield batch.filter(pa.array(stays[start:end]))
                 start = end
+
+
+def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield batches in groups of at least so many rows, but for the last."""
+    group, count = list[pa.RecordBatch](), 0
+    for batch in batches:
+        group.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group
 
 
 def require_equal(given: pa.Schema, wanted: pa.Schema) -> None:

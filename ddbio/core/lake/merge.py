@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from ddbio.core.lake.columns import DELETED, KEY, TIME, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 _BATCH_ROWS = 65_536
+_LOOKED_ROWS = 262_144
 _NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = range(4)
 LOOKED_AT = (KEY, VERSION, DELETED)
 """The columns of the table's rows that decide."""
@@ -66,10 +67,24 @@ class BucketMerge:
         self._floor = floor
         self._states = np.full(changes.num_rows, _NEW, np.int8)
 
-    def look(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows should be looked at together: for each call the keys of all changes are hashed."""
+        return max(_LOOKED_ROWS, len(self._states))
+
+    def look(self, batches: Sequence[pa.RecordBatch]) -> NDArray[np.bool_]:
         """Return which of some rows of the table stay as they are."""
+        keys = pa.chunked_array([batch.column(KEY) for batch in batches], self._keys.type)
+        found: Any = pc.index_in(keys, value_set=self._keys)
+        places, start, stays = found.combine_chunks(), 0, []
+        for batch in batches:
+            stays.append(self._met(batch, places.slice(start, batch.num_rows)))
+            start += batch.num_rows
+        return np.concatenate([np.ones(0, np.bool_), *stays])
+
+    def _met(self, rows: pa.RecordBatch, places: Any) -> NDArray[np.bool_]:
+        """Return which rows stay, given which change there is for each."""
         stays = np.ones(rows.num_rows, np.bool_)
-        places: Any = pc.index_in(rows.column(KEY), value_set=self._keys)
         met = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
         if not len(met):
             return stays
