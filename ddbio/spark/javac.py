@@ -13,8 +13,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-SOURCE = Path(__file__).parent / "java" / "ddbio" / "spark" / "PushdownSource.java"
-"""The shim."""
+FOLDER = Path(__file__).parent / "java"
+"""Where the sources are, and in a wheel the jar."""
+
+SOURCES = tuple(sorted(FOLDER.glob("ddbio/spark/*.java")))
+"""The shim ``PushdownSource``, and what it shows in Spark's pages."""
 
 JAR_NAME = "ddbio-pushdown.jar"
 """The jar of a wheel that was built where a JDK and PySpark were."""
@@ -46,7 +49,7 @@ def compile_jar(javac: str, jars: Path, target: Path) -> None:
         classes, made = Path(folder, "classes"), Path(folder, "made.jar")
         words = [javac, "--release", _RELEASE, "-proc:none", "-nowarn", "-classpath", str(jars / "*")]
         subprocess.run(  # noqa: S603 - the compiler that the user has
-            [*words, "-d", str(classes), str(SOURCE)], check=True, capture_output=True, text=True
+            [*words, "-d", str(classes), *map(str, SOURCES)], check=True, capture_output=True, text=True
         )
         members = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\n\n", _SERVICE: b"ddbio.spark.PushdownSource\n"}
         members |= {

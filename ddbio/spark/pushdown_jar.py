@@ -29,7 +29,7 @@ def jar() -> str:
         same rows without push-down.
     """
     _require_version(pyspark.__version__)
-    packaged = javac.SOURCE.parents[2] / javac.JAR_NAME
+    packaged = javac.FOLDER / javac.JAR_NAME
     return str(packaged if packaged.is_file() else _compiled())
 
 
@@ -50,8 +50,9 @@ def _compiled() -> Path:
     if folder is None:
         raise OptionError("the jar of dynamodb-pushdown has no place: let XDG_CACHE_HOME name a folder of your own")
     digest = hashlib.blake2b(digest_size=8)
-    for part in (javac.SOURCE.read_bytes(), Path(javac.__file__).read_bytes(), pyspark.__version__.encode()):
-        digest.update(part)
+    for source in (*javac.SOURCES, Path(javac.__file__)):
+        digest.update(source.read_bytes())
+    digest.update(pyspark.__version__.encode())
     target = folder / f"pushdown-{digest.hexdigest()}.jar"
     if target.is_file():
         return target

@@ -25,6 +25,7 @@ from ddbio.options import ScanOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
+from ddbio.spark.task_counts import TaskCounts
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker
 
@@ -175,16 +176,20 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: SegmentGroup) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition's segments."""
         budget = open_budget(self._described.lease, partition.portion_per_second)
-        batches: Any = iter(SegmentStream(partition.task, budget))
+        counts = TaskCounts(budget)
+        stream = SegmentStream(partition.task, counts.budget)
+        batches: Any = iter(stream)
         try:
             for batch in batches:
+                counts.add_rows(batch)
+                counts.tell(stream.counts)
                 yield from slice_batch(fit_batch(batch, self._columns))
+            counts.tell(stream.counts)
         except SchemaError as error:
             if RESCUE_NAME in self._columns.names:
                 raise
             raise SchemaError(f"{error} (to have that column, add '{RESCUE_NAME} string' to .schema())") from error
         finally:
-            # If Spark has seen enough, this ends the waits of the lanes.
             # If Spark has seen enough, this wakes the lanes that wait for the budget.
             budget.close()
             batches.close()

@@ -338,14 +338,16 @@ public final class PushdownSource implements TableProvider, DataSourceRegister {
     @Override
     public synchronized Batch toBatch() {
       if (batch == null) {
-        batch = scan().toBatch();
+        batch = new CountedBatch(scan().toBatch());
       }
       return batch;
     }
 
     @Override
     public CustomMetric[] supportedCustomMetrics() {
-      return scan().supportedCustomMetrics();
+      List<CustomMetric> all = new ArrayList<>(Arrays.asList(scan().supportedCustomMetrics()));
+      all.addAll(Arrays.asList(CountedBatch.metrics()));
+      return all.toArray(new CustomMetric[0]);
     }
 
     @Override

@@ -1,0 +1,94 @@
+"""Spark's pages show what the tasks of ``dynamodb-pushdown`` have read, and what it cost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ddbio.spark.javac import find_javac
+
+pytestmark = pytest.mark.skipif(find_javac() is None, reason="no JDK compiles the jar of push-down")
+
+COUNT, COLLECTIONS, ODD = 3_000, 30, 7
+
+
+@pytest.fixture(scope="module")
+def table(fake):
+    """Return a table of item collections, in which some values fit no column."""
+    items = (
+        {
+            "pk": {"S": f"k{number % COLLECTIONS}"},
+            "sk": {"N": str(number)},
+            "n": {"S": "odd"} if number < ODD else {"N": str(number)},
+            "pad": {"S": "p" * 700},
+        }
+        for number in range(COUNT)
+    )
+    fake.load("shown", (json.dumps(each) for each in items), "pk:S,sk:N")
+    return "shown"
+
+
+@pytest.fixture
+def units(fake, table):
+    """Return a function that tells the read units since it was asked last."""
+    before = 0.0
+
+    def since():
+        nonlocal before
+        total = sum(read for _, read, _ in fake.consumed(table))
+        found, before = total - before, total
+        return found
+
+    return since
+
+
+def metrics_of(spark):
+    """Return description and value of each metric of the last query."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    queries = store.executionsList()
+    last = max((queries.apply(at) for at in range(queries.size())), key=lambda each: each.executionId())
+    values = store.executionMetrics(last.executionId())
+    names = {each.accumulatorId(): each.name() for each in map(last.metrics().apply, range(last.metrics().size()))}
+    return [(name, values.apply(number)) for number, name in names.items() if values.contains(number)]
+
+
+def test_what_a_query_read(spark, fake, table, units):
+    """Items, bytes, units, throttles and rescued rows are those of the query, over all of its tasks."""
+    frame = spark.read.format("dynamodb-pushdown").options(endpointUrl=fake.endpoint_url, tasks="2").load(table)
+    units()
+    rows = frame.select("pk", "_rescue").collect()
+    found = dict(metrics_of(spark))
+    assert sum(row["_rescue"] is not None for row in rows) == ODD
+    assert found["items read"] == f"{COUNT:,}"
+    assert found["rows with rescued values"] == str(ODD)
+    assert found["throttled requests"] == "0"
+    assert float(found["read units consumed"].replace(",", "")) == pytest.approx(units(), abs=0.06)
+    assert int(found["bytes received"].replace(",", "")) > COUNT * 700
+    # Spark's own are still there.
+    assert "data returned from Python workers" in found
+
+    assert frame.where("pk = 'k1'").count() == COUNT // COLLECTIONS
+    found = dict(metrics_of(spark))
+    assert found["items read"] == str(COUNT // COLLECTIONS)
+    assert float(found["read units consumed"]) == pytest.approx(units(), abs=0.06)
+
+
+def test_a_task_that_ends_early(spark, fake, table, units):
+    """What was read counts, also where Spark has seen enough: a limit ends the task before its segment does."""
+    frame = spark.read.format("dynamodb-pushdown").options(endpointUrl=fake.endpoint_url).load(table)
+    units()
+    assert len(frame.where("upper(pk) like 'K%'").limit(3).collect()) == 3
+    found = dict(metrics_of(spark))
+    assert 3 <= int(found["items read"].replace(",", "")) <= COUNT
+    assert 0 < float(found["read units consumed"].replace(",", "")) <= units() + 0.06
+
+
+def test_tables_side_by_side(spark, fake, table, units):
+    """Two scans in one task count their own items, over all of their partitions."""
+    frame = spark.read.format("dynamodb-pushdown").options(endpointUrl=fake.endpoint_url).load(table)
+    one, other = frame.where("pk = 'k1'").select("sk"), frame.where("pk in ('k2', 'k3')").select("sk")
+    assert one.union(other).coalesce(1).count() == 3 * COUNT // COLLECTIONS
+    read = [int(value) for name, value in metrics_of(spark) if name == "items read"]
+    assert sorted(read) == [COUNT // COLLECTIONS, 2 * COUNT // COLLECTIONS]
