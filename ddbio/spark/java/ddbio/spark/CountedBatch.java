@@ -8,8 +8,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Properties;
-import java.util.UUID;
-import java.util.stream.Collectors;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -49,10 +47,10 @@ record CountedBatch(Batch python) implements Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new Factory(python.createReaderFactory(), PROPERTY + "." + UUID.randomUUID());
+    return new Factory(python.createReaderFactory());
   }
 
-  private record Factory(PartitionReaderFactory python, String sums) implements PartitionReaderFactory {
+  private record Factory(PartitionReaderFactory python) implements PartitionReaderFactory {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
       Properties properties = TaskContext.get().getLocalProperties();
@@ -64,35 +62,32 @@ record CountedBatch(Batch python) implements Batch {
         // Rows are worth more than counts.
         properties.remove(PROPERTY);
       }
-      return new Reader(python.createReader(partition), counts, sums);
+      return new Reader(python.createReader(partition), counts);
     }
   }
 
   private static final class Reader implements PartitionReader<InternalRow> {
     private final PartitionReader<InternalRow> python;
     private final Path counts;
-    private final String sums;
     // Spark may ask in another thread than the task's.
     private final TaskContext task = TaskContext.get();
     private final CustomMetric[] metrics = metrics();
     private long[] found = new long[metrics.length];
-    private long lookedAt = System.nanoTime();
-    private boolean added;
 
-    /**
-     * Make a reader of one partition.
-     *
-     * @param sums the property of the task that has the counts of all partitions that it has read: where partitions are
-     *     coalesced, Spark shows the counts of one reader of a task alone
-     */
-    Reader(PartitionReader<InternalRow> python, Path counts, String sums) {
+    /** What the task's earlier readers have counted, where Spark shows the counts of its last one alone. */
+    private final long[] before = new long[metrics.length];
+
+    private long lookedAt = System.nanoTime();
+    private boolean ended;
+    private boolean closed;
+
+    Reader(PartitionReader<InternalRow> python, Path counts) {
       this.python = python;
       this.counts = counts;
-      this.sums = sums;
     }
 
     private long[] parsed(String text) {
-      String[] words = text == null ? new String[0] : text.trim().split(" ");
+      String[] words = text.trim().split(" ");
       return words.length == metrics.length
           ? Arrays.stream(words).mapToLong(Long::parseLong).toArray()
           : new long[metrics.length];
@@ -101,9 +96,7 @@ record CountedBatch(Batch python) implements Batch {
     @Override
     public boolean next() throws IOException {
       boolean more = python.next();
-      if (!more) {
-        add();
-      }
+      ended = !more;
       return more;
     }
 
@@ -115,13 +108,12 @@ record CountedBatch(Batch python) implements Batch {
     /** Return Python's counts; Spark asks each hundred rows, and once at the end. */
     @Override
     public CustomTaskMetric[] currentMetricsValues() {
-      if (task.isCompleted() || System.nanoTime() - lookedAt > LOOK_NANOSECONDS) {
+      if (ended || task.isCompleted() || System.nanoTime() - lookedAt > LOOK_NANOSECONDS) {
         look();
       }
-      long[] all = all();
       List<CustomTaskMetric> values = new ArrayList<>(Arrays.asList(python.currentMetricsValues()));
       for (int at = 0; at < metrics.length; at++) {
-        values.add(new Value(metrics[at].name(), all[at]));
+        values.add(new Value(metrics[at].name(), before[at] + found[at]));
       }
       return values.toArray(new CustomTaskMetric[0]);
     }
@@ -129,29 +121,18 @@ record CountedBatch(Batch python) implements Batch {
     @Override
     public void initMetricsValues(CustomTaskMetric[] values) {
       python.initMetricsValues(values);
-    }
-
-    /** Return the counts of all partitions of the task that it has read, and of this one so far. */
-    private long[] all() {
-      long[] all = parsed(task.getLocalProperty(sums));
-      for (int at = 0; at < all.length && !added; at++) {
-        all[at] += found[at];
-      }
-      return all;
-    }
-
-    private void add() {
-      look();
-      if (!added) {
-        String text = Arrays.stream(all()).mapToObj(Long::toString).collect(Collectors.joining(" "));
-        task.getLocalProperties().setProperty(sums, text);
-        added = true;
+      for (CustomTaskMetric value : values) {
+        for (int at = 0; at < metrics.length; at++) {
+          if (metrics[at].name().equals(value.name())) {
+            before[at] = value.value();
+          }
+        }
       }
     }
 
     private void look() {
       lookedAt = System.nanoTime();
-      if (counts == null || added) {
+      if (counts == null || closed) {
         return;
       }
       try {
@@ -164,7 +145,8 @@ record CountedBatch(Batch python) implements Batch {
 
     @Override
     public void close() throws IOException {
-      add();
+      look();
+      closed = true;
       if (counts != null) {
         Files.deleteIfExists(counts);
       }
