@@ -218,6 +218,26 @@ def test_the_verb(hudi, tmp_path):
     assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
 
 
+@pytest.mark.slow
+def test_services_of_hudi(hudi, tmp_path):
+    """SQL finds the table; Hudi's procedures cluster it as it was made, and changes are merged on."""
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(17), tmp_path / "lake"
+    for _ in range(2):
+        log.append(writer.batch())
+        ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark", buckets=1)
+    hudi.sql(f"CREATE TABLE served USING hudi LOCATION '{lake}'")
+    assert hudi.table("served").where("not _deleted").count() == len(log.model())
+    kept = "hoodie.write.table.version=6,hoodie.write.auto.upgrade=false,hoodie.metadata.enable=false"
+    for call in ("run_clustering(table => 'served'", "run_clean(table => 'served', retain_commits => 1"):
+        hudi.sql(f"CALL {call}, options => '{kept},hoodie.embed.timeline.server=false')").collect()
+    assert list((lake / ".hoodie").glob("*.replacecommit"))
+    assert items_of(rows_of(hudi, lake), {"pk": "pk", "n": "n"}) == expected(log.model())
+    log.append(writer.batch())
+    ddbio.apply(tmp_path / "log", lake, format="hudi", engine="spark")
+    assert items_of(rows_of(hudi, lake), {"pk": "pk", "n": "n"}) == expected(log.model())
+    hudi.sql("DROP TABLE served")
+
+
 def test_an_older_row_never_wins(hudi, tmp_path):
     """Rows that another writer upserts with an older version change nothing: the precombine field decides."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(9), tmp_path / "lake"
