@@ -89,9 +89,12 @@ def sized_files(
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     from ddbio.files.size_estimate import file_row_bytes  # noqa: PLC0415 - see above
+    from ddbio.spark.validation import frame_batches  # noqa: PLC0415 - see above
 
-    sample = pa.Table.from_batches(frame.drop(*columns).limit(_SAMPLE_ROWS).toArrow().to_batches())
-    row_bytes = file_row_bytes(sample, "parquet", compression) or 1.0
+    sample = frame.drop(*columns).limit(_SAMPLE_ROWS)
+    # toArrow came with Spark 4.0.
+    batches = sample.toArrow().to_batches() if hasattr(sample, "toArrow") else list(frame_batches(sample, None))
+    row_bytes = (file_row_bytes(pa.Table.from_batches(batches), "parquet", compression) if batches else 0.0) or 1.0
     per_file = max(1, round(target_file_bytes / row_bytes))
     explained = f"a row takes about {row_bytes:,.1f} bytes of {compression} Parquet, so {per_file:,} rows are a file"
     most = math.ceil(per_file * _SLACK)

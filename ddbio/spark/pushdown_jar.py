@@ -13,6 +13,7 @@ import pyspark
 from ddbio.errors import OptionError
 from ddbio.spark import javac
 
+# Tests run on each of them: an interface that is Spark's own may be another one in the next.
 _OLDEST, _NEWEST = (4, 0), (4, 3)
 
 
@@ -25,8 +26,8 @@ def jar() -> str:
     Raises
     ------
     OptionError
-        This Spark has other interfaces, or there is no jar and no JDK to compile one; ``format("dynamodb")`` reads the
-        same rows without push-down.
+        This Spark has other interfaces, or there is no jar and no JDK to compile one; ``format("dynamodb")``, or on 3.5
+        ``ddbio.spark.scan``, reads the same rows without push-down.
     """
     _require_version(pyspark.__version__)
     packaged = javac.FOLDER / javac.JAR_NAME
@@ -35,10 +36,13 @@ def jar() -> str:
 
 def _require_version(version: str) -> None:
     found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or not _OLDEST <= (int(found[1]), int(found[2])) <= _NEWEST:
+    known = None if found is None else (int(found[1]), int(found[2]))
+    if known is None or not _OLDEST <= known <= _NEWEST:
+        # Older ones have no Python data sources either.
+        instead = "ddbio.spark.scan" if known is not None and known < _OLDEST else "format('dynamodb')"
         raise OptionError(
-            f"there is no push-down for Spark {version}, only for 4.0 to 4.3: use format('dynamodb') with the options "
-            "columns and where"
+            f"there is no push-down for Spark {version}, only for 4.0 to 4.3: use {instead} with the options columns "
+            "and where"
         )
 
 

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 
 from ddbio.errors import OptionError
 from ddbio.spark.lease_server import LAST_REPORT, LeaseServer
-from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, speculates
+from ddbio.spark.session import budget_place, is_connect, lost_after_seconds, refuse_connect, speculates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,8 @@ def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
     table
         Folder of the table.
     **options
-        Those of :func:`ddbio.apply`; ``engine`` is ``spark`` unless ``local`` is given, which collects the batch.
+        Those of :func:`ddbio.apply`; ``engine`` is ``spark`` unless ``local`` is given, which collects the batch, and
+        is the one for Spark Connect: its query has no id here, so give ``job_id``.
     """
 
     def merge(frame: DataFrame, batch_id: int) -> None:
@@ -130,7 +131,9 @@ def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
         from ddbio.spark.lake import apply_frame  # noqa: PLC0415
 
         given = {"engine": "spark", "source": "rows", "table": table, **options}
-        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
+        connect = is_connect(frame.sparkSession)
+        refuse_connect(connect=connect and given["engine"] == "spark")
+        query = None if connect else frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
         if "job_id" in given or query:
             # A new query counts from 0: its batches are no repeated ones.
             given = {"job_id": query, "batch_id": batch_id, **given}
