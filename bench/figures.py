@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, export, functions, profiles, public, scanners
-from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, simulate, verbs
+from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, simulate, spark_source, verbs
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import SOURCE
@@ -163,6 +163,12 @@ def _spark_files(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     what = f"`ddbio scan --engine spark` of {figures['rows']:,} orders, beside our own data source and Spark's writer"
     yield Line(what, figures["times_as_fast_as"][SOURCE], "×", ("≥", 3), 1)
+
+
+def _spark_source(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    what = f"`{spark_source.DDBIO}` of {figures['rows']:,} orders, beside a bare source of the same Arrow batches and "
+    yield Line(f"{what}{' and '.join(spark_source.STEPS)} alone", figures["share_of_bare"], "×", ("≥", 0.9), 2)
 
 
 def _emr_scan(row: Row) -> Iterator[Line]:
@@ -417,6 +423,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "The command line, each verb a process": {"verbs": _verbs},
     "Spark, driver, JVM and workers together": {
         "spark_files": _spark_files,
+        "spark_source": _spark_source,
         "emr_scan": _emr_scan,
         "emr_write": _emr_write,
         "functions": _functions,
