@@ -25,6 +25,7 @@ from ddbio.ops.folders.vacuum import VacuumReport
 from ddbio.ops.imports.bulk import BulkSummary
 from ddbio.ops.imports.files import ImportFilesReport
 from ddbio.ops.job.report import ScanReport
+from tests.versions.features import FEATURES, table
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -138,6 +139,13 @@ def test_guarantees_name_tests_that_exist():
             text = (ROOT / path).read_text("utf-8")
             assert f"def {name.partition('::')[2]}" in text, name
     assert files > 30
+
+
+def test_versions_of_spark_have_what_tests_show():
+    """The table of versions is that of ``tests/versions``, and the test of each of its rows is there."""
+    assert table() in (ROOT / "docs/spark.md").read_text("utf-8")
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests/versions").glob("test_*.py"))
+    assert [each.test for each in FEATURES.values() if f"def {each.test}(" not in tests] == []
 
 
 def test_guarantees_have_a_row_for_every_fault():

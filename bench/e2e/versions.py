@@ -1,7 +1,8 @@
 """Run the same small jobs on every version of Spark that ``./task versions`` has made an environment for.
 
 Each version is one process with a session of two tasks: a table as a DataFrame, into Parquet by the engine, and a
-DataFrame into a table. The fake serves from a process of its own. It shows that they run, and which version differs.
+DataFrame into a table; where there are formats, the table by its format, and one item by push-down. The fake serves
+from a process of its own. It shows that they run, and which version differs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ITEMS = 50_000
-ENVIRONMENTS = {"spark35": ".venv-spark35", "spark40": ".venv", "spark41": ".venv-spark41", "newest": ".venv-newest"}
+ENVIRONMENTS = {
+    "spark35": ".venv-spark35",
+    "spark40": ".venv",
+    "spark41": ".venv-spark41",
+    "spark42": ".venv-spark42",
+    "newest": ".venv-newest",
+}
 
 _JOB = """
 import json, sys, tempfile, time
@@ -29,7 +36,9 @@ began = time.perf_counter()
 import pyspark
 import ddbio, ddbio.spark
 from ddbio.spark.session import start_session
-spark = start_session("local[2]", {"spark.driver.memory": "2g"})
+has_formats = hasattr(pyspark.sql.SparkSession, "dataSource")
+jars = {"spark.jars": ddbio.spark.jar()} if has_formats else {}
+spark = start_session("local[2]", {"spark.driver.memory": "2g", **jars})
 spark.range(2).count()
 started = time.perf_counter() - began
 endpoint = sys.argv[1]
@@ -49,12 +58,17 @@ def write():
     rows = spark.range(5_000).selectExpr("cast(id as string) as pk", "id as n")
     return ddbio.spark.write(rows, "scratch", **options).written
 figures = {"frame": timed(frame), "files": timed(files), "write": timed(write)}
-if hasattr(spark, "dataSource"):
+if has_formats:
     ddbio.register(spark)
-    def source():
-        reader = spark.read.format("dynamodb").option("endpointUrl", endpoint).option("region", "eu-west-1")
-        reader.load("orders").write.format("noop").mode("overwrite").save()
-    figures["format"] = timed(source)
+    def source(name):
+        return spark.read.format(name).option("endpointUrl", endpoint).option("region", "eu-west-1").load("orders")
+    def whole():
+        source("dynamodb").write.format("noop").mode("overwrite").save()
+    figures["format"] = timed(whole)
+    pushed = source("dynamodb-pushdown")
+    def one():
+        return pushed.where(pushed["order_id"] == sys.argv[2]).count()
+    figures["pushdown"] = timed(one)
 print(json.dumps({"pyspark": pyspark.__version__, "start_seconds": round(started, 3), **figures}))
 spark.stop()
 """
@@ -72,22 +86,26 @@ def main() -> None:
 def measure(items: int) -> dict[str, Any]:
     """Return the figures of each environment; of those that are not there, the line that makes them."""
     found: dict[str, Any] = {}
+    lines = order_lines(items)
+    order_id = json.loads(lines[0])["order_id"]["S"]
     with FakeDynamoDB(process=True) as fake:
-        fake.load("orders", order_lines(items), KEY)
+        fake.load("orders", lines, KEY)
         for name, folder in ENVIRONMENTS.items():
             python = record.ROOT / folder / "bin/python"
             if not python.exists():
                 found[name] = {"missing": f"./task environment {name}"}
                 continue
             fake.load("scratch", b"", "pk:S")
-            found[name] = run(python, fake.endpoint_url)
+            found[name] = run(python, fake.endpoint_url, order_id)
     return {"versions": found}
 
 
-def run(python: Path, endpoint_url: str) -> dict[str, Any]:
+def run(python: Path, endpoint_url: str, order_id: str) -> dict[str, Any]:
     """Return what one version took; its words if it failed."""
-    variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    command = [str(python), "-c", _JOB, endpoint_url]
+    # An environment may be that of another folder: what is timed is the code that lies here.
+    code = os.pathsep.join(map(str, (record.ROOT, record.ROOT / "discovery")))
+    variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": code}
+    command = [str(python), "-c", _JOB, endpoint_url, order_id]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=record.ROOT)
     if done.returncode:
         sys.stderr.write(done.stderr)

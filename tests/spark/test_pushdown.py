@@ -12,15 +12,18 @@ from collections import Counter
 from types import SimpleNamespace
 
 import duckdb
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
+from ddbio.core.conditions import key_query, parse_condition
 from ddbio.errors import OptionError
-from ddbio.spark import pushdown, pushdown_jar, source
+from ddbio.ops.scans.plan import describe_scan
+from ddbio.spark import pushdown, pushdown_jar, reading, source
 from ddbio.spark.javac import find_javac
 from ddbio.spark.registration import register
+from ddbio.testing.request import stored_item
+from tests.core.test_pushdown import predicate
 
 pytestmark = pytest.mark.skipif(find_javac() is None, reason="no JDK compiles the jar of push-down")
 
@@ -284,18 +287,27 @@ def random_query(chosen):
 
 
 @pytest.fixture(scope="module")
-def three(spark, mixed):
-    """Return functions that run a query with push-down, without it, and in another engine on the same rows."""
+def both(spark, mixed):
+    """Return the same rows with push-down, and without it, read once."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     def frame(name):
         reader = spark.read.format(name).option("endpointUrl", mixed.endpoint_url).option("timestamps", "placed=iso")
         return reader.load("mixed")
 
-    pushed, plain = frame("dynamodb-pushdown"), frame("dynamodb").cache()
+    plain = frame("dynamodb").cache()
+    yield frame("dynamodb-pushdown"), plain
+    plain.unpersist()
+    spark.conf.unset("spark.sql.session.timeZone")
+
+
+@pytest.fixture(scope="module")
+def three(spark, both):
+    """Return functions that run a query with push-down, without it, and in another engine on the same rows."""
+    pushed, plain = both
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
-    database.register("rows", pa.Table.from_batches(plain._collect_as_arrow()))
+    database.register("rows", plain.toArrow())
 
     def by_spark(chosen):
         def run(query):
@@ -309,9 +321,49 @@ def three(spark, mixed):
         return Counter(database.execute(query.replace("BD", "").replace("\\'", "''")).fetchall())
 
     yield by_spark(pushed), by_spark(plain), by_duckdb
-    plain.unpersist()
     spark.catalog.dropTempView("rows")
-    spark.conf.unset("spark.sql.session.timeZone")
+
+
+def hints_of(frame):
+    """Return what Python is told of the one scan of a frame; None if Spark reads nothing."""
+    leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
+    scans = [leaf for leaf in map(leaves.apply, range(leaves.length())) if hasattr(leaf, "scan")]
+    scans = [leaf for leaf in scans if leaf.nodeName().startswith("DataSourceV2ScanRelation")]
+    return json.loads(scans[0].scan().pushed()) if scans else None
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_every_row_that_a_predicate_keeps_is_asked_for(count, both, mixed):
+    """Of random predicates, as this Spark hands them over, the hint is met by each item whose row Spark keeps."""
+    pushed, plain = both
+    asked = reading.parse_read_options({"table": "mixed", "endpointUrl": mixed.endpoint_url})
+    described, known = describe_scan(asked), pushdown._arrow_schema(pushed.schema)
+    items = {
+        (f"k-{n % COLLECTIONS}", n // COLLECTIONS): stored_item(item(n))[0] for n in range(COLLECTIONS * ITEMS_OF_ONE)
+    }
+    chosen, queries, kept, left_out = random.Random(66), 0, 0, 0
+    for first in range(0, count, 50):
+        predicates = [random_predicate(chosen) for _ in range(first, first + 50)]
+        rows = plain.selectExpr("pk", "sk", *(f"({text}) AS p{n}" for n, text in enumerate(predicates))).toArrow()
+        keys = list(zip(rows["pk"].to_pylist(), rows["sk"].to_pylist(), strict=True))
+        for number, text in enumerate(predicates):
+            truths = dict(zip(keys, rows[f"p{number}"].to_pylist(), strict=True))
+            hints = hints_of(pushed.where(text))
+            if hints is None:
+                assert True not in truths.values(), text
+                continue
+            condition = pushdown._where(asked, described, hints, known)
+            if condition is None:
+                continue
+            meets = predicate(condition)
+            for key, truth in truths.items():
+                if truth:
+                    kept += 1
+                    assert meets(items[key]), (text, condition, key)
+            left_out += sum(not meets(items[key]) for key in keys[::20])
+            queries += key_query(parse_condition(condition), ("pk", "sk")) is not None
+    assert queries > count / 50
+    assert min(kept, left_out) > 10 * count
 
 
 def check_queries(three, seeds):

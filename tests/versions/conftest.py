@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
+import ddbio.spark
+from ddbio.spark.javac import find_javac
 from ddbio.spark.session import start_session
 from ddbio.testing import FakeDynamoDB
+from tests.versions.features import has
 from tests.versions.jars import COORDINATES, fetch
 
 if TYPE_CHECKING:
@@ -63,10 +66,13 @@ def spark(jars, tmp_path_factory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     ours = [name for name in CONF if jars.get(name) == ""]
-    if ours:
-        conf["spark.jars"] = ",".join(str(path) for name in ours for path in fetch(name)[0])
-        for name in ours:
-            conf |= CONF[name]
+    found = [str(path) for name in ours for path in fetch(name)[0]]
+    for name in ours:
+        conf |= CONF[name]
+    if has("pushdown", VERSION) and find_javac():
+        found.append(ddbio.spark.jar())
+    if found:
+        conf["spark.jars"] = ",".join(found)
     session = start_session("local[2,3]", conf)
     yield session
     session.stop()

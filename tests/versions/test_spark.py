@@ -4,66 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
+import boto3
 import deltalake
-import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql import functions as sql
 
 import ddbio
 import ddbio.spark
 from ddbio.errors import OptionError
 from ddbio.files.local_store import LocalStore
-from ddbio.spark import functions
+from ddbio.spark.javac import find_javac
 from ddbio.testing.export import ExportWriter
 from tests.ops.lake.virtual_log import VirtualLog, Writer
+from tests.versions import jobs
 from tests.versions.conftest import VERSION
+from tests.versions.features import FEATURES, YES, has
+from tests.versions.jobs import COUNT, check, item
 
-COUNT = 400
-ODD = 7
-HAS_SOURCES = VERSION >= (4, 0)
-
-
-def item(number):
-    """Return one item: many types, and one value that does not fit."""
-    return {
-        "pk": {"S": f"key-{number:04}"},
-        "n": {"N": str(number)} if number != ODD else {"S": "odd"},
-        "price": {"N": f"{number}.25"},
-        "raw": {"B": "AAEC"},
-        "tags": {"SS": ["a", "b"]},
-        "list": {"L": [{"N": "1"}, {"N": "2"}]},
-        "map": {"M": {"x": {"N": "1"}, "y": {"S": "z"}}},
-    }
-
-
-def check(frame):
-    """Compare the rows of a DataFrame with the items."""
-    assert {field.name: field.dataType.simpleString() for field in frame.schema} == {
-        "pk": "string",
-        "n": "bigint",
-        "price": "decimal(38,2)",
-        "raw": "binary",
-        "tags": "array<string>",
-        "list": "array<bigint>",
-        "map": "struct<x:bigint,y:string>",
-        "_rescue": "string",
-    }
-    assert frame.schema["tags"].metadata == {"ddb:type": "SS"}
-    rows = {row["pk"]: row for row in frame.collect()}
-    assert len(rows) == COUNT
-    for number in range(COUNT):
-        row = rows[f"key-{number:04}"]
-        assert row["n"] == (None if number == ODD else number)
-        assert row["price"] == Decimal(f"{number}.25")
-        assert bytes(row["raw"]) == b"\0\1\2"
-        assert (row["tags"], row["list"], tuple(row["map"])) == (["a", "b"], [1, 2], (1, "z"))
-    assert json.loads(rows[f"key-{ODD:04}"]["_rescue"]) == {"n": {"S": "odd"}}
+ROOT = Path(__file__).parents[2]
+REFUSED = r"^OptionError: .*Spark Connect"
+"""What Spark Connect says where the driver must be here."""
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +51,7 @@ def export(tmp_path):
     return ExportWriter(tmp_path / "in", files=5, empty_files=2).full(item(number) for number in range(COUNT))
 
 
+@pytest.mark.canary
 def test_a_table_as_a_frame(spark, things):
     """``ddbio.spark.scan`` gives every item, exactly, under a budget, and a second action scans anew."""
     frame = ddbio.spark.scan(spark, "things", rcu_per_second=500, tasks=2, **things)
@@ -96,6 +69,7 @@ def test_given_columns_of_a_table(spark, things):
         strict.collect()
 
 
+@pytest.mark.canary
 def test_a_frame_into_a_table(spark, fake, things):
     """``ddbio.spark.write`` writes each row once, times as ISO text whatever the session's time zone, and counts."""
     fake.load("sink", b"", "pk:S")
@@ -129,28 +103,51 @@ def test_an_export_as_a_frame(spark, export):
     assert empty.collect() == []
 
 
-def test_formats(spark, fake, things, export, tmp_path):
-    """The formats of Spark 4 read, write and stream; Spark 3.5 has none, and is told what to use."""
-    if not HAS_SOURCES:
+@pytest.mark.canary
+def test_formats(spark, fake, things, export):
+    """The formats of Spark 4 read and write; Spark 3.5 has none, and is told what to use."""
+    if not has("formats", VERSION):
         with pytest.raises(OptionError, match=r"has no Python data sources.*ddbio\.spark\.scan"):
             ddbio.register(spark)
         return
-    ddbio.register(spark)
-    check(spark.read.format("dynamodb").option("endpointUrl", fake.endpoint_url).load("things"))
-    check(spark.read.format("dynamodb-export").load(str(export)))
     fake.load("formatted", b"", "pk:S")
-    frame = spark.range(COUNT).selectExpr("cast(id as string) as pk", "id as n")
-    frame.write.format("ddbio").mode("append").option("endpointUrl", fake.endpoint_url).save("formatted")
-    assert ddbio.read_table("formatted", **things).num_rows == COUNT
-    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(3)
+    jobs.read_and_write(spark, "formatted", things, export)
+    assert ddbio.last_report(spark).written == COUNT
+
+
+def log_of(folder):
+    """Return how many changes a new log in a folder has."""
+    log, writer = VirtualLog(LocalStore(folder)), Writer(3)
     for _ in range(3):
         log.append(writer.batch())
-    source = spark.readStream.format("dynamodb-log").load(str(tmp_path / "log"))
-    query = source.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "place"))
-    query.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
-    assert spark.read.parquet(str(tmp_path / "out")).count() == sum(map(len, log.batches))
+    return sum(map(len, log.batches))
 
 
+def test_streams(spark, fake, things, tmp_path):
+    """A log, and the stream of a table, are streams of Spark 4; Spark 3.5 knows neither format."""
+    if not has("streams", VERSION):
+        with pytest.raises(Exception, match="dynamodb-log"):
+            spark.readStream.format("dynamodb-log").load(str(tmp_path))
+        return
+    jobs.stream(spark, tmp_path / "log", log_of(tmp_path / "log"), tmp_path)
+    client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
+    client.create_table(
+        TableName="changed",
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )
+    client.close()
+    fake.load("changed", [{"pk": {"S": f"k{n}"}, "n": {"N": str(n)}} for n in range(30)], "pk:S")
+    options = {"endpointUrl": things["endpoint_url"], "region": "eu-west-1", "log": str(tmp_path / "captured")}
+    changes = spark.readStream.format("dynamodb-streams").options(**options).load("changed")
+    query = changes.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "at"))
+    jobs.finish(query.trigger(availableNow=True).start(str(tmp_path / "changes")))
+    assert spark.read.parquet(str(tmp_path / "changes")).count() == 30
+
+
+@pytest.mark.canary
 def test_the_engine(spark, fake, things, export, tmp_path):
     """Verbs with the engine ``spark`` scan, read exports, and load, in the session that runs."""
     scanned = ddbio.scan_to_files("things", tmp_path / "scan", engine="spark", **things)
@@ -167,27 +164,37 @@ def test_the_engine(spark, fake, things, export, tmp_path):
 
 def test_lookup(spark, things):
     """A DataFrame is joined with the items that have its keys."""
-    frame = spark.createDataFrame([("key-0001", 1), ("key-0001", 2), ("gone", 3)], "pk string, at long")
-    joined = ddbio.spark.lookup(frame, "things", columns="price", **things)
-    assert sorted((row["at"], row["price"]) for row in joined.collect()) == [
-        (1, Decimal("1.25")), (2, Decimal("1.25")), (3, None),
-    ]  # fmt: skip
+    jobs.look_up(spark, things)
 
 
+@pytest.mark.canary
 def test_functions(spark):
     """DynamoDB JSON becomes a struct and text again, by functions of columns and of frames."""
-    lines = [(json.dumps({"pk": {"S": f"a{number}"}, "n": {"N": str(number)}}),) for number in range(50)]
-    frame = spark.createDataFrame(lines, "line string")
-    schema = pa.schema([("pk", pa.string()), ("n", pa.int64())])
-    for decoded in (
-        frame.select(functions.from_dynamodb_json("line", schema).alias("line")),
-        functions.decode_column(frame, "line", schema),
-    ):
-        assert sorted(row["line"]["n"] for row in decoded.collect()) == list(range(50))
-        encoded = functions.encode_column(decoded, "line")
-        texts = decoded.select(functions.to_dynamodb_json("line", decoded.schema["line"].dataType).alias("line"))
-        for back in (encoded, texts):
-            assert sorted(json.loads(row["line"])["n"]["N"] for row in back.collect()) == sorted(map(str, range(50)))
+    jobs.functions_of_columns(spark)
+    jobs.functions_of_frames(spark)
+
+
+def test_frames_are_digested_and_compared(spark, things):
+    """A DataFrame has the digest of its table, and is compared with it."""
+    jobs.digest_and_compare(ddbio.spark.scan(spark, "things", **things), things)
+
+
+def test_files_of_one_size(spark, tmp_path):
+    """Spark's own writer makes as many files as were announced."""
+    jobs.write_sized_files(spark, tmp_path / "out")
+
+
+def test_loops_are_shipped(spark, tmp_path):
+    """What ``ship_loops`` is given arrives where workers look for it."""
+    (tmp_path / "loops").mkdir()
+    (tmp_path / "loops/a-loop.nbc").touch()
+    ddbio.spark.ship_loops(spark, tmp_path / "loops")
+
+    def look(_):
+        sent = Path(SparkFiles.getRootDirectory()).glob("ddbio_loops*")
+        return [each.name for folder in sent if folder.is_dir() for each in folder.iterdir()]
+
+    assert "a-loop.nbc" in spark.sparkContext.parallelize([0], 1).flatMap(look).collect()
 
 
 def test_a_lake_table(spark, tmp_path):
@@ -209,13 +216,12 @@ def test_a_lake_table(spark, tmp_path):
 def test_batches_of_a_stream(spark, fake, things, tmp_path):
     """``foreachBatch`` writes the micro-batches of a stream into a table."""
     fake.load("batched", b"", "pk:S")
-    spark.range(90).selectExpr("cast(id as string) as pk").write.json(str(tmp_path / "in"))
-    stream = spark.readStream.schema("pk string").json(str(tmp_path / "in"))
-    write = stream.writeStream.foreachBatch(ddbio.spark.write_batch("batched", **things))
-    query = write.option("checkpointLocation", str(tmp_path / "place")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert query.exception() is None
-    assert ddbio.read_table("batched", **things).num_rows == 90
+    jobs.write_batches(spark, "batched", things, tmp_path)
+
+
+def test_changes_of_a_stream(spark, tmp_path):
+    """``foreachBatch`` merges the micro-batches of a stream into a table of Delta."""
+    jobs.apply_batches(spark, tmp_path)
 
 
 def test_the_command(things, tmp_path):
@@ -227,33 +233,63 @@ def test_the_command(things, tmp_path):
     assert json.loads(done.stdout)["rows"] == COUNT
 
 
-CONNECT = """
-import sys
-from pyspark.sql import SparkSession
-import ddbio, ddbio.spark
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-ddbio.register(spark)
-frame = spark.read.format("dynamodb").option("endpointUrl", sys.argv[1]).load("things")
-print(frame.count(), frame.where("n > 10").count())
-rows = spark.range(30).selectExpr("cast(id as string) as pk")
-rows.write.format("dynamodb").mode("append").option("endpointUrl", sys.argv[1]).save("connected")
-try:
-    ddbio.spark.scan(spark, "things", endpoint_url=sys.argv[1])
-except ddbio.errors.OptionError as error:
-    print(error)
-spark.stop()
-"""
-
-
-def test_connect(fake, things):
-    """Spark Connect reads and writes by the formats; the functions say that they need the driver."""
-    if not HAS_SOURCES:
-        return  # Its sources are what Connect would use: test_formats says what 3.5 is told.
+@pytest.fixture
+def connect(tmp_path):
+    """Return the address of a server of Spark Connect, a process of its own, with the jar of push-down."""
     pytest.importorskip("grpc", reason="this environment has no grpcio, which Spark Connect needs")
-    fake.load("connected", b"", "pk:S")
-    command = [sys.executable, "-c", CONNECT, things["endpoint_url"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-2] == f"{COUNT} {COUNT - 11}"
-    assert "this is Spark Connect" in done.stdout.splitlines()[-1]
-    assert ddbio.read_table("connected", **things).num_rows == 30
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "WARN",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    words = [each for name, value in conf.items() for each in ("--conf", f"{name}={value}")]
+    words += ["--jars", ddbio.spark.jar()] if find_javac() else []
+    home = Path(pyspark.__file__).parent
+    command = ["bash", str(home / "bin/spark-submit"), "--master", "local[2]", *words]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    with (tmp_path / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, env=os.environ | python, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert server.poll() is None, (tmp_path / "server.log").read_text("utf-8")[-3000:]
+            time.sleep(0.1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.canary
+def test_connect(request, fake, things, tmp_path):
+    """On Spark Connect everything does what the table says: it runs, or one error says that the driver is elsewhere."""
+    if not has("formats", VERSION):
+        return  # Its sources are what Connect would use: test_formats says what 3.5 is told.
+    remote = request.getfixturevalue("connect")
+    for table in ("connected", "connected-batches"):
+        fake.load(table, b"", "pk:S")
+    (tmp_path / "jobs").mkdir()
+    export = ExportWriter(tmp_path / "in", files=5, empty_files=2).full(item(number) for number in range(COUNT))
+    given = {"remote": remote, "endpoint_url": things["endpoint_url"], "folder": str(tmp_path / "jobs")}
+    given |= {"export": str(export), "log": str(tmp_path / "log"), "changes": log_of(tmp_path / "log")}
+    command = [sys.executable, "-m", "tests.versions.connect_job", json.dumps(given)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:] + (tmp_path / "server.log").read_text("utf-8")[-3000:]
+    outcomes = json.loads(done.stdout.splitlines()[-1])
+    assert outcomes.keys() == FEATURES.keys()
+    wrong = {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if (outcome != YES if FEATURES[name].connect.startswith(YES) else not re.search(REFUSED, outcome))
+    }
+    assert not wrong, "\n".join(f"{name}: {outcome}" for name, outcome in wrong.items())

@@ -304,15 +304,18 @@ public final class PushdownSource implements TableProvider, DataSourceRegister {
       this.limit = limit;
     }
 
+    /** Return what Python is told of this scan, as JSON. */
+    public String pushed() {
+      String filters = Arrays.stream(predicates).map(PushdownSource::json).collect(Collectors.joining(","));
+      String bound = limit < 0 ? "null" : Integer.toString(limit);
+      return "{\"schema\":" + table.schema().json() + ",\"filters\":[" + filters + "],\"limit\":" + bound + "}";
+    }
+
     private synchronized Scan scan() {
       if (scan == null) {
-        String filters = Arrays.stream(predicates).map(PushdownSource::json).collect(Collectors.joining(","));
-        String bound = limit < 0 ? "null" : Integer.toString(limit);
-        String pushed =
-            "{\"schema\":" + table.schema().json() + ",\"filters\":[" + filters + "],\"limit\":" + bound + "}";
         scan =
             ((SupportsRead) pythonTable(columns))
-                .newScanBuilder(merged(table.properties, options, pushed))
+                .newScanBuilder(merged(table.properties, options, pushed()))
                 .build();
       }
       return scan;
