@@ -62,7 +62,7 @@ def test_spark_reads_every_version(kind, engine, seed, lakes, tmp_path):
         state = table.load(version)
         options = {"versionAsOf": str(version)}
         if kind == "iceberg":
-            options = {"snapshot-id": str(state.handle.current_snapshot().snapshot_id)}
+            options = {"versionAsOf": str(state.handle.current_snapshot().snapshot_id)}
         rows = reader_of(lakes, kind, lake, **options)
         assert items_of(rows, names) == expected(log.model(table.position(state, POSITION)))
         seen += 1
