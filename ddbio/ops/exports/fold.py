@@ -34,8 +34,8 @@ from ddbio.ops.exports.fold_tasks import (
     spill_changes,
     split_items,
 )
-from ddbio.ops.exports.read import engine_name, keys_of_base, read_source
-from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.read import engine_name, read_source
+from ddbio.ops.exports.source import keys_of_base, open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.file_estimates import run_limits

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
-from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
@@ -22,11 +21,11 @@ from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
-from ddbio.errors import DdbioError, OptionError
+from ddbio.errors import OptionError
 from ddbio.files import committer
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
-from ddbio.ops.exports.source import open_export
+from ddbio.ops.exports.source import keys_of_base, open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
     ExportStream,
@@ -49,7 +48,6 @@ from ddbio.ops.job.report import (
 )
 from ddbio.ops.job.storage import (
     committed_report,
-    dynamodb_spec,
     open_staging,
     protect_sources,
     require_same_columns,
@@ -483,27 +481,6 @@ class _LakeJob(_Job):
 
     def without_rows(self) -> tuple[StagedFile, ...]:
         return ()
-
-
-def keys_of_base(options: ExportToFilesOptions, lake: LakeTarget, table_arn: str | None) -> tuple[str, ...]:
-    """Return the key attributes of a lake table that is made of an export: as given, as it has, or as DynamoDB says.
-
-    Raises
-    ------
-    OptionError
-        If nothing tells them.
-    """
-    given = options.key or lake.keys()
-    if given:
-        return given
-    try:
-        described = describe_table(dynamodb_spec(options), table_arn or "")
-    except DdbioError as error:
-        raise OptionError(
-            f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
-            f"({error}): give key"
-        ) from error
-    return tuple(name for name, _ in described.key_types)
 
 
 def engine_name(options: ExportToFilesOptions) -> Literal["local", "spark"]:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.lake.base import BaseRows
+from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.core.staged import FileNaming
 from ddbio.errors import OptionError, TargetError

