@@ -76,7 +76,7 @@ def test_large_bodies_go_out_compressed(server, way, monkeypatch):
 class Answered(Future):
     """An answer that is there."""
 
-    expires_at = float("inf")
+    expires_at, link = float("inf"), None
 
     def fileno(self):
         """Return no descriptor: nobody waits."""
