@@ -270,6 +270,7 @@ def connect(tmp_path):
         server.wait()
 
 
+@pytest.mark.timeout(900)
 def test_connect(request, fake, things, tmp_path):
     """On Spark Connect everything does what the table says: it runs, or one error says that the driver is elsewhere."""
     if not has("formats", VERSION):
