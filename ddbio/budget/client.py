@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from dataclasses import astuple
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.budget.local import LocalBudget, RequestCounts
-from ddbio.budget.messages import BudgetAddress, MessageChannel
+from ddbio.budget.messages import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
 from ddbio.budget.reservation import (
     HOLD_SECONDS,
     LONGEST_WAIT_SECONDS,
@@ -23,13 +22,12 @@ from ddbio.core.compiling import COMPILATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ddbio.budget.messages import BudgetAddress, MessageChannel
     from ddbio.budget.reservation import Reservation
     from ddbio.core.pacing import ThrottleScope
 
 __all__ = ["BudgetClient", "TaskAttempt"]
 
-# Between attempts to reach the driver.
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GROWTH = 5.0, 120.0, 2.0
 _SHORT_TIMEOUT_SECONDS = 1.0
 _MOST_REMEMBERED = 64
 _log = logging.getLogger("ddbio.budget")
@@ -114,7 +112,7 @@ class BudgetClient:
         known = _out_of_reach.get(address)
         self._has_tried = known is not None
         self._reconnect_at = 0.0 if known is None else known.again_at
-        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._pause_seconds = FIRST_PAUSE_SECONDS
         self._warned = False
         self._closed = Event()
         self._has_left = False
@@ -209,7 +207,7 @@ class BudgetClient:
         COMPILATIONS.unwatch(self._tell_compiling)
         with self._lock:
             is_lost = self._channel is None and self._unreported != RequestCounts()
-        is_worth_it = self._address not in _out_of_reach and self._pause_seconds <= _FIRST_PAUSE_SECONDS * _GROWTH
+        is_worth_it = self._address not in _out_of_reach and self._pause_seconds <= next_pause(FIRST_PAUSE_SECONDS)
         if is_lost and is_worth_it:
             # It failed at most once: not every task should wait for a driver that does not respond at all.
             self._connect(self._timeout_seconds)
@@ -295,15 +293,8 @@ class BudgetClient:
 
     def _connect(self, timeout_seconds: float) -> None:
         """Try to reach the driver, without holding a lock that requests need."""
-        channel, address = None, self._address
-        try:
-            connection = socket.create_connection((address.host, address.port), timeout_seconds)
-            channel = MessageChannel(connection, self._timeout_seconds)
-            channel.authenticate_to_driver(address.key)
-        except (OSError, ValueError):
-            if channel is not None:
-                channel.close()
-            channel = None
+        address = self._address
+        channel = connect_to_driver(address, timeout_seconds, self._timeout_seconds)
         with self._lock:
             self._has_tried = True
             if channel is None:
@@ -315,7 +306,7 @@ class BudgetClient:
                 # Another attempt was faster, or the budget was left.
                 channel.close()
                 return
-            self._channel, self._pause_seconds = channel, _FIRST_PAUSE_SECONDS
+            self._channel, self._pause_seconds = channel, FIRST_PAUSE_SECONDS
             if self._attempt is not None and not self._try(self._begin_attempt):
                 return
             unreported = astuple(self._unreported)
@@ -345,7 +336,7 @@ class BudgetClient:
 
     def _lose(self) -> None:
         self._reconnect_at = time.monotonic() + self._pause_seconds
-        self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * _GROWTH)
+        self._pause_seconds = next_pause(self._pause_seconds)
         portion = min((s for s in (self._static_portion, self._driver_portion) if s is not None), default=None)
         if portion != self._alone.units_per_second:
             self._alone = LocalBudget(portion)
@@ -387,12 +378,11 @@ class _ClientReservation:
 def _remember_out_of_reach(address: BudgetAddress) -> None:
     """Let no other client of this process wait for this driver for a while, which grows."""
     known = _out_of_reach.pop(address, None)
-    pause_seconds = _FIRST_PAUSE_SECONDS if known is None else known.pause_seconds
-    next_pause = min(_LONGEST_PAUSE_SECONDS, pause_seconds * _GROWTH)
+    pause_seconds = FIRST_PAUSE_SECONDS if known is None else known.pause_seconds
     while len(_out_of_reach) >= _MOST_REMEMBERED:
         # The address of a job that has ended: that of a running one is remembered anew.
         del _out_of_reach[next(iter(_out_of_reach))]
-    _out_of_reach[address] = _OutOfReach(time.monotonic() + pause_seconds, next_pause)
+    _out_of_reach[address] = _OutOfReach(time.monotonic() + pause_seconds, next_pause(pause_seconds))
 
 
 def _flush(channel: MessageChannel) -> None:

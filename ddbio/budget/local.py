@@ -12,7 +12,7 @@ from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant
+from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant, Granted
 from ddbio.core.compiling import Compilations
 from ddbio.core.job_limits import JobLimits
 from ddbio.core.pacing import Pacer, ThrottleScope
@@ -189,7 +189,7 @@ class LocalBudget:
     @property
     def is_bounded(self) -> bool:
         """Return whether requests may have to wait, or to be refused: there is a rate, or a limit of the job."""
-        return self.units_per_second is not None or self._limits != JobLimits()
+        return self.units_per_second is not None or self._is_bound
 
     @property
     def wants_counts(self) -> bool:
@@ -224,7 +224,7 @@ class LocalBudget:
             self._closed.wait(wait_seconds)
         return reservation.grant()
 
-    def reserve(self, units: float) -> LocalReservation | _Granted:
+    def reserve(self, units: float) -> LocalReservation | Granted:
         """Reserve units without waiting; see `Budget.reserve`."""
         if self._pacer is None:
             with self._lock:
@@ -233,7 +233,7 @@ class LocalBudget:
                 now = self._clock()
                 if self._started_at is None:
                     self._started_at = now
-                return _Granted(Grant(units, now - self._started_at))
+                return Granted(Grant(units, now - self._started_at))
         with self._lock:
             position = self._enqueue(units)
             wait_seconds, run_seconds = self._check(position)
@@ -357,23 +357,6 @@ class LocalBudget:
 
     def _run_seconds(self) -> float:
         return 0.0 if self._started_at is None else self._clock() - self._started_at
-
-
-class _Granted:
-    """A reservation of a budget without a rate, which grants at once; see `Reservation`."""
-
-    __slots__ = ("_grant",)
-
-    def __init__(self, grant: Grant) -> None:
-        self._grant = grant
-
-    def wait_seconds(self) -> float:
-        """Return that there is no wait."""
-        return 0.0
-
-    def grant(self) -> Grant:
-        """Return the permission."""
-        return self._grant
 
 
 class LocalReservation:

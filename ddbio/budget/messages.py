@@ -13,7 +13,12 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-__all__ = ["BudgetAddress", "MessageChannel"]
+__all__ = ["FIRST_PAUSE_SECONDS", "BudgetAddress", "MessageChannel", "connect_to_driver", "next_pause"]
+
+FIRST_PAUSE_SECONDS = 5.0
+"""From a failed attempt to reach the driver to the next one."""
+
+_LONGEST_PAUSE_SECONDS, _GROWTH = 120.0, 2.0
 
 _MAX_MESSAGE_BYTES = 4096
 
@@ -88,6 +93,33 @@ class MessageChannel:
         """Close the connection."""
         self._reader.close()
         self._socket.close()
+
+
+def connect_to_driver(address: BudgetAddress, connect_seconds: float, timeout_seconds: float) -> MessageChannel | None:
+    """Return a channel to the driver, or None if it is not reached, or does not know the key.
+
+    Parameters
+    ----------
+    connect_seconds
+        How long to wait for the connection.
+    timeout_seconds
+        How long to wait for each message then.
+    """
+    channel = None
+    try:
+        connection = socket.create_connection((address.host, address.port), connect_seconds)
+        channel = MessageChannel(connection, timeout_seconds)
+        channel.authenticate_to_driver(address.key)
+    except (OSError, ValueError):
+        if channel is not None:
+            channel.close()
+        return None
+    return channel
+
+
+def next_pause(pause_seconds: float) -> float:
+    """Return the pause after one that was in vain."""
+    return min(_LONGEST_PAUSE_SECONDS, pause_seconds * _GROWTH)
 
 
 def _proof(key: bytes, role: str, challenge: str) -> str:

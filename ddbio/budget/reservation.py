@@ -14,6 +14,7 @@ __all__ = [
     "Budget",
     "BudgetClosedError",
     "Grant",
+    "Granted",
     "Reservation",
 ]
 
@@ -66,6 +67,23 @@ class Reservation(Protocol):
 
     def grant(self) -> Grant:
         """Return the permission, after ``wait_seconds`` was 0."""
+
+
+class Granted:
+    """A reservation that waits for nothing, where there is no rate; see `Reservation`."""
+
+    __slots__ = ("_grant",)
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+
+    def wait_seconds(self) -> float:
+        """Return that there is no wait."""
+        return 0.0
+
+    def grant(self) -> Grant:
+        """Return the permission."""
+        return self._grant
 
 
 class Budget(Protocol):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from dataclasses import astuple
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from ddbio.budget.local import RequestCounts
-from ddbio.budget.messages import MessageChannel
-from ddbio.budget.reservation import BudgetClosedError, Grant
+from ddbio.budget.messages import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
+from ddbio.budget.reservation import BudgetClosedError, Grant, Granted
 from ddbio.core.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
-    from ddbio.budget.messages import BudgetAddress
+    from ddbio.budget.messages import BudgetAddress, MessageChannel
     from ddbio.budget.reservation import Reservation
     from ddbio.core.pacing import ThrottleScope
 
@@ -22,7 +21,6 @@ __all__ = ["UnlimitedBudget"]
 
 REPORT_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GROWTH = 5.0, 120.0, 2.0
 
 
 class UnlimitedBudget:
@@ -36,7 +34,6 @@ class UnlimitedBudget:
     """
 
     def __init__(self, address: BudgetAddress | None = None) -> None:
-        self._address = address
         self._counts = RequestCounts()
         self._began_seconds: float | None = None
         self._closed, self._left = Event(), Event()
@@ -49,15 +46,15 @@ class UnlimitedBudget:
 
     def acquire(self, units: float) -> Grant:
         """Return the permission to send a request; see `Budget.acquire`."""
-        self._require_open()
+        if self._closed.is_set():
+            raise BudgetClosedError
         if self._began_seconds is None:
             self._began_seconds = time.monotonic()
         return Grant(units, 0.0)
 
     def reserve(self, units: float) -> Reservation:
         """Reserve units, which are there; see `Budget.reserve`."""
-        self._require_open()
-        return _Granted(self, units)
+        return Granted(self.acquire(units))
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Count what a request brought; see `Budget.settle`."""
@@ -90,30 +87,20 @@ class UnlimitedBudget:
             unreported, self._counts = self._counts, RequestCounts()
         return unreported
 
-    def _require_open(self) -> None:
-        if self._closed.is_set():
-            raise BudgetClosedError
-
     def _report(self, address: BudgetAddress) -> None:
-        pause_seconds = _FIRST_PAUSE_SECONDS
+        pause_seconds = FIRST_PAUSE_SECONDS
         while not self._left.is_set():
             if self._connect(address):
-                pause_seconds = _FIRST_PAUSE_SECONDS
+                pause_seconds = FIRST_PAUSE_SECONDS
                 while self._exchange() and not self._left.wait(REPORT_SECONDS):
                     pass
             self._left.wait(pause_seconds)
-            pause_seconds = min(_LONGEST_PAUSE_SECONDS, pause_seconds * _GROWTH)
+            pause_seconds = next_pause(pause_seconds)
 
     def _connect(self, address: BudgetAddress) -> bool:
         """Return whether the driver is reached, and wanted to be."""
-        channel = None
-        try:
-            connection = socket.create_connection((address.host, address.port), _TIMEOUT_SECONDS)
-            channel = MessageChannel(connection, _TIMEOUT_SECONDS)
-            channel.authenticate_to_driver(address.key)
-        except (OSError, ValueError):
-            if channel is not None:
-                channel.close()
+        channel = connect_to_driver(address, _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
+        if channel is None:
             return False
         with self._exchanging:
             if self._left.is_set():
@@ -151,18 +138,3 @@ class UnlimitedBudget:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-
-
-class _Granted:
-    """A position at the head of a line in which nobody waits."""
-
-    def __init__(self, budget: UnlimitedBudget, units: float) -> None:
-        self._budget, self._units = budget, units
-        self._grant: Grant | None = None
-
-    def wait_seconds(self) -> float:
-        self._grant = self._budget.acquire(self._units)
-        return 0.0
-
-    def grant(self) -> Grant:
-        return self._grant or self._budget.acquire(self._units)

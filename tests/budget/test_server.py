@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import logging
 import pickle
 import random
@@ -32,6 +31,7 @@ from ddbio.budget.messages import MessageChannel
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
 from ddbio.core.pacing import ThrottleScope
 from ddbio.errors import OptionError
+from tests.budget.deaf_port import deaf_port
 
 HANG_SECONDS = 60.0
 
@@ -294,13 +294,8 @@ def wait_until_connected(client: BudgetClient) -> None:
 
 def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
     """Where the driver's port is filtered, requests wait for the first attempt to connect and for no later one."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as queue:
-        # A listener whose queue is full answers no further connection, as a filtered port does.
-        for _ in range(2):
-            waiting = queue.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(full.getsockname())
-        address = BudgetAddress("127.0.0.1", full.getsockname()[1], b"key")
+    with deaf_port() as port:
+        address = BudgetAddress("127.0.0.1", port, b"key")
         client = BudgetClient(address, fallback_units_per_second=None, timeout_seconds=HANG_SECONDS)
         client.acquire(1.0)
         client._reconnect_at = 0.0
@@ -312,12 +307,8 @@ def test_a_port_that_swallows_everything_holds_up_no_request() -> None:
 
 def test_one_task_of_a_process_waits_for_a_port_that_swallows_everything(caplog: pytest.LogCaptureFixture) -> None:
     """The clients after the first know that the driver is out of reach, and a fenced one that it is not met."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as queue:
-        for _ in range(2):
-            waiting = queue.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(full.getsockname())
-        address = BudgetAddress("127.0.0.1", full.getsockname()[1], b"key")
+    with deaf_port() as port:
+        address = BudgetAddress("127.0.0.1", port, b"key")
         with caplog.at_level(logging.WARNING, "ddbio.budget"):
             BudgetClient(address, fallback_units_per_second=None).acquire(1.0)
             for number in range(100):

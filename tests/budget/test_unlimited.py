@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from ddbio.budget import BudgetAddress, BudgetClosedError, BudgetServer, LocalBu
 from ddbio.budget.local import RequestCounts
 from ddbio.core.job_limits import JobLimits
 from ddbio.core.pacing import ThrottleScope
+from tests.budget.deaf_port import deaf_port
 
 HANG_SECONDS = 60.0
 
@@ -34,13 +34,9 @@ def threads() -> set[threading.Thread]:
 
 @pytest.fixture
 def deaf() -> Iterator[BudgetAddress]:
-    """Return the address of a port that swallows everything: the queue of its listener is full."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as queue:
-        for _ in range(2):
-            waiting = queue.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(full.getsockname())
-        yield BudgetAddress("127.0.0.1", full.getsockname()[1], b"key")
+    """Return the address of a port that swallows everything."""
+    with deaf_port() as port:
+        yield BudgetAddress("127.0.0.1", port, b"key")
 
 
 def test_without_an_address_everything_is_granted_and_only_counted() -> None:

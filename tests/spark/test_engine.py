@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
 from ddbio.spark.engine import Job, SparkEngine
 from ddbio.spark.worker import ListOnDriver, TaskBudget, TaskRunner, WorkerTracebackError
+from tests.budget.deaf_port import deaf_port
 
 # Workers cannot import this file: what they run is defined inside the tests, and travels by value.
 
@@ -484,15 +484,9 @@ def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: boo
     The port is closed, or swallows everything.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as queue:
-        port = listener.getsockname()[1]
-        if not is_deaf:
-            listener.close()
-        for _ in range(2 * is_deaf):
-            waiting = queue.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        words = [sys.executable, "-c", OUT_OF_REACH, str(port)]
+    with deaf_port() as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        words = [sys.executable, "-c", OUT_OF_REACH, str(port if is_deaf else listener.getsockname()[1])]
+        listener.close()
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -35,7 +35,7 @@ from ddbio.ops.exports.fold_tasks import (
     split_items,
 )
 from ddbio.ops.exports.read import engine_name, read_source
-from ddbio.ops.exports.source import keys_of_base, open_export
+from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.ops.file_estimates import run_limits
@@ -200,7 +200,7 @@ def fold_to_files(
                 require_same_columns(options, staging, sources.rows)
                 check_catalog(options, staging, sources.rows, options.format)
             else:
-                keys = options.key or sources.keys or keys_of_base(options, lake, sources.full.summary.table_arn)
+                keys = options.key or sources.keys or lake.keys_of(options, sources.full.summary.table_arn)
                 lake.describe(sources.rows, keys, options.buckets)
             cpu_planned = clock.cpu_seconds()
             with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:

@@ -25,7 +25,7 @@ from ddbio.errors import OptionError
 from ddbio.files import committer
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
-from ddbio.ops.exports.source import keys_of_base, open_export
+from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
     ExportStream,
@@ -473,7 +473,7 @@ class _LakeJob(_Job):
     def check(self) -> None:
         """Decide the columns of the table."""
         # Times are compared, and merged, as what the items hold.
-        keys = keys_of_base(self.options, self.lake, self.source.summary.table_arn)
+        keys = self.lake.keys_of(self.options, self.source.summary.table_arn)
         self.lake.describe(self.columns.rows, keys, self.options.buckets)
 
     def stages(self) -> Staging:

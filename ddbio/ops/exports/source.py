@@ -8,21 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.aws.control_plane import describe_table
 from ddbio.core.exports import manifest
 from ddbio.core.exports.manifest import check_md5
 from ddbio.core.ion.blocks import IonReader
-from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError, OptionError
+from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
 from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.core.exports.manifest import ExportFile, ExportSummary
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.options import ConnectionOptions, ExportToFilesOptions
+    from ddbio.options import ConnectionOptions
 
 _LINE = re.compile(r"line (\d+): ")
 
@@ -198,24 +196,3 @@ class FileText:
             return DecodeError(str(error), uri=self.uri)
         line = self.rows + error.line
         return DecodeError(f"{self.uri}, line {line}: {_LINE.sub('', str(error), count=1)}", uri=self.uri, line=line)
-
-
-def keys_of_base(options: ExportToFilesOptions, lake: LakeTarget, table_arn: str | None) -> tuple[str, ...]:
-    """Return the key attributes of a lake table that is made of an export: as given, as it has, or as DynamoDB says.
-
-    Raises
-    ------
-    OptionError
-        If nothing tells them.
-    """
-    given = options.key or lake.keys()
-    if given:
-        return given
-    try:
-        described = describe_table(dynamodb_spec(options), table_arn or "")
-    except DdbioError as error:
-        raise OptionError(
-            f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
-            f"({error}): give key"
-        ) from error
-    return tuple(name for name, _ in described.key_types)

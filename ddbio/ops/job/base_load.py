@@ -10,10 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ddbio.aws.control_plane import describe_table
 from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.core.staged import FileNaming
-from ddbio.errors import OptionError, TargetError
+from ddbio.errors import DdbioError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.job_state import JobState
@@ -21,7 +22,7 @@ from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table
-from ddbio.ops.job.storage import Staging
+from ddbio.ops.job.storage import Staging, dynamodb_spec
 
 if TYPE_CHECKING:
     import contextlib
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import CommitInfo
     from ddbio.lake.lake_table import LakeState, LakeTable
-    from ddbio.options import FilesOptions
+    from ddbio.options import ExportToFilesOptions, FilesOptions
 
 _KIND, _DONE = "load", "done"
 _TRIES = 20
@@ -112,6 +113,26 @@ class LakeTarget:
         """Return the key attributes of the table; none if there is no table yet."""
         state = self.table.load()
         return () if state is None else tuple(json.loads(state.properties.get(KEYS, "[]")))
+
+    def keys_of(self, options: ExportToFilesOptions, table_arn: str | None) -> tuple[str, ...]:
+        """Return the key attributes of a table that is made of an export: as given, as it has, or as DynamoDB says.
+
+        Raises
+        ------
+        OptionError
+            If nothing tells them.
+        """
+        known = options.key or self.keys()
+        if known:
+            return known
+        try:
+            described = describe_table(dynamodb_spec(options), table_arn or "")
+        except DdbioError as error:
+            raise OptionError(
+                f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
+                f"({error}): give key"
+            ) from error
+        return tuple(name for name, _ in described.key_types)
 
     def staging(self, staging: Staging) -> LakeStaging:
         """Return the staging of files of the table."""

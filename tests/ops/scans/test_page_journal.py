@@ -14,26 +14,17 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.errors import OptionError
-from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing import MotoServer
+from tests.ops.scans.long_tables import COUNT, long_tables
 from tests.ops.scans.recording import recording
 
-COUNT = 6_000
-ITEMS = [
-    {"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "day": {"S": f"d{number % 7}"}, "text": {"S": "x" * 900}}
-    for number in range(COUNT)
-]
-ORDERS = [
-    {"pk": {"S": f"c{number % 60}"}, "n": {"N": str(number // 60)}, "text": {"S": "x" * 900}} for number in range(COUNT)
-]
 SEGMENTS = 4
 
 
 @pytest.fixture(scope="module")
 def fake():
     """Serve a table of some pages in each of four segments."""
-    with FakeDynamoDB(process=True) as fake:
-        fake.load("long", ITEMS, "pk")
-        fake.load("orders", ORDERS, "pk,n:N")
+    with long_tables() as fake:
         yield fake
 
 

@@ -23,25 +23,16 @@ from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
-from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing import MotoServer
+from tests.ops.scans.long_tables import COUNT, ITEMS, long_tables
 
-COUNT = 6_000
-ITEMS = [
-    {"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "day": {"S": f"d{number % 7}"}, "text": {"S": "x" * 900}}
-    for number in range(COUNT)
-]
-ORDERS = [
-    {"pk": {"S": f"c{number % 60}"}, "n": {"N": str(number // 60)}, "text": {"S": "x" * 900}} for number in range(COUNT)
-]
 KEYS = ["pk", "n"]
 
 
 @pytest.fixture(scope="module")
 def fake():
     """Serve a table of some pages in each of four segments."""
-    with FakeDynamoDB(process=True) as fake:
-        fake.load("long", ITEMS, "pk")
-        fake.load("orders", ORDERS, "pk,n:N")
+    with long_tables() as fake:
         yield fake
 
 
