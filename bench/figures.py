@@ -206,6 +206,11 @@ def _lookup(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     what = f"{figures['keys']:,} items by key, beside bare BatchGetItem over the same wire (wall time; CPU time "
     yield Line(f"{what}{figures['cpu_seconds_times_bare']} ×)", figures["seconds_times_bare"], "×", ("≤", 1.2), 2)
+    # Rows before 24 November have no join.
+    if "join_seconds_times_bare" in figures:
+        yield Line(
+            "… joined with a DataFrame by `ddbio.spark.lookup`", figures["join_seconds_times_bare"], "×", ("≤", 1.2), 2
+        )
 
 
 def _spark_start(row: Row) -> Iterator[Line]:
@@ -220,7 +225,7 @@ def _versions(row: Row) -> Iterator[Line]:
     for each in row["figures"]["versions"].values():
         # Of an environment that is not there, or whose job failed, there is no figure.
         if "pyspark" in each:
-            seconds = {job: each[job]["seconds"] for job in ("files", "write", "format") if job in each}
+            seconds = {job: each[job]["seconds"] for job in ("files", "write", "format", "pushdown") if job in each}
             others = ", ".join(f"`{job}` {taken:.1f} s" for job, taken in seconds.items())
             what = f"{items:,} orders as a DataFrame on Spark {each['pyspark']} ({others})"
             yield Line(what, each["frame"]["seconds"], " s", None, 1)
