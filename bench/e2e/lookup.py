@@ -69,24 +69,26 @@ def main() -> None:
             BOTO3: lambda: _boto3(fake.endpoint_url, keys[: len(keys) // FEWER]),
         }
         assert {way: run() for way, run in ways.items()} == expected
-        seconds = _medians(ways, asked.rounds, time.perf_counter)
+        seconds = pairs.interleave(ways, asked.rounds, clock=time.perf_counter, collecting=True)
         # Most of what a join uses is in other processes.
-        cpu_seconds = _medians({way: run for way, run in ways.items() if way != JOIN}, asked.rounds, time.process_time)
+        del ways[JOIN]
+        cpu_seconds = pairs.interleave(ways, asked.rounds, collecting=True)
         session.stop()
     figures = {
-        "seconds": record.rounded(seconds),
-        "seconds_times_bare": round(seconds[LOOKUP] / seconds[BARE], 2),
-        "join_seconds_times_bare": round(seconds[JOIN] / seconds[BARE], 2),
-        "cpu_seconds": record.rounded(cpu_seconds),
-        "cpu_seconds_times_bare": round(cpu_seconds[LOOKUP] / cpu_seconds[BARE], 2),
+        "seconds": _medians(seconds),
+        "seconds_times_bare": round(pairs.speed_ratio(seconds, BARE, LOOKUP), 2),
+        "join_seconds_times_bare": round(pairs.speed_ratio(seconds, BARE, JOIN), 2),
+        "cpu_seconds": _medians(cpu_seconds),
+        "cpu_seconds_times_bare": round(pairs.speed_ratio(cpu_seconds, BARE, LOOKUP), 2),
     }
     record.append("lookup", asked, {"keys": count, **figures})
 
 
-def _medians(ways: dict[str, Callable[[], int]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+def _medians(seconds: pairs.Seconds) -> dict[str, float]:
     """Return the median time that each way takes for all keys."""
-    times = pairs.interleave(ways, rounds, clock=clock, collecting=True)
-    return {way: statistics.median(each) * (FEWER if way == BOTO3 else 1) for way, each in times.items()}
+    return record.rounded(
+        {way: statistics.median(each) * (FEWER if way == BOTO3 else 1) for way, each in seconds.items()}
+    )
 
 
 def _lookup(url: str, keys: pa.RecordBatch) -> int:

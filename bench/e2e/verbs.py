@@ -30,11 +30,11 @@ from ddbio.testing.export import Change, ExportWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ITEMS, LITTLE = 300_000, 20
+ITEMS, LITTLE = 600_000, 20
 # Of the rows: a third fills the largest window of rows (64 MiB) once.
 PART = 3
 # Requests of one row take several times as long, and so do all of boto3's.
-FEWER, SHARE_OF_PEERS = 4, 50
+FEWER, SHARE_OF_PEERS = 8, 100
 BATCH_WRITER, UPDATE_ITEM, CLIENT_SCAN = "boto3 batch_writer", "boto3 update_item", "boto3 client.scan"
 _CHANGED_SHARE = 20
 _FIRST_MICROS = 1_700_000_000_000_000
@@ -195,11 +195,15 @@ class _Taken(NamedTuple):
 def _figures(
     verb: Verb, rows: _Sizes, taken: _Taken, alone: pairs.Seconds, rates: dict[str, list[float]]
 ) -> dict[str, Any]:
-    start, count = statistics.median(taken.start), rows.whole - rows.part
-    # Of runs that followed each other. The rest of a tiny run may be less than the noise of two starts.
-    seconds = max(statistics.median(whole - part for whole, part in zip(taken.whole, taken.part, strict=True)), 0.001)
-    once = statistics.median(taken.part) - start - seconds * rows.part / count
-    steps = {step: statistics.median(alone[step]) * count / rows.part for step in verb.steps}
+    count = rows.whole - rows.part
+    # Each of runs that followed each other: within a round a machine is alike. The rest of a tiny run may be less than
+    # the noise of two starts.
+    seconds = [max(whole - part, 0.001) for whole, part in zip(taken.whole, taken.part, strict=True)]
+    once = statistics.median(
+        part - start - beyond * rows.part / count
+        for part, start, beyond in zip(taken.part, taken.start, seconds, strict=True)
+    )
+    steps = {step: [each * count / rows.part for each in alone[step]] for step in verb.steps}
     figures = {
         "items": rows.whole,
         "cpu_seconds": [round(each, 3) for each in taken.whole],
@@ -208,16 +212,24 @@ def _figures(
         "start_cpu_seconds": [round(each, 3) for each in taken.start],
         "once_cpu_seconds": round(once, 3),
         "rate_items": count,
-        "items_per_cpu_second": round(count / seconds),
-        "steps_cpu_seconds": record.rounded(steps),
-        "share_of_steps": round(sum(steps.values()) / seconds, 3),
+        "items_per_cpu_second": round(count / statistics.median(seconds)),
+        "steps_cpu_seconds": record.rounded({step: statistics.median(each) for step, each in steps.items()}),
+        "share_of_steps": round(_median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], seconds), 3),
     }
     if verb.peer:
-        rate = statistics.median(rates[verb.peer])
-        figures["peer_items_per_cpu_second"] = round(rate)
-        figures["times_as_many_as"] = {verb.peer: round(count / seconds / rate, 2)}
-        figures["times_as_many_with_start"] = {verb.peer: round(rows.whole / statistics.median(taken.whole) / rate, 2)}
+        figures["peer_items_per_cpu_second"] = round(statistics.median(rates[verb.peer]))
+        for name, number, taken_seconds in (
+            ("times_as_many_as", count, seconds),
+            ("times_as_many_with_start", rows.whole, taken.whole),
+        ):
+            peer_seconds = [number / rate for rate in rates[verb.peer]]
+            figures[name] = {verb.peer: round(_median_ratio(peer_seconds, taken_seconds), 2)}
     return figures
+
+
+def _median_ratio(of: list[float], to: list[float]) -> float:
+    """Return the median over the rounds: what changes from round to round is in both."""
+    return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 @dataclass
