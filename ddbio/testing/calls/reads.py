@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.calls.scans import requested_paths
+from ddbio.testing.calls.scans import parsed, requested_paths
 from ddbio.testing.expressions.parsing import Placeholders, Tree, pick, tree_of
 from ddbio.testing.pricing import read_units
 from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
-from ddbio.testing.request import Request, canonical_map, checked_name
+from ddbio.testing.request import Request, canonical_map, checked_name, to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import Item
-    from ddbio.testing.tables.items import Key
+    from ddbio.testing.server import Chunks
+    from ddbio.testing.tables.items import Key, Stored
     from ddbio.testing.tables.table import Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
@@ -23,16 +23,17 @@ MAX_BATCH_KEYS = 100
 MAX_BATCH_BYTES = 16 << 20
 
 
-def get_item(database: Database, request: Request) -> dict[str, Any]:
+def get_item(database: Database, request: Request) -> Chunks:
     """Read one item by its key."""
     table = database.table(request)
     tree = _tree(request)
     key = _checked_key(table, request.required("Key"))
     draw = _draw(table, key, consistent=request.boolean("ConsistentRead"))
     database.take([draw])
-    item = table.read_item(key)
-    found = {} if item is None else {"Item": _picked(item, tree)}
-    return {**consumed_member(request, table, [draw]), **found}
+    stored = table.store.get(key)
+    found = b"" if stored is None else b'"Item":' + _picked(stored, tree)
+    consumed = to_json(consumed_member(request, table, [draw]))[1:-1]
+    return [b"{", consumed, b"," * bool(consumed and found), found, b"}"]
 
 
 def _tree(request: Request) -> Tree | None:
@@ -42,8 +43,9 @@ def _tree(request: Request) -> Tree | None:
     return None if paths is None else tree_of(paths)
 
 
-def _picked(item: Item, tree: Tree | None) -> Item:
-    return item if tree is None else pick(item, tree)
+def _picked(stored: Stored, tree: Tree | None) -> bytes:
+    """Return the JSON of what is asked for; a whole item is what it was stored as."""
+    return stored.json if tree is None else to_json(pick(parsed(stored.json), tree))
 
 
 def _checked_key(table: Table, given: Any) -> Key:
@@ -58,7 +60,7 @@ def _draw(table: Table, key: Key, *, consistent: bool) -> Draw:
     return Draw(table.arn, "Read", table.partition_of(key), units)
 
 
-def batch_get_item(database: Database, request: Request) -> dict[str, Any]:
+def batch_get_item(database: Database, request: Request) -> Chunks:
     """Read up to 100 items and 16 MiB. Each key is admitted or throttled by itself; throttled keys are unprocessed."""
     asked = request.required("RequestItems")
     batch = _Batch(database)
@@ -73,11 +75,9 @@ def batch_get_item(database: Database, request: Request) -> dict[str, Any]:
         batch.read(name, table, part, keys)
     if batch.refusal is not None and not batch.draws:
         raise batch.refusal
-    return {
-        "Responses": batch.responses,
-        "UnprocessedKeys": batch.unprocessed,
-        **consumed_list(request, batch.draws, database),
-    }
+    found = b",".join(to_json(name) + b":[" + b",".join(items) + b"]" for name, items in batch.responses.items())
+    rest = {"UnprocessedKeys": batch.unprocessed, **consumed_list(request, batch.draws, database)}
+    return [b'{"Responses":{', found, b"},", to_json(rest)[1:]]
 
 
 def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Request, list[tuple[Any, Key]]]:
@@ -99,7 +99,7 @@ class _Batch:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._size_bytes = 0
-        self.responses: dict[str, list[Item]] = {}
+        self.responses: dict[str, list[bytes]] = {}
         self.unprocessed: dict[str, Any] = {}
         self.draws: dict[str, list[Draw]] = {}
         self.refusal: Refusal | None = None
@@ -116,9 +116,8 @@ class _Batch:
                 left.append(given)
                 continue
             self.draws.setdefault(table.name, []).append(draw)
-            item = table.read_item(key)
-            if item is not None:
-                found.append(_picked(item, tree))
+            if stored is not None:
+                found.append(_picked(stored, tree))
         if left:
             self.unprocessed[name] = {**part.members, "Keys": left}
 
