@@ -124,7 +124,7 @@ class IcebergLakeTable:
                 **properties,
                 **_NO_RETRIES,
                 _NAMES: in_files.name_mapping.model_dump_json(),
-                _COLUMNS: schema_to_json(attribute_columns(schema)),
+                _COLUMNS: schema_to_json(attribute_columns(schema), is_compact=True),
                 "format-version": "2",
             },
         )
@@ -147,7 +147,7 @@ class IcebergLakeTable:
                     for field, made in zip(fields, _fields_of(pa.schema(list(fields))), strict=True):
                         update.add_column((field.name,), made.field_type)
                 columns = attribute_columns(state.schema)
-                given[_COLUMNS] = schema_to_json(pa.schema([*columns, *fields]))
+                given[_COLUMNS] = schema_to_json(pa.schema([*columns, *fields]), is_compact=True)
             transaction.set_properties(given)
             transaction.commit_transaction()
         found = self.load()

@@ -6,6 +6,7 @@ snapshots that it does not have, in one commit of its own: no reader finds the t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table.metadata import TableMetadata
 
@@ -64,13 +67,35 @@ def open_catalog(name: IcebergName) -> Catalog:
             f"catalog: pyiceberg's configuration has no catalog {name.catalog!r}, which {name} is of: write it to "
             f".pyiceberg.yaml, or set the environment variable {place}"
         )
-    try:
+    # A catalog of REST is asked for its configuration.
+    with _opening(name, str(properties.get("uri", ""))):
         return load_catalog(name.catalog, **properties)
+
+
+def require_namespace(name: IcebergName) -> None:
+    """Make the namespace of a table in its catalog, if that has no such table yet.
+
+    Raises
+    ------
+    OptionError
+        As of :func:`open_catalog`, or if the catalog cannot have such a namespace.
+    EndpointError
+        If the catalog does not answer, or refuses.
+    """
+    catalog = open_catalog(name)
+    with _opening(name, str(catalog.properties.get("uri", ""))):
+        # A catalog of Hive gets its first request here.
+        if not catalog.table_exists(name.path):
+            catalog.create_namespace_if_not_exists(name.path[:-1])
+
+
+@contextlib.contextmanager
+def _opening(name: IcebergName, uri: str) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, NotInstalledError) as error:
-        raise OptionError(f"catalog: {name.catalog!r} of pyiceberg's configuration does not open: {error}") from error
+        raise OptionError(f"catalog: {name} of pyiceberg's configuration does not open: {error}") from error
     except Exception as error:
-        # A catalog of REST is asked for its configuration.
-        uri = str(properties.get("uri", ""))
         raise EndpointError(f"the catalog {name.catalog} at {uri}: {type(error).__name__}: {error}", uri) from error
 
 
@@ -115,7 +140,6 @@ def _publish(name: IcebergName, catalog: Catalog, table: LakeTable) -> None:
     state = table.load()
     assert state is not None  # noqa: S101 - it was committed
     if there is None:
-        catalog.create_namespace_if_not_exists(name.path[:-1])
         catalog.register_table(name.path, metadata_location(table.store.uri, state.version))
         return
     ours: TableMetadata = state.handle.metadata

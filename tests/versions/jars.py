@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -24,7 +25,7 @@ COORDINATES = {
             "io.delta delta-spark_2.13 4.0.1",
             "org.apache.iceberg iceberg-spark-runtime-4.0_2.13 1.11.0",
         ),
-        "rest_catalog": (
+        "catalogs": (
             "org.apache.iceberg iceberg-core 1.11.0",
             "org.apache.iceberg iceberg-core 1.11.0 tests",
             "org.xerial sqlite-jdbc 3.50.3.0",
@@ -51,12 +52,18 @@ _CLASSIFIED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/ma
 """
 
 _SECONDS = 300
+# Marks a folder that has all jars of its coordinate.
+_COMPLETE = "complete"
 
 
 def folder() -> Path:
     """Return where jars are kept, over all clones."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(os.environ.get("DDBIO_JARS") or Path(cache) / "ddbio-jars")
+
+
+def _ivy() -> Path:
+    return folder() / "ivy"
 
 
 @functools.cache
@@ -71,25 +78,33 @@ def fetch(name: str) -> tuple[tuple[Path, ...], str]:
         found, error = _retrieve(coordinate)
         if error:
             return (), error
+        require_locked(found)
         paths += found
+    return tuple({path.name: path for path in paths}.values()), ""
+
+
+def require_locked(paths: Sequence[Path]) -> None:
+    """Refuse a jar whose SHA-256 is not that of the lock; the next run fetches what came with it anew."""
     locked = dict(reversed(line.split()) for line in LOCK.read_text("utf-8").splitlines())
     for path in paths:
         if locked.get(path.name) != (sha256 := _sha256(path)):
-            path.unlink()
+            # Without its mark the folder goes, and what Ivy keeps must not come back from there.
+            (path.parent / _COMPLETE).unlink(missing_ok=True)
+            for copy in [path, *_ivy().rglob(path.name)]:
+                copy.unlink()
             raise AssertionError(f"{path.name} has SHA-256 {sha256}, and {LOCK.name} says {locked.get(path.name)}")
-    return tuple({path.name: path for path in paths}.values()), ""
 
 
 def _retrieve(coordinate: str) -> tuple[list[Path], str]:
     """Return the jars of a coordinate and of what it depends on, from the cache if they are there."""
     place = folder() / coordinate.replace(" ", "-")
-    if not (place / "complete").exists():
+    if not (place / _COMPLETE).exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         home = os.environ.get("JAVA_HOME")
         classes = Path(pyspark.__file__).parent / "jars/*"
         command = [str(Path(home) / "bin/java") if home else "java", "-cp", str(classes), "org.apache.ivy.Main"]
-        command += [*_wanted(coordinate.split(), place), "-confs", "default", "-cache", str(folder() / "ivy")]
+        command += [*_wanted(coordinate.split(), place), "-confs", "default", "-cache", str(_ivy())]
         command += ["-retrieve", f"{place}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -103,7 +118,7 @@ def _retrieve(coordinate: str) -> tuple[list[Path], str]:
         for path in place.glob("*.jar"):
             if _artifact(path) in own:
                 path.unlink()
-        (place / "complete").touch()
+        (place / _COMPLETE).touch()
     return sorted(place.glob("*.jar")), ""
 
 

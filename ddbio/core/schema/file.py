@@ -26,6 +26,7 @@ from ddbio.core.schema.arrow import (
 from ddbio.core.schema.column import column_of, declared_by, names_of, type_of_text
 from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape
 from ddbio.core.schema.times import form_of_field, parse_form, with_form
+from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
 
 VERSION = 2
@@ -186,10 +187,17 @@ def _read_column(entry: dict[str, Any], shape: Shape, path: str) -> str | None:
     return column if is_chosen else None
 
 
-def schema_to_json(schema: pa.Schema) -> str:
-    """Return an Arrow schema as JSON text that ``schema_from_json`` reads; equal schemas give equal texts."""
+def schema_to_json(schema: pa.Schema, *, is_compact: bool = False) -> str:
+    """Return an Arrow schema as JSON text that ``schema_from_json`` reads; equal schemas give equal texts.
+
+    Parameters
+    ----------
+    is_compact
+        Leave out what only people need: line breaks and spaces.
+    """
     fields = [_field_to_json(field) for field in schema if field.name != RESCUE_NAME]
-    return json.dumps({"version": ARROW_VERSION, "fields": fields}, indent=2, ensure_ascii=False)
+    document = {"version": ARROW_VERSION, "fields": fields}
+    return compact_json(document) if is_compact else json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def parse_schema(text: str | bytes) -> Any:

@@ -27,6 +27,8 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
     ------
     OptionError
         If ``catalog`` names no table, or one of a catalog that is not there, or the lake table cannot be named there.
+    EndpointError
+        If a catalog of Iceberg does not answer, or refuses.
     """
     if options.catalog is None:
         return
@@ -36,9 +38,9 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
                 f"catalog: {options.catalog} is a table of Iceberg, and the lake table is {options.format}"
             )
         # Who names no table needs none of it.
-        from ddbio.lake.iceberg_catalog import open_catalog  # noqa: PLC0415
+        from ddbio.lake.iceberg_catalog import require_namespace  # noqa: PLC0415
 
-        open_catalog(parse_iceberg_name(options.catalog))
+        require_namespace(parse_iceberg_name(options.catalog))
         return
     parse_table_name(options.catalog)
     if not options.table.startswith("s3://"):

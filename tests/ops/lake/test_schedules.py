@@ -6,7 +6,11 @@ After every kill and at the end the lake table equals the model, at each of its 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import tempfile
 import warnings
+from pathlib import Path
 from random import Random
 
 import deltalake
@@ -28,6 +32,7 @@ from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns, expec
 
 POSITION = "ddbio/0/job/1000"
 ATTRIBUTES = ("a", "A", "b c")
+MERGINGS = {"local": LocalMerging, "spread": lambda: SpreadMerging(VirtualEngine())}
 
 
 class KilledError(BaseException):
@@ -50,12 +55,31 @@ class Steps:
             happens()
 
 
-class SteppedStore(LocalStore):
-    """A store that takes a step before and after each write."""
+class FatalStore(LocalStore):
+    """A store on a worker, which dies at the first file that it is to write, unless it or another has died before."""
 
-    def __init__(self, target, steps):
+    def __init__(self, target, fate):
         super().__init__(target)
-        self.steps = steps
+        self.fate = fate
+
+    def create(self, path):
+        """Return a sink, or die."""
+        if self.fate is not None:
+            with contextlib.suppress(FileExistsError), self.fate.open("x"):
+                os._exit(70)
+        return super().create(path)
+
+
+class SteppedStore(LocalStore):
+    """A store that takes a step before and after each write; those of its copies on workers end at their fate."""
+
+    def __init__(self, target, steps, fate=None):
+        super().__init__(target)
+        self.steps, self.fate = steps, fate
+
+    def __reduce__(self):
+        """Leave the steps to the driver."""
+        return FatalStore, (self.uri, self.fate)
 
     def complete(self, staged):
         """Complete a file between two steps."""
@@ -91,10 +115,18 @@ class SteppedTable:
 
 
 class World:
-    """Hold a log, a table in a folder, and the runs over both."""
+    """Hold a log, a table in a folder, and the runs over both.
 
-    def __init__(self, seed, folder, kind, engine):
-        self.kind, self.engine = kind, engine
+    Parameters
+    ----------
+    merging
+        Makes what merges, for each run.
+    fates
+        Whether workers die, too.
+    """
+
+    def __init__(self, seed, folder, kind, merging, *, fates=False):
+        self.kind, self.merging, self.fates, self.folder = kind, merging, fates, folder
         self.random, self.writer, self.steps = Random(seed), Writer(seed), Steps()
         self.log_store, self.place = LocalStore(folder / "log"), folder / "lake"
         self.log, self.attributes, self.runs = VirtualLog(self.log_store), (), 0
@@ -102,12 +134,12 @@ class World:
     def apply(self):
         """Run an apply as a new process does."""
         self.runs += 1
-        table = SteppedTable(self.table(SteppedStore(self.place, self.steps)), self.steps)
+        fate = self.folder / f"fate-{self.runs}" if self.fates and self.random.random() < 0.1 else None
+        table = SteppedTable(self.table(SteppedStore(self.place, self.steps, fate)), self.steps)
         most = self.random.choice([1, 15, 10**6])
         given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
         source = LogChanges(self.log_store, CapturedLog(self.log_store, ["job"]))
-        merging = LocalMerging() if self.engine == "local" else SpreadMerging(VirtualEngine())
-        job = Applier(source, table, ApplyOptions(**given), merging)
+        job = Applier(source, table, ApplyOptions(**given), self.merging())
         job.run()
         outcome = job.outcome
         assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes
@@ -196,19 +228,33 @@ class World:
             return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
 
 
-def run(seed, folder, kind, engine):
-    """Run one schedule, and compare at its end."""
-    world = World(seed, folder, kind, engine)
+def run(seed, folder, kind, merging, *, fates=False):
+    """Run one schedule, compare at its end, and leave nothing."""
+    world = World(seed, folder, kind, merging, fates=fates)
     for _ in range(12):
         world.step()
     if not world.log.batches:
         world.log.append(world.writer.batch())
     world.apply()
     world.check()
+    shutil.rmtree(folder)
+
+
+def sweep(seeds, kind, merging, *, fates=False):
+    """Run schedules in memory, if the machine has such a folder: waiting for the disk is most of what one takes."""
+    place = "/dev/shm"  # noqa: S108 - it is meant
+    with tempfile.TemporaryDirectory(dir=place if os.access(place, os.W_OK) else None) as folder:
+        for seed in seeds:
+            run(seed, Path(folder) / str(seed), kind, merging, fates=fates)
+
+
+def count_of(most):
+    """Return how many schedules a sweep has: as many as ``DDBIO_LAKE_SCHEDULES`` says, or up to a default."""
+    return int(os.environ.get("DDBIO_LAKE_SCHEDULES", most))
 
 
 @pytest.mark.parametrize(
-    ("kind", "engine", "seeds"),
+    ("kind", "merging", "seeds"),
     [
         ("delta", "local", range(40)),
         ("iceberg", "local", range(40, 50)),
@@ -216,19 +262,18 @@ def run(seed, folder, kind, engine):
         ("iceberg", "spread", range(65, 70)),
     ],
 )
-def test_a_table_equals_the_model_whatever_happens(kind, engine, seeds, tmp_path):
+def test_a_table_equals_the_model_whatever_happens(kind, merging, seeds, tmp_path):
     """At each version of the table the live rows are the newest states of the batches that the version has."""
     for seed in seeds:
-        run(seed, tmp_path / str(seed), kind, engine)
+        run(seed, tmp_path / str(seed), kind, MERGINGS[merging])
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(10))
-@pytest.mark.parametrize(
-    ("kind", "engine", "count"),
-    [("delta", "local", 30), ("iceberg", "local", 8), ("delta", "spread", 30), ("iceberg", "spread", 4)],
-)
-def test_many_schedules(kind, engine, count, part, tmp_path):
-    """Of Delta 300 schedules by either engine, of Iceberg, whose metadata costs more, 80 and 40."""
-    for seed in range(1000 + part * 30, 1000 + part * 30 + count):
-        run(seed, tmp_path / str(seed), kind, engine)
+@pytest.mark.parametrize("merging", MERGINGS)
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_many_schedules(kind, merging, part):
+    """The same for 300 schedules, or for as many as ``DDBIO_LAKE_SCHEDULES`` says, of each format and each merging."""
+    count = count_of(300) // 10
+    sweep(range(1000 + part * count, 1000 + part * count + count), kind, MERGINGS[merging])

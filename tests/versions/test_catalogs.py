@@ -1,51 +1,65 @@
-"""Lake tables in Iceberg's own REST catalog: what we name there, Spark and pyiceberg read by name, at each snapshot."""
+"""Lake tables in Iceberg's own REST catalog and in Hive's metastore: what we name there, others read by name.
+
+They are Spark, with Iceberg's jar, and pyiceberg, at each snapshot.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import boto3
 import pytest
-from pyiceberg.catalog.rest import RestCatalog as RestClient
+from pyiceberg.catalog import load_catalog
 
 import ddbio
-from ddbio.errors import TargetError
+from ddbio.errors import EndpointError, OptionError, TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
 from tests.ops.lake.test_maintain import aged
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
+from tests.versions.catalog_servers import hive_metastore, rest_catalog
 from tests.versions.jars import fetch
-from tests.versions.rest_server import rest_catalog
 
 POSITION = "ddbio/0/job/1000"
 NAME = "iceberg://real/shop.orders"
 
 
-@pytest.fixture(scope="module")
-def uri(need, tmp_path_factory):
-    """Return where the catalog is served."""
+@pytest.fixture(scope="module", params=["rest", "hive"])
+def served(request, need, tmp_path_factory):
+    """Return a kind of catalog, and where one is served."""
     need("lakes")
-    need("rest_catalog")
-    with rest_catalog(fetch("rest_catalog")[0], tmp_path_factory.mktemp("names")) as served:
-        yield served
+    folder = tmp_path_factory.mktemp("names")
+    if request.param == "rest":
+        need("catalogs")
+        catalog = rest_catalog(fetch("catalogs")[0], folder)
+    else:
+        catalog = hive_metastore(folder)
+    with catalog as uri:
+        yield request.param, uri
 
 
 @pytest.fixture
-def session(uri, need, monkeypatch):
-    """Return the session, which has the catalog as ``served``; ddbio has it as ``real``."""
-    monkeypatch.setenv("PYICEBERG_CATALOG__REAL__TYPE", "rest")
+def session(served, need, monkeypatch):
+    """Return the session, which has the catalog under the name of its kind; ddbio has it as ``real``."""
+    kind, uri = served
+    monkeypatch.setenv("PYICEBERG_CATALOG__REAL__TYPE", kind)
     monkeypatch.setenv("PYICEBERG_CATALOG__REAL__URI", uri)
     session = need("lakes")
-    session.conf.set("spark.sql.catalog.served", "org.apache.iceberg.spark.SparkCatalog")
-    session.conf.set("spark.sql.catalog.served.type", "rest")
-    session.conf.set("spark.sql.catalog.served.uri", uri)
-    session.conf.set("spark.sql.catalog.served.cache-enabled", "false")
-    return session
+    session.conf.set(f"spark.sql.catalog.{kind}", "org.apache.iceberg.spark.SparkCatalog")
+    session.conf.set(f"spark.sql.catalog.{kind}.type", kind)
+    session.conf.set(f"spark.sql.catalog.{kind}.uri", uri)
+    session.conf.set(f"spark.sql.catalog.{kind}.cache-enabled", "false")
+    session.sql(f"USE {kind}")
+    yield session
+    session.sql("USE spark_catalog")
 
 
 @pytest.fixture
-def client(uri):
+def client(served):
     """Return a client of somebody else; what it is named at the end is dropped, and its files stay."""
-    found = RestClient("other", uri=uri)
+    kind, uri = served
+    found = load_catalog("other", type=kind, uri=uri)
     yield found
     for namespace in found.list_namespaces():
         for name in found.list_tables(namespace):
@@ -70,27 +84,27 @@ def names_of(state):
 
 def rows_of(session, suffix=""):
     """Return the rows that Spark finds by the name, now or at a snapshot."""
-    rows = session.sql(f"SELECT * FROM served.shop.orders {suffix}").collect()
+    rows = session.sql(f"SELECT * FROM shop.orders {suffix}").collect()
     return [row.asDict(recursive=True) for row in rows]
 
 
 def test_each_run_is_read_by_name(session, client, tmp_path):
     """Runs register the table, and commit snapshots, columns and properties: by name every reader has them all."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(31), tmp_path / "lake"
-    for attributes in ((), ("a",), ("a", "A", "b c")):
+    for attributes, engine in ((), "local"), (("a",), "spark"), (("a", "A", "b c"), "local"):
         if attributes:
             log.declare(columns(*attributes))
         for _ in range(2):
             log.append(writer.batch(attributes))
-        ddbio.apply(tmp_path / "log", lake, format="iceberg", buckets=2, catalog=NAME)
+        ddbio.apply(tmp_path / "log", lake, format="iceberg", engine=engine, buckets=2, catalog=NAME)
         names = names_of(newest_of(lake))
         assert items_of(rows_of(session), names) == expected(log.model())
         read = client.load_table("shop.orders").scan().to_arrow().to_pylist()
         assert items_of(read, names) == expected(log.model())
     table, state = table_at(lake), newest_of(lake)
-    served, seen = client.load_table("shop.orders"), 0
-    assert served.properties == state.properties
-    assert [each.snapshot_id for each in served.snapshots()] == [each.snapshot_id for each in state.handle.snapshots()]
+    named, seen = client.load_table("shop.orders"), 0
+    assert named.properties == state.properties
+    assert [each.snapshot_id for each in named.snapshots()] == [each.snapshot_id for each in state.handle.snapshots()]
     for version in range(1, state.version + 1):
         then = table.load(version)
         snapshot = then.handle.current_snapshot()
@@ -139,8 +153,8 @@ def test_what_expires_goes_from_the_catalog(session, client, tmp_path):
     ages = {"vacuum_older_than": "7d", "expire_snapshots_older_than": "7d"}
     assert ddbio.maintain(lake, format="iceberg", catalog=NAME, **ages).deleted_files > 0
     state = newest_of(lake)
-    served = client.load_table("shop.orders")
-    assert {each.snapshot_id for each in served.snapshots()} == {each.snapshot_id for each in state.handle.snapshots()}
+    named = client.load_table("shop.orders")
+    assert {each.snapshot_id for each in named.snapshots()} == {each.snapshot_id for each in state.handle.snapshots()}
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, format="iceberg", catalog=NAME)
     assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
@@ -151,10 +165,48 @@ def test_rows_that_came_through_the_catalog(session, client, tmp_path):
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(33), tmp_path / "lake"
     log.append(writer.batch())
     ddbio.apply(tmp_path / "log", lake, format="iceberg", buckets=2, catalog=NAME)
-    session.sql("INSERT INTO served.shop.orders SELECT * FROM served.shop.orders LIMIT 1")
+    session.sql("INSERT INTO shop.orders SELECT * FROM shop.orders LIMIT 1")
     log.append(writer.batch())
     with pytest.raises(TargetError, match="was written through its catalog"):
         ddbio.apply(tmp_path / "log", lake, format="iceberg", catalog=NAME)
     client.drop_table("shop.orders")
     ddbio.apply(tmp_path / "log", lake, format="iceberg", catalog=NAME)
     assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
+
+
+def test_a_wide_table(session, client, tmp_path):
+    """A catalog takes the columns and properties of a table with hundreds of attributes."""
+    attributes = tuple(f"attribute_{number}" for number in range(480))
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(34), tmp_path / "lake"
+    for _ in range(2):
+        log.append(writer.batch(attributes))
+        ddbio.apply(tmp_path / "log", lake, format="iceberg", buckets=2, catalog=NAME)
+    assert len(newest_of(lake).schema) > len(attributes)
+    assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
+
+
+def test_two_at_once(session, client, tmp_path):
+    """Of runs that name a table at the same time each waits for the catalog, and it has what the last one committed."""
+    log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(35), tmp_path / "lake"
+    for _ in range(3):
+        for _ in range(2):
+            log.append(writer.batch())
+        with ThreadPoolExecutor(3) as runs:
+            given = {"format": "iceberg", "buckets": 2, "catalog": NAME, "max_records_per_batch": 1}
+            found = [runs.submit(ddbio.apply, tmp_path / "log", lake, **given) for _ in range(3)]
+        assert sum(each.result().changes for each in found) == sum(map(len, log.batches[-2:]))
+        assert items_of(rows_of(session), names_of(newest_of(lake))) == expected(log.model())
+
+
+def test_what_cannot_be_named_is_not_merged(served, session, tmp_path, monkeypatch):
+    """A name that the catalog cannot have, and one that does not answer, end a run before it has merged anything."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    log.append(Writer(36).batch())
+    given = {"format": "iceberg", "buckets": 2}
+    if served[0] == "hive":
+        with pytest.raises(OptionError, match="hierarchical namespaces are not supported"):
+            ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog="iceberg://real/shop.eu.orders")
+    monkeypatch.setenv("PYICEBERG_CATALOG__REAL__URI", f"{served[1].partition(':')[0]}://127.0.0.1:9")
+    with pytest.raises(EndpointError, match="the catalog real at"):
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+    assert not (tmp_path / "lake").exists()
