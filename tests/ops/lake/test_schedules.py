@@ -242,7 +242,7 @@ def run(seed, folder, kind, merging, *, fates=False):
 
 def sweep(seeds, kind, merging, *, fates=False):
     """Run schedules in memory, if the machine has such a folder: waiting for the disk is most of what one takes."""
-    place = "/dev/shm"  # noqa: S108 - it is meant
+    place = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=place if os.access(place, os.W_OK) else None) as folder:
         for seed in seeds:
             run(seed, Path(folder) / str(seed), kind, merging, fates=fates)
