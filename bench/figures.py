@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench import decoders, encode, export, functions, profiles, public, scanners
-from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, simulate, spark_source, verbs
+from bench.e2e import compact, emr_scan, emr_write, files, import_files, latency, simulate, slopes, spark_source, verbs
 from bench.e2e.export import SPARK as SPARK_JSON
 from bench.e2e.functions import DECODE_COLUMN, ENCODE_COLUMN
 from bench.e2e.spark_files import SOURCE
@@ -131,6 +131,44 @@ def _verbs(row: Row) -> Iterator[Line]:
     yield Line(what, shares[least], "×", ("≥", 0.7), 2)
     starts = [seconds for each in figures.values() for seconds in each["start_cpu_seconds"]]
     yield Line("the start of a verb, which is left out above, CPU", sorted(starts)[len(starts) // 2], " s", digits=1)
+
+
+def _slopes(row: Row, what: str) -> Iterator[Line]:
+    """Yield the least share of a case whose verbs are measured by slopes, and what each verb does in a second."""
+    least, share = slopes.least_share(row)
+    yield Line(
+        f"every verb over {what} beside the sum of its own steps: the least is `{least}`", share, "×", ("≥", 0.7), 2
+    )
+    for verb, each in row["figures"].items():
+        yield Line(f"… `ddbio {verb}`, {what} per CPU-second", each["count_per_cpu_second"], "")
+
+
+def _log_verbs(row: Row) -> Iterator[Line]:
+    yield from _slopes(row, "rows")
+
+
+def _folder_verbs(row: Row) -> Iterator[Line]:
+    yield from _slopes(row, "files")
+
+
+def _service_verbs(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    most = max(figures, key=lambda verb: figures[verb]["times_the_script"])
+    what = f"verbs that only ask the service, beside a script of boto3 with the same calls: the most is `{most}`"
+    yield Line(what, figures[most]["times_the_script"], "×", None, 2)
+    for verb, each in figures.items():
+        yield Line(f"… `ddbio {verb}`, start included, CPU", each["median_cpu_seconds"], " s", None, 2)
+
+
+def _delivered(row: Row) -> Iterator[Line]:
+    figures = row["figures"]
+    yield Line(
+        "`read_changes` of what Firehose delivered, records per CPU-second",
+        figures["records_per_cpu_second"],
+        "",
+        ("≥", 100_000),
+    )
+    yield Line("… beside the standard library, boto3 and pyarrow", figures["times_as_many_as_boto3"], "×", None, 1)
 
 
 def _export(row: Row) -> Iterator[Line]:
@@ -425,7 +463,12 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
         "layout": _layout,
         "real": _real,
     },
-    "The command line, each verb a process": {"verbs": _verbs},
+    "The command line, each verb a process": {
+        "verbs": _verbs,
+        "log_verbs": _log_verbs,
+        "folder_verbs": _folder_verbs,
+        "service_verbs": _service_verbs,
+    },
     "Spark, driver, JVM and workers together": {
         "spark_files": _spark_files,
         "spark_source": _spark_source,
@@ -447,6 +490,7 @@ GROUPS: dict[str, dict[str, Callable[[Row], Iterator[Line]]]] = {
     "Folders of files": {
         "compact": _compact,
         "capture": _capture,
+        "delivered": _delivered,
         "apply": _apply,
         "apply_memory": _apply_memory,
         "base_load": _base_load,

@@ -73,6 +73,10 @@ STEPS = (
 LONG = (
     Step("public", 4),
     Step("verbs", 6),
+    Step("log_verbs", 5),
+    Step("folder_verbs", 4),
+    Step("service_verbs", 3),
+    Step("delivered", 0.5),
     Step("validate", 4),
     Step("spread", 2),
     Step("memory", 1.5),

@@ -111,7 +111,7 @@ class Steps:
             "order keys": self._order_keys,
             "deal": lambda: self._deal(self._items, _IN_FLIGHT),
             "deal few": lambda: self._deal(self._few_items, _SINGLES_IN_FLIGHT),
-            "sum MD5": lambda: [md5(path.read_bytes()) for path in _data_files(self._places.export)],
+            "sum MD5": lambda: [md5(path.read_bytes()) for path in data_files(self._places.export)],
             "filter": self._filter,
             "read lines": self._read_lines,
             "gunzip": self._gunzip,
@@ -163,7 +163,7 @@ class Steps:
 
     @cached_property
     def _changes(self) -> bytes:
-        return b"".join(map(_unzipped, _data_files(self._places.increment)))
+        return b"".join(map(unzipped, data_files(self._places.increment)))
 
     @cached_property
     def _changed(self) -> pa.Table:
@@ -324,8 +324,8 @@ class Steps:
                 pass
 
     def _gunzip(self) -> None:
-        for path in _data_files(self._places.export):
-            _unzipped(path)
+        for path in data_files(self._places.export):
+            unzipped(path)
 
     def _read(self, batch_rows: int = _GROUP_ROWS) -> Iterator[pa.RecordBatch]:
         for path in self._files:
@@ -377,13 +377,15 @@ def update_of(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _data_files(home: Path) -> list[Path]:
+def data_files(home: Path) -> list[Path]:
+    """Return the data files of an export, whose folder has the manifests."""
     listed = (home / "manifest-files.json").read_text("utf-8").splitlines()
     names = [json.loads(line)["dataFileS3Key"].rpartition("/")[2] for line in listed]
     return [path for name in names for path in (home / "data" / name, home.parent / "data" / name) if path.exists()]
 
 
-def _unzipped(path: Path) -> bytes:
+def unzipped(path: Path) -> bytes:
+    """Return the text of a file."""
     with igzip.open(path) as opened:
         read: bytes = opened.read()
     return read

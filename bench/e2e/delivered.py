@@ -33,7 +33,7 @@ def main() -> None:
     asked = arguments.parse_args()
     rates, peers = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
-        size_bytes = _deliver(Path(folder), asked.records)
+        size_bytes = deliver(Path(folder), asked.records)
         # The first round compiles and imports.
         for number in range(asked.rounds + 1):
             began = time.process_time()
@@ -51,7 +51,7 @@ def main() -> None:
     record.append("delivered", asked, figures)
 
 
-def _deliver(folder: Path, count: int) -> int:
+def deliver(folder: Path, count: int) -> int:
     """Write objects of records behind each other, as Firehose does; return their bytes."""
     size_bytes, keys = 0, [part.partition(":")[0] for part in orders.KEY.split(",")]
     lines = orders.lines("mixed", count)

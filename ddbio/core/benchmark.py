@@ -25,7 +25,8 @@ class BenchFigure(Result):
     spread
         The difference of the fastest and the slowest round, over the median.
     shipped, ratio
-        The figure that comes with the package, and how many times that is reached here; null if there is none.
+        The figure that comes with the package, or that of ``compare_with``, and how many times that is reached here;
+        null if there is none.
     """
 
     name: str
@@ -51,13 +52,15 @@ class BenchReport(Result):
     rcu_consumed, wcu_consumed
         Units that the service charged.
     shipped_machine
-        What the figures of the package were measured on; null if it has none.
+        What the figures that are compared with were measured on; null if there are none.
     seconds
         Wall time.
     engine, tasks
         What measured the functions: this process, or so many Spark tasks at the same time.
     workers
         The machines of those tasks, and how many ran on each.
+    compare_with
+        The file of figures that these are compared with; null if they are those of the package.
     """
 
     version: str
@@ -71,6 +74,7 @@ class BenchReport(Result):
     engine: str = "local"
     tasks: int = 1
     workers: tuple[dict[str, Any], ...] = ()
+    compare_with: str | None = None
 
 
 def middle_figures(measured: Sequence[Sequence[BenchFigure]]) -> list[BenchFigure]:

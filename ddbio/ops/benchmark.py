@@ -29,7 +29,7 @@ from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.item_sizes import item_bytes_of_json
 from ddbio.core.sample_orders import order_lines
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
-from ddbio.errors import DdbioError
+from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.ops.job.storage import new_job_id, open_store, require_shared
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.to_files import scan_to_files
@@ -65,8 +65,11 @@ def run_bench(
     ------
     DdbioError
         A table cannot be read or written, or a result is wrong.
+    NotFoundError, OptionError
+        There is no file to compare with, or it is not what ``ddbio bench --json`` prints.
     """
-    began, shipped = time.monotonic(), shipped_report()
+    began = time.monotonic()
+    shipped = shipped_report() if options.compare_with is None else _stored_report(options.compare_with)
     name = _engine_of(options, master)
     if options.table is not None and name == "spark":
         places = {"scratch": options.scratch or tempfile.gettempdir()}
@@ -99,6 +102,7 @@ def run_bench(
         engine=name,
         tasks=tasks,
         workers=_workers(measured) if name == "spark" else (),
+        compare_with=options.compare_with,
     )
 
 
@@ -140,6 +144,21 @@ def shipped_report() -> Mapping[str, Any]:
     text = place.read_text("utf-8") if place.is_file() else ""
     found: dict[str, Any] = json.loads(text) if text.strip() else {}
     return found
+
+
+def _stored_report(path: str) -> Mapping[str, Any]:
+    """Return what ``ddbio bench --json`` printed earlier."""
+    try:
+        found = json.loads(Path(path).read_text("utf-8"))
+        known = {(each["name"], each["unit"], float(each["value"])) for each in found["figures"]}
+    except FileNotFoundError:
+        raise NotFoundError(f"compare_with: there is no file {path}: 'ddbio bench --json > {path}' makes one") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise OptionError(f"compare_with: {path} is not what 'ddbio bench --json' prints: {error!r}") from None
+    if not known:
+        raise OptionError(f"compare_with: {path} has no figures: give what 'ddbio bench --json' printed")
+    report: Mapping[str, Any] = found
+    return report
 
 
 def this_machine() -> dict[str, Any]:

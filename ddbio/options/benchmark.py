@@ -21,6 +21,8 @@ class BenchOptions(ConnectionOptions):
     """A table that takes generated orders, with the key order_id:S,placed_at:S: it is written, nothing is removed."""
     items: Annotated[int, Field(ge=100, le=10_000_000)] = 50_000
     """Items to measure with; at most so many are read of a table, and a tenth of them is written."""
+    compare_with: Annotated[str, Field(min_length=1)] | None = None
+    """File with what an earlier ``ddbio bench --json`` printed; default is the figures that come with the package."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
     """Rounds of each function; the median is shown."""
     rcu_per_second: Annotated[float, Field(gt=0)] | None = None

@@ -11,6 +11,7 @@ import ddbio
 from ddbio.cli.benchmark import bench, format_bench
 from ddbio.core.benchmark import BenchFigure, beside_shipped
 from ddbio.core.sample_orders import KEY, order_lines
+from ddbio.errors import NotFoundError, OptionError
 from ddbio.ops import benchmark
 
 
@@ -61,3 +62,23 @@ def test_the_command_prints_lines_or_json():
     assert "MB per CPU-second" in told
     (line,) = CliRunner().invoke(bench, ["--items", "100", "--rounds", "1", "--json"]).stdout.splitlines()
     assert json.loads(line)["machine"]["cores"] > 0
+
+
+def test_figures_stand_beside_those_of_a_file(tmp_path):
+    """What was printed earlier is compared with, in place of what is shipped; another file is refused before."""
+    before = tmp_path / "before.json"
+    given = ["--items", "100", "--rounds", "1"]
+    earlier = json.loads(CliRunner().invoke(bench, [*given, "--json"]).stdout)
+    halved = [{**each, "value": each["value"] / 2} for each in earlier["figures"]]
+    before.write_text(json.dumps({**earlier, "figures": halved[1:]}), "utf-8")
+    report = ddbio.bench(items=100, rounds=1, compare_with=before)
+    first, *others = report.figures
+    assert (first.shipped, report.compare_with) == (None, str(before))
+    assert [each.shipped for each in others] == [each["value"] for each in halved[1:]]
+    assert f"earlier figures: {earlier['machine']['cores']} ×" in format_bench(report)
+    with pytest.raises(NotFoundError, match="makes one"):
+        ddbio.bench(compare_with=tmp_path / "missing.json")
+    for text in ("no JSON", "[]", '{"figures": []}', '{"figures": [{"name": "decode"}]}'):
+        before.write_text(text, "utf-8")
+        with pytest.raises(OptionError, match="compare_with"):
+            ddbio.bench(compare_with=before)

@@ -1,0 +1,99 @@
+"""Say which case measures each verb and each public function, and why some are not measured; a test keeps it whole.
+
+Verbs stand as people type them, functions with their package. A function needs no place of its own where a verb of the
+same words does the same by the same code: ``ddbio.list_exports`` is ``export list``.
+"""
+
+from __future__ import annotations
+
+MEASURED = {
+    "public": "ddbio.from_dynamodb_json, ddbio.to_dynamodb_json, ddbio.infer_schema, ddbio.digest, ddbio.read_export",
+    "scan": "ddbio.scan_batches",
+    "lookup": "ddbio.read_table, ddbio.spark.lookup",
+    "write": "ddbio.write_table",
+    "import_files": "ddbio.write_import_files",
+    "delivered": "ddbio.read_changes",
+    "verbs": "scan, schema, digest, load, copy, export read, export fold, import files",
+    "log_verbs": (
+        "read, archive, archive restore, archive expired, capture verify, changes read, changes write, replay, "
+        "bootstrap, history, verify, reconcile, maintain"
+    ),
+    "folder_verbs": "publish, files, layout, vacuum, catalog sync, catalog ddl",
+    "service_verbs": (
+        "table create, table create-like, table describe, backup create, backup list, backup restore, "
+        "export start, export wait, export list, export describe, "
+        "import start, import wait, import list, import describe"
+    ),
+    "apply": "apply",
+    "capture": "capture",
+    "compact": "compact",
+    "validate": "validate",
+    "plan": "plan scan",
+    "simulate": "simulate scan, simulate load",
+    "first_use": "warm",
+    "demo": "demo",
+    "shipped": "bench",
+    "functions": (
+        "ddbio.spark.functions.decode_column, ddbio.spark.functions.encode_column, "
+        "ddbio.spark.functions.from_dynamodb_json, ddbio.spark.functions.to_dynamodb_json"
+    ),
+    "versions": "ddbio.spark.scan, ddbio.spark.write",
+    "spark_source": "ddbio.spark.register",
+    "spark_start": "ddbio.spark.ship_loops",
+}
+"""What each case runs or calls, as whoever uses it does."""
+
+BY_ANOTHER = {
+    "table restore": "backup restore",
+    "capture heal": "reconcile",
+    "ddbio.check_import_files": "import files",
+    "ddbio.copy_table": "copy",
+    "ddbio.fold_exports_to_files": "export fold",
+    "ddbio.heal_capture": "reconcile",
+    "ddbio.list_files": "files",
+    "ddbio.load_files": "load",
+    "ddbio.maintain_by_policy": "maintain",
+    "ddbio.read_changes_batches": "changes read",
+    "ddbio.read_expired": "archive expired",
+    "ddbio.read_expired_batches": "archive expired",
+    "ddbio.read_export_batches": "ddbio.read_export",
+    "ddbio.read_export_to_files": "export read",
+    "ddbio.restore_archived": "archive restore",
+    "ddbio.restore_table": "backup restore",
+    "ddbio.rollback": "publish",
+    "ddbio.scan_to_files": "scan",
+    "ddbio.register": "ddbio.spark.register",
+    "ddbio.spark.write_batch": "ddbio.spark.write",
+}
+"""What does the same work by the same code as something that is measured."""
+
+UNMEASURED = {
+    "calls of the service, as those of import, which service_verbs has; boto3 has none to stand beside": (
+        "bulk start, bulk wait, bulk list, bulk describe, bulk cancel, bulk report, ddbio.start_bulk_put, "
+        "ddbio.wait_bulk_put, ddbio.list_bulk_puts, ddbio.describe_bulk_put, ddbio.cancel_bulk_put, "
+        "ddbio.read_bulk_report"
+    ),
+    "descriptions, lists of files and prices, of which plan scan has most": (
+        "plan backup, plan bulk, plan capture, plan compact, plan copy, plan export, plan export-fold, "
+        "plan export-read, plan import, plan import-files, plan load, plan publish, plan restore, plan validate, "
+        "ddbio.plan_apply, ddbio.plan_bulk_put, ddbio.plan_capacity, ddbio.plan_heal_capture, ddbio.plan_maintain, "
+        "ddbio.plan_reconcile, ddbio.plan_replay"
+    ),
+    "reads some notes, and no row": "capture status, export windows",
+    "arithmetic on some numbers that the service told": "advise, capacity, prices show, prices refresh",
+    "measures this machine": "calibrate",
+    "prints text": "view latest, view history, ddbio.latest_view_sql, ddbio.history_view_sql",
+    "returns what is there": "ddbio.last_report, ddbio.spark.last_report, ddbio.spark.jar, ddbio.spark.sized_files",
+    "hashes one key": "ddbio.idempotency_key, ddbio.spark.functions.idempotency_key",
+    "the tasks of export read as a DataFrame; versions and spark_source measure what a DataFrame adds": (
+        "ddbio.spark.read_export"
+    ),
+    "the merge of apply on Spark, which waits for a machine of more cores": "ddbio.spark.apply_batch",
+    "as export fold, in memory": "ddbio.fold_exports",
+}
+"""What has no figure, by the reason."""
+
+
+def named(table: dict[str, str]) -> dict[str, str]:
+    """Return the key of each name that a table has."""
+    return {name.strip(): key for key, names in table.items() for name in names.split(",")}

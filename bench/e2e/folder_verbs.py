@@ -1,0 +1,200 @@
+"""Run the verbs over the files of a folder as processes: what a file costs, beside the sum of their own steps alone.
+
+A folder of small Parquet files in partitions is published, taken back, listed, reported, vacuumed, and made a table of
+a catalog. One on S3, which moto serves, is published and registered: S3 makes the copies itself.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import ddbio
+from bench import data
+from bench.e2e import record, slopes
+from bench.serving import isolate
+from ddbio.testing import MotoServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES, FEWER_ON_S3 = 6_000, 10
+PARTITIONS, ROWS = 30, 5
+REGION = "eu-west-1"
+_BUCKET, _DATABASE = "folders", "shop"
+_NO_AGE = "0s"
+
+
+def main() -> None:
+    """Append one row with every verb."""
+    arguments = record.parser("folder_verbs")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
+    asked = arguments.parse_args()
+    whole = data.scaled(FILES)
+    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // slopes.PART)) as places:
+        chosen = slopes.paired([verbs(each) for each in places], asked.only)
+        figures = slopes.measure(chosen, Path(home), asked.rounds)
+    record.append("folder_verbs", asked, figures)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Say where so many files lie.
+
+    Attributes
+    ----------
+    staging
+        The files as they were written.
+    curated
+        A folder in which they were published twice.
+    bucket_folder
+        A tenth of the files on S3.
+    s3_url
+        Endpoint of S3 and of Glue.
+    """
+
+    files: int
+    staging: Path
+    curated: Path
+    files_on_s3: int
+    bucket_folder: str
+    s3_url: str
+
+
+def verbs(place: Place) -> dict[str, slopes.Job]:
+    """Return how each verb runs over a place."""
+    files, curated = place.files, str(place.curated)
+    s3 = ["--s3-endpoint-url", place.s3_url, "--region", REGION]
+    glue = ["--glue-endpoint-url", place.s3_url]
+    listed = {"list": lambda: _list(place.curated), "read snapshot": lambda: _read_snapshot(place.curated)}
+    store = boto3.client("s3", endpoint_url=place.s3_url, region_name=REGION)
+
+    def copied(folder: Path) -> None:
+        shutil.copytree(place.curated, folder / "curated", copy_function=os.link)
+
+    return {
+        "publish": slopes.Job(
+            files,
+            lambda folder: ["publish", str(place.staging), str(folder / "curated"), "--json"],
+            steps={"list": lambda: _list(place.staging), "link": lambda: _link(place.staging)},
+        ),
+        "publish to S3": slopes.Job(
+            place.files_on_s3,
+            lambda folder: ["publish", f"s3://{_BUCKET}/{place.bucket_folder}", f"s3://{_BUCKET}/{folder.name}",
+                            "--json", *s3],
+            steps={"boto3 copy_object": lambda: _copy_objects(store, place)},
+        ),
+        "publish --rollback": slopes.Job(
+            files,
+            lambda folder: ["publish", str(folder / "curated"), "--rollback", "--json"],
+            prepare=copied,
+            steps={**listed, "write snapshot": lambda: _write_snapshot(place.curated)},
+        ),
+        "files": slopes.Job(files, lambda _: ["files", curated, "--as", "manifest"], steps=listed),
+        "layout": slopes.Job(
+            files,
+            lambda _: ["layout", str(place.staging), "--json"],
+            steps={"pyarrow read_metadata": lambda: [pq.read_metadata(each) for each in _paths(place.staging)]},
+        ),
+        "vacuum": slopes.Job(
+            files,
+            lambda folder: ["vacuum", str(folder / "curated"), "--older-than", _NO_AGE, "--json"],
+            prepare=copied,
+            steps=listed,
+        ),
+        "catalog ddl": slopes.Job(files, lambda _: ["catalog", "ddl", curated, "--dialect", "duckdb"], steps=listed),
+        "catalog sync": slopes.Job(
+            place.files_on_s3,
+            lambda folder: ["catalog", "sync", f"s3://{_BUCKET}/{place.bucket_folder}",
+                            f"glue://{_DATABASE}.{folder.name.replace('-', '_')}", *s3, *glue, "--json"],
+            steps={"boto3 list_objects_v2": lambda: _list_objects(store, place)},
+        ),
+    }  # fmt: skip
+
+
+@contextmanager
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
+    """Lay so many files down, here and on an S3, while the context is open."""
+    isolate()
+    with MotoServer() as moto:
+        store = boto3.client("s3", endpoint_url=moto.endpoint_url, region_name=REGION)
+        store.create_bucket(Bucket=_BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        glue = boto3.client("glue", endpoint_url=moto.endpoint_url, region_name=REGION)
+        glue.create_database(DatabaseInput={"Name": _DATABASE})
+        yield [_laid_down(home / str(count), count, store, moto.endpoint_url) for count in counts]
+
+
+def _laid_down(home: Path, count: int, store: Any, s3_url: str) -> Place:
+    staging, curated, stored = home / "staging", home / "curated", max(count // FEWER_ON_S3, 2)
+    for number in range(count + 1):
+        path = staging / _name(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if number == count:
+            # Another file makes it another version.
+            ddbio.publish(staging, curated)
+        path.write_bytes(_file(number))
+    assert ddbio.publish(staging, curated).files == count + 1
+    for number in range(stored):
+        store.put_object(Bucket=_BUCKET, Key=f"orders-{count}/{_name(number)}", Body=_file(number))
+    return Place(count, staging, curated, stored, f"orders-{count}", s3_url)
+
+
+def _name(number: int) -> str:
+    return f"day={number % PARTITIONS}/rows-{number:06}.parquet"
+
+
+def _file(number: int) -> bytes:
+    """Return a small file of Parquet with rows of its own."""
+    keys = [f"{number}-{row}" for row in range(ROWS)]
+    written = io.BytesIO()
+    pq.write_table(pa.table({"pk": keys, "n": list(range(ROWS)), "note": keys}), written)
+    return written.getvalue()
+
+
+def _paths(folder: Path) -> list[Path]:
+    return [Path(home, name) for home, _, names in os.walk(folder) for name in names if name.endswith(".parquet")]
+
+
+def _list(folder: Path) -> int:
+    return sum(path.stat().st_size for path in _paths(folder))
+
+
+def _link(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        for number, path in enumerate(_paths(folder)):
+            os.link(path, Path(place, str(number)))
+
+
+def _read_snapshot(folder: Path) -> Any:
+    return json.loads(max((folder / "_ddbio/snapshots").iterdir()).read_bytes())
+
+
+def _write_snapshot(folder: Path) -> int:
+    return len(json.dumps(_read_snapshot(folder)))
+
+
+def _copy_objects(store: Any, place: Place) -> None:
+    for number in range(place.files_on_s3):
+        key = f"{place.bucket_folder}/{_name(number)}"
+        store.copy_object(Bucket=_BUCKET, Key=f"copies/{key}", CopySource={"Bucket": _BUCKET, "Key": key})
+
+
+def _list_objects(store: Any, place: Place) -> int:
+    pages = store.get_paginator("list_objects_v2").paginate(Bucket=_BUCKET, Prefix=place.bucket_folder)
+    return sum(len(page["Contents"]) for page in pages)
+
+
+if __name__ == "__main__":
+    main()

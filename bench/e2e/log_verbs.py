@@ -1,0 +1,361 @@
+"""Run the verbs over logs, archives, deliveries and lake tables as processes, beside the sum of their own steps alone.
+
+And those that print items. All items of one table were deleted by their time to live: its log has their old images, and
+they are archived. Another table is also a lake table. The puts of a third are in a log and in an incremental export.
+Goal: every verb ≥ 0.7 × the sum of its steps.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tempfile
+import time
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import ddbio
+from bench import data, orders
+from bench.e2e import delivered, record, sink, slopes
+from bench.serving import isolate
+from bench.steps import TABLE, Places, Steps, data_files, unzipped
+from ddbio.core.capture.columns import OLD_IMAGE, OPERATION
+from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.lake.keys import key_texts
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.testing import FakeDynamoDB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ITEMS = 60_000
+TTL, EXPIRED_SECONDS = "expires_at", 30 * 86_400
+REGION = "eu-west-1"
+_STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+_RECOVERY = {"PointInTimeRecoveryEnabled": True}
+# An export begins some minutes before the window that is reconciled, and not before recovery was turned on.
+_PASSED_SECONDS, _WINDOW, _BEFORE = 3_600, timedelta(seconds=900), timedelta(seconds=60)
+_OVERLAP = timedelta(seconds=600)
+_BUCKET, _SMALL_FILE_BYTES = "exports", 128 * 1024
+
+
+def main() -> None:
+    """Append one row with every verb."""
+    arguments = record.parser("log_verbs")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
+    asked = arguments.parse_args()
+    whole = data.scaled(ITEMS)
+    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // slopes.PART)) as places:
+        chosen = slopes.paired([verbs(each) for each in places], asked.only)
+        figures = slopes.measure(chosen, Path(home), asked.rounds)
+    record.append("log_verbs", asked, figures)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Say where the data of one size lies.
+
+    Attributes
+    ----------
+    table, lake, small_files
+        Items whose time to live has passed; the same as a table of Delta; the same in small files.
+    gone, archive
+        The log of a table all of whose items were deleted by their time to live, and the archive of them.
+    kept, log, export, since
+        A table, the log of its puts, an incremental export of them, and when the window begins that both have.
+    deliveries, changes
+        Change records as Firehose delivers them, and the same in one file.
+    read_url, write_url
+        Endpoints: of the tables, and of one that takes all writes.
+    """
+
+    count: int
+    table: str
+    lake: Path
+    small_files: Path
+    gone: Path
+    archive: Path
+    kept: str
+    log: Path
+    export: Path
+    since: datetime
+    deliveries: Path
+    changes: Path
+    read_url: str
+    write_url: str
+
+
+def verbs(place: Place) -> dict[str, slopes.Job]:
+    """Return how each verb runs over a place."""
+    ways, at = LogSteps(place).ways, ["--endpoint-url", place.read_url, "--region", REGION]
+    first = orders.items("mixed", 1)[0]
+    key = json.dumps({name: first[name] for name in orders.KEYS})
+    until = (place.since + _WINDOW).isoformat()
+    read = ("fetch", "infer", "decode")
+
+    def job(steps: tuple[str, ...], command: Callable[[Path], list[str]], **more: Any) -> slopes.Job:
+        return slopes.Job(place.count, command, steps={step: ways[step] for step in steps}, **more)
+
+    return {
+        "read": job((*read, "print"), lambda _: ["read", place.table, *at]),
+        "archive": job(
+            ("read old images", "choose expired", "write expired"),
+            lambda folder: ["archive", str(place.gone), str(folder / "archive"), "--ttl", TTL, "--json"],
+        ),
+        "archive restore": job(
+            ("read archive", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
+            lambda _: ["archive", "restore", str(place.archive), TABLE, "--mode", "upsert", "--json",
+                       "--endpoint-url", place.write_url, "--region", REGION],
+        ),
+        "archive expired": job(read, lambda _: ["archive", "expired", place.table, "--ttl", TTL, "--json", *at]),
+        "history": job(
+            ("read log", "write keys"), lambda _: ["history", str(place.log), key, "--json"]
+        ),
+        "capture verify": job(
+            ("read changes", "write keys of changes"), lambda _: ["capture", "verify", str(place.gone), "--json", *at]
+        ),
+        "changes read": job(
+            ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(place.deliveries)]
+        ),
+        "changes write": job(
+            ("parse records", "gzip"),
+            lambda folder: ["changes", "write", str(place.changes), str(folder / "delivered"), "--json"],
+        ),
+        "replay": job(
+            ("gunzip", "decode records", "write records"),
+            lambda folder: ["replay", str(place.deliveries), str(folder / "log"), "--json"],
+        ),
+        "bootstrap": job(
+            (*read, "write keys of rows", "write Parquet"),
+            lambda folder: ["bootstrap", place.table, str(folder / "lake"), "--log", str(folder / "log"), "--json",
+                            *at],
+        ),
+        "verify": job(
+            ("fetch", "decode", "hash", "read lake", "hash again"),
+            lambda _: ["verify", place.table, str(place.lake), "--json", *at],
+        ),
+        "reconcile": job(
+            ("read log", "gunzip export", "decode export"),
+            lambda folder: ["reconcile", place.kept, str(folder / "log"), "--from-export", str(place.export),
+                            "--since", place.since.isoformat(), "--until", until, "--json", *at],
+            prepare=lambda folder: shutil.copytree(place.log, folder / "log"),
+        ),
+        "maintain": job(
+            ("read lake", "write Parquet"),
+            lambda folder: ["maintain", str(folder / "lake"), "--json"],
+            prepare=lambda folder: shutil.copytree(place.small_files, folder / "lake"),
+        ),
+    }  # fmt: skip
+
+
+class LogSteps(Steps):
+    """Do the steps of these verbs, besides those of verbs over tables.
+
+    Parameters
+    ----------
+    place
+        Of the rows that the verbs are given.
+    """
+
+    def __init__(self, place: Place) -> None:
+        none = Path()
+        places = Places(none, none, none, none, place.read_url, place.write_url, place.table)
+        super().__init__(places, 1)
+        self._place = place
+        keys = orders.KEYS
+        self.ways |= {
+            "read log": lambda: _read(place.log),
+            "read changes": lambda: _read(place.gone),
+            "read old images": lambda: _read(place.gone, [OPERATION, OLD_IMAGE]),
+            "read archive": lambda: _read(place.archive),
+            "read lake": lambda: _read(place.lake),
+            "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
+            "write expired": lambda: parquet_bytes(self._expired, "zstd"),
+            "write keys": lambda: [key_texts(batch, keys) for batch in self._log.to_batches()],
+            "write keys of changes": lambda: [key_texts(batch, keys) for batch in self._gone_keys.to_batches()],
+            "write keys of rows": lambda: [key_texts(batch, keys) for batch in self._rows],
+            "hash again": self._hash,
+            "gunzip": lambda: [unzipped(path) for path in self._delivered],
+            "decode records": lambda: [self._decoded(text) for text in self._texts],
+            "write records": lambda: [parquet_bytes(pa.Table.from_batches([each]), "zstd") for each in self._records],
+            "parse records": lambda: deque(map(json.loads, self._lines_of_changes), maxlen=0),
+            "gzip": lambda: [gzip.compress(text, 6) for text in self._texts],
+            "gunzip export": lambda: [unzipped(path) for path in data_files(place.export)],
+            "decode export": lambda: ddbio.ChangeDecoder(self._schema, keys).decode(self._exported),
+            "print": lambda: [_print(batch) for batch in self._rows],
+            "print records": lambda: [_print(batch) for batch in self._records],
+        }
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        lines = b"\n".join(_expiring(orders.lines("mixed", min(self._place.count, 2_000))))
+        return ddbio.infer_schema(lines).to_arrow()
+
+    @cached_property
+    def _gone(self) -> pa.Table:
+        return _read(self._place.gone)
+
+    @cached_property
+    def _gone_keys(self) -> pa.Table:
+        return self._gone.select(orders.KEYS).combine_chunks()
+
+    @cached_property
+    def _expired(self) -> pa.Table:
+        return _read(self._place.archive)
+
+    @cached_property
+    def _log(self) -> pa.Table:
+        return _read(self._place.log).select(orders.KEYS).combine_chunks()
+
+    @cached_property
+    def _exported(self) -> bytes:
+        return b"".join(map(unzipped, data_files(self._place.export)))
+
+    @cached_property
+    def _delivered(self) -> list[Path]:
+        return sorted(self._place.deliveries.iterdir())
+
+    @cached_property
+    def _texts(self) -> list[bytes]:
+        return [unzipped(path) for path in self._delivered]
+
+    @cached_property
+    def _lines_of_changes(self) -> list[bytes]:
+        return self._place.changes.read_bytes().splitlines()
+
+    @cached_property
+    def _records(self) -> list[pa.RecordBatch]:
+        return [self._decoded(text) for text in self._texts]
+
+    def _decoded(self, text: bytes) -> pa.RecordBatch:
+        found = LogDecoder(orders.schema_of("mixed"), orders.KEYS).decode_records(text)
+        assert found is not None
+        return found.rows
+
+
+@contextmanager
+def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
+    """Serve tables of so many items, take writes, and lay the rest down, while the context is open."""
+    isolate()
+    exports = home / "exported"
+    (exports / _BUCKET).mkdir(parents=True)
+    with FakeDynamoDB(process=True, export_to=str(exports)) as fake, sink.running(orders.KEY) as taker:
+        client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name=REGION)
+        for count in counts:
+            for name in ("table", "gone", "kept"):
+                fake.load(f"{name}-{count}", b"", orders.KEY)
+                expiry = {"Enabled": True, "AttributeName": TTL}
+                client.update_time_to_live(TableName=f"{name}-{count}", TimeToLiveSpecification=expiry)
+                client.update_continuous_backups(
+                    TableName=f"{name}-{count}", PointInTimeRecoverySpecification=_RECOVERY
+                )
+        fake.pass_time(_PASSED_SECONDS)
+        places = [_laid_down(home / str(count), count, fake, client, taker.endpoint_url) for count in counts]
+        for place in places:
+            check(place)
+        yield places
+
+
+def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> Place:
+    lines, at = _expiring(orders.lines("mixed", count)), {"endpoint_url": fake.endpoint_url, "region": REGION}
+    home.mkdir()
+    table, gone, kept = (f"{name}-{count}" for name in ("table", "gone", "kept"))
+    fake.load(table, lines, orders.KEY)
+    for each in (table, gone, kept):
+        client.update_table(TableName=each, StreamSpecification=_STREAM)
+    for each in (gone, kept):
+        fake.load(each, lines, orders.KEY)
+    assert fake.expire(gone) == count
+    ddbio.capture(gone, home / "gone", available_now=True, old_image=True, **at)
+    ddbio.capture(kept, home / "log", available_now=True, **at)
+    ddbio.archive(home / "gone", home / "archive", ttl=TTL)
+    for name, size in (("lake", None), ("small_files", _SMALL_FILE_BYTES)):
+        given = {} if size is None else {"target_file_bytes": size}
+        ddbio.scan_to_files(table, home / name, format="delta", engine="local", **given, **at)
+    times: Any = _read(home / "log").column("_event_time")
+    since = pc.min(times).as_py().replace(microsecond=0) - _BEFORE
+    fake.pass_time(_PASSED_SECONDS)
+    export = _exported(client, kept, since, Path(fake.export_to or ""))
+    (home / "deliveries").mkdir()
+    delivered.deliver(home / "deliveries", count)
+    texts = map(unzipped, sorted((home / "deliveries").iterdir()))
+    (home / "changes.json").write_bytes(b"".join(texts).replace(b'}{"eventID"', b'}\n{"eventID"'))
+    return Place(
+        count=count,
+        table=table,
+        lake=home / "lake",
+        small_files=home / "small_files",
+        gone=home / "gone",
+        archive=home / "archive",
+        kept=kept,
+        log=home / "log",
+        export=export,
+        since=since,
+        deliveries=home / "deliveries",
+        changes=home / "changes.json",
+        read_url=fake.endpoint_url,
+        write_url=write_url,
+    )
+
+
+def _exported(client: Any, table: str, since: datetime, home: Path) -> Path:
+    """Let the fake export the changes of a table; return the folder of the export."""
+    window = {"ExportFromTime": since - _OVERLAP, "ExportToTime": since + _WINDOW}
+    started = client.export_table_to_point_in_time(
+        TableArn=client.describe_table(TableName=table)["Table"]["TableArn"],
+        S3Bucket=_BUCKET,
+        S3Prefix=table,
+        ExportType="INCREMENTAL_EXPORT",
+        IncrementalExportSpecification=window,
+    )["ExportDescription"]
+    while True:
+        told = client.describe_export(ExportArn=started["ExportArn"])["ExportDescription"]
+        if told["ExportStatus"] == "COMPLETED":
+            folder: Path = (home / _BUCKET / told["ExportManifest"]).parent
+            return folder
+        assert told["ExportStatus"] == "IN_PROGRESS", told
+        time.sleep(0.05)
+
+
+def check(place: Place) -> None:
+    """Require that what is laid down holds every item once."""
+    assert _read(place.gone).num_rows == 2 * place.count
+    assert _read(place.archive).num_rows == _read(place.log).num_rows == place.count
+    assert _read(place.lake).num_rows == _read(place.small_files).num_rows == place.count
+    assert len(place.changes.read_bytes().splitlines()) == place.count
+    exported = b"".join(map(unzipped, data_files(place.export)))
+    assert exported.count(b"\n") == place.count
+
+
+def _expiring(lines: tuple[bytes, ...]) -> list[bytes]:
+    """Return lines of items whose time to live has passed."""
+    passed = int(datetime.now(UTC).timestamp()) - EXPIRED_SECONDS
+    return [b'%b,"%b":{"N":"%d"}}' % (line[:-1], TTL.encode(), passed + place) for place, line in enumerate(lines)]
+
+
+def _read(folder: Path, columns: list[str] | None = None) -> pa.Table:
+    """Return the rows of all Parquet files below a folder; those of a lake table, of all its versions."""
+    paths = sorted(path for path in folder.rglob("*.parquet") if "_ddbio" not in path.parts)
+    tables = [pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns) for path in paths]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _print(batch: pa.RecordBatch) -> str:
+    """Return rows as lines of JSON, as programs write them."""
+    return "\n".join(json.dumps(row, default=str, ensure_ascii=False) for row in batch.to_pylist())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Every verb and every public function is measured by a case that names it, or has a reason why not."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+import ddbio
+import ddbio.spark
+from bench import coverage
+from bench.e2e import record
+from bench.figures import CASES
+from ddbio.cli.main import cli
+from ddbio.spark import functions as of_columns
+
+# A row of it is what the package carries.
+OTHER_CASES = {"shipped"}
+MEASURED, UNMEASURED = coverage.named(coverage.MEASURED), coverage.named(coverage.UNMEASURED)
+
+
+def verbs(command, words=()):
+    """Yield each verb that can be called, as people type it."""
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from verbs(each, (*words, name))
+        return
+    yield " ".join(words)
+    for part in getattr(command, "parts", {}):
+        yield " ".join((*words, part))
+
+
+def functions():
+    """Yield each public function with its package."""
+    for home in (ddbio, ddbio.spark, of_columns):
+        yield from (f"{home.__name__}.{name}" for name in home.__all__ if name.islower() and not name.startswith("_"))
+
+
+def words_of(name):
+    """Return the words of a verb or a function, in no order."""
+    return frozenset(word.removesuffix("s") for word in re.split(r"[ _-]", name.removeprefix("ddbio.")))
+
+
+def case_of(name):
+    """Return the case that measures something."""
+    return MEASURED[coverage.BY_ANOTHER.get(name, name)]
+
+
+def source_of(case):
+    """Return the text of a case, and of the modules of benchmarks that it calls."""
+    text = (record.ROOT / "bench/e2e" / f"{case}.py").read_text("utf-8")
+    called = re.findall(r"^from bench import (.*)$", text, re.MULTILINE)
+    paths = [record.ROOT / "bench" / f"{name}.py" for names in called for name in names.split(", ")]
+    return "\n".join([text, *(path.read_text("utf-8") for path in paths if path.exists())])
+
+
+def test_everything_has_a_case_or_a_reason():
+    """Nothing is left out, nothing is told twice, and nothing is told of what is not there."""
+    all_verbs, all_functions = set(verbs(cli)), set(functions())
+    told = [*MEASURED, *coverage.BY_ANOTHER, *UNMEASURED]
+    assert sorted(told) == sorted(set(told))
+    assert set(told) <= all_verbs | all_functions
+    assert set(coverage.BY_ANOTHER.values()) <= MEASURED.keys()
+    assert sorted(all_verbs - set(told)) == []
+    same = {words_of(verb) for verb in all_verbs}
+    assert sorted(name for name in all_functions - set(told) if words_of(name) not in same) == []
+
+
+@pytest.mark.parametrize("name", sorted(MEASURED))
+def test_a_case_names_what_it_measures(name):
+    """The case is one of the page, and its code has the words of the verb, or calls the function."""
+    case = case_of(name)
+    assert case in CASES or case in OTHER_CASES
+    source, words = source_of(case), name.rpartition(".")[2].split(" ")
+    as_typed = re.search(", ".join(f'"{word}"' for word in words), source)
+    as_key = re.search(rf'^ +"{name}": ', source, re.MULTILINE)
+    as_called = words_of(name.rpartition(".")[2]) in map(words_of, re.findall(r"\b(?:ddbio|ours)\.([\w.]+)\b", source))
+    as_written = name.startswith("ddbio.spark") and re.search(rf"\b{words[-1]}\b", source)
+    assert as_typed or as_key or as_called or as_written, f"{case} does not run {name}"
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_page_says_what_each_case_does(case):
+    """Its table of whole jobs has a line for it."""
+    page = (record.ROOT / "docs/benchmarks.md").read_text("utf-8")
+    assert re.search(rf"^\| `{case}` \|", page, re.MULTILINE)
