@@ -114,7 +114,7 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             prepare=copied,
             steps=listed,
         ),
-        "catalog ddl": slopes.Job(files, lambda _: ["catalog", "ddl", curated, "--dialect", "duckdb"], steps=listed),
+        "catalog ddl": slopes.Job(files, lambda _: ["catalog", "ddl", curated, "--for", "duckdb"], steps=listed),
         "catalog sync": slopes.Job(
             place.files_on_s3,
             lambda folder: ["catalog", "sync", f"s3://{_BUCKET}/{place.bucket_folder}",

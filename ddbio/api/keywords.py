@@ -133,6 +133,8 @@ class BenchKeywords(ConnectionKeywords, total=False):
     """A table that takes generated orders, with the key order_id:S,placed_at:S: it is written, nothing is removed."""
     items: int
     """Items to measure with; at most so many are read of a table, and a tenth of them is written."""
+    compare_with: str | None
+    """File with what an earlier ``ddbio bench --json`` printed; default is the figures that come with the package."""
     rounds: int
     """Rounds of each function; the median is shown."""
     rcu_per_second: float | None

@@ -71,14 +71,14 @@ def test_figures_stand_beside_those_of_a_file(tmp_path):
     earlier = json.loads(CliRunner().invoke(bench, [*given, "--json"]).stdout)
     halved = [{**each, "value": each["value"] / 2} for each in earlier["figures"]]
     before.write_text(json.dumps({**earlier, "figures": halved[1:]}), "utf-8")
-    report = ddbio.bench(items=100, rounds=1, compare_with=before)
+    report = ddbio.bench(items=100, rounds=1, compare_with=str(before))
     first, *others = report.figures
     assert (first.shipped, report.compare_with) == (None, str(before))
     assert [each.shipped for each in others] == [each["value"] for each in halved[1:]]
     assert f"earlier figures: {earlier['machine']['cores']} ×" in format_bench(report)
     with pytest.raises(NotFoundError, match="makes one"):
-        ddbio.bench(compare_with=tmp_path / "missing.json")
+        ddbio.bench(compare_with=str(tmp_path / "missing.json"))
     for text in ("no JSON", "[]", '{"figures": []}', '{"figures": [{"name": "decode"}]}'):
         before.write_text(text, "utf-8")
         with pytest.raises(OptionError, match="compare_with"):
-            ddbio.bench(compare_with=before)
+            ddbio.bench(compare_with=str(before))
