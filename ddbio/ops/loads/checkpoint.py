@@ -23,17 +23,23 @@ from ddbio.core.schema.arrow import tag_of_field
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
+from ddbio.files.meta import META
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ddbio.core.staged import StoredObject
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
 
 FLUSH_SECONDS = 1.0
 """Units are stored as finished after at most so long; a job that was killed before writes their rows again."""
+
+KEPT_SECONDS = 90 * 24 * 3600.0
+"""Checkpoints in the default folder are kept for so long after the last of them; those in a given ``state`` for ever."""
 
 # How the parts of a load's identity are called; of the source's files only a digest is known.
 _SAID = {"files": "", "shares": "tasks that share its keys:"}
@@ -217,6 +223,8 @@ def open_checkpoints(
         yield CheckpointStore(None, job_id, frozenset(), 0)
         return
     require_same(job_id, begun, identity, _SAID)
+    if options.state is None:
+        _sweep(state.store, job_id)
     claim = Claim(state.store, job_id, "append")
     claim.take()
     try:
@@ -226,6 +234,16 @@ def open_checkpoints(
             yield found
     finally:
         claim.release()
+
+
+def _sweep(store: ObjectStore, spared: str) -> None:
+    """Delete what jobs, but for one, have noted in the folder that nobody chose, and not touched for 90 days."""
+    jobs: dict[str, list[StoredObject]] = {}
+    for entry in store.list(META):
+        jobs.setdefault(entry.path.removeprefix(META).partition(".")[0], []).append(entry)
+    jobs.pop(spared, None)
+    oldest = time.time() - KEPT_SECONDS
+    store.delete([each.path for job in jobs.values() if max(e.modified_at for e in job) < oldest for each in job])
 
 
 def _replace_latest(state: JobState, identity: Mapping[str, Any], *, is_new: bool) -> EarlierLoad | None:

@@ -218,6 +218,28 @@ def test_a_state_that_cannot_be_written(load, tmp_path, monkeypatch, caplog):
     assert "cannot be continued" in caplog.text
 
 
+def test_old_checkpoints_are_swept_from_the_default_folder_alone(load, tmp_path, monkeypatch):
+    """What no job has touched for 90 days goes with the next load, but for that job's own; a given state stays."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder, other = tmp_path / "ddbio", tmp_path / "state"
+    for job_id in ("old", "young"):
+        load(state=None, job_id=job_id)
+        load(job_id=job_id)
+    for path in [*folder.rglob("*.json"), *other.rglob("*.json")]:
+        if path.name != "young.load.json" and "young.load" not in str(path.parent):
+            os.utime(path, (0, 0))
+    assert load(state=None, job_id="old").resumed_rows == ROWS
+    os.utime(folder / "_ddbio" / "young.load.json", (0, 0))
+    old = [path for path in folder.rglob("*.json") if "old.load" in str(path)]
+    assert len(old) > 1
+    for path in old:
+        os.utime(path, (0, 0))
+    assert load(state=None, job_id="young").resumed_rows == ROWS
+    assert not [path for path in old if path.exists()]
+    load(job_id="young")
+    assert load(job_id="old").resumed_rows == ROWS
+
+
 def test_two_runs_of_one_job_exclude_each_other(source, tmp_path):
     """A second run of a job that is under way is refused by its process, and goes on after that."""
     with FakeDynamoDB() as server:
