@@ -39,7 +39,7 @@ FLUSH_SECONDS = 1.0
 """Units are stored as finished after at most so long; a job that was killed before writes their rows again."""
 
 KEPT_SECONDS = 90 * 24 * 3600.0
-"""Checkpoints in the default folder are kept for so long after the last of them; those in a given ``state`` for ever."""
+"""Checkpoints in the default folder are kept for so long after the last of them; in a given ``state`` for ever."""
 
 # How the parts of a load's identity are called; of the source's files only a digest is known.
 _SAID = {"files": "", "shares": "tasks that share its keys:"}
