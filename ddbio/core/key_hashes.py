@@ -1,4 +1,4 @@
-"""Compare two sets of rows by two words a row: the hash of its key, and a hash of its item.
+"""Find keys by their hashes; compare two sets of rows by two words a row: the hash of its key, and one of its item.
 
 Rows belong to the bucket that the first bits of their key's hash say. Buckets whose rows are counted and summed to the
 same values hold the same rows; of the others the rows that differ are found by sorting.
@@ -21,6 +21,8 @@ BUCKET_BITS = 12
 BUCKETS = 1 << BUCKET_BITS
 _SHIFT = np.uint64(64 - BUCKET_BITS)
 _GROUP_ROWS = 1_000_000
+# So few others share a bit with a key: one in sixteen, or fewer.
+_BITS_PER_KEY, _LEAST_BITS = 16, 10
 
 # Odd numbers whose bits are evenly spread: the golden ratio, and the first digits of pi.
 _ONE, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
@@ -87,6 +89,44 @@ def bucket_groups(buckets: Iterable[int], counts: Counts) -> Iterator[list[int]]
             group, size = [], 0
     if group:
         yield group
+
+
+class HashSet:
+    """Find which keys are among some, by their hashes; it takes two to four bytes a key beside them.
+
+    Most keys are in none of a few changes: one look at a table of bits tells so, where a binary search takes twenty.
+
+    Parameters
+    ----------
+    hashes
+        Of the keys, sorted, each once.
+    """
+
+    def __init__(self, hashes: Words) -> None:
+        self._hashes = hashes
+        n_bits = max(_LEAST_BITS, (_BITS_PER_KEY * len(hashes) - 1).bit_length())
+        self._shift = np.uint64(64 - n_bits)
+        self._bits = np.zeros((1 << n_bits) // 8, np.uint8)
+        for start in range(0, len(hashes), _GROUP_ROWS):
+            places = (hashes[start : start + _GROUP_ROWS] >> self._shift).astype(np.int64)
+            slots, masks = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
+            firsts = _starts(slots[1:] != slots[:-1], len(slots))
+            self._bits[slots[firsts]] |= np.bitwise_or.reduceat(masks, firsts)
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def holds(self, hashes: Words) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return which of some hashes are in the set."""
+        places = (hashes >> self._shift).astype(np.int64)
+        found: np.ndarray[Any, np.dtype[np.bool_]] = (
+            self._bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        ).view(np.bool_)
+        rows = np.flatnonzero(found)
+        if len(rows):
+            asked = hashes[rows]
+            found[rows] = self._hashes[np.minimum(np.searchsorted(self._hashes, asked), len(self) - 1)] == asked
+        return found
 
 
 class BucketSums:

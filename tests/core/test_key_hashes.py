@@ -6,7 +6,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, bucket_places, buckets_of, differences, repeated, rows_of
+from ddbio.core import key_hashes
+from ddbio.core.key_hashes import (
+    BUCKETS,
+    BucketSums,
+    HashSet,
+    Rows,
+    bucket_places,
+    buckets_of,
+    differences,
+    repeated,
+    rows_of,
+)
 
 WORDS = st.integers(0, 6).map(lambda number: number * 0x2AAA_AAAA_AAAA_AAAA % 2**64)
 ROWS = st.lists(st.tuples(WORDS, st.integers(0, 3)), max_size=12)
@@ -75,3 +86,21 @@ def test_repeated_counts_rows_beyond_the_first():
     """Of three rows with one key two are repeated."""
     assert repeated(np.array([3, 1, 3, 2, 3], np.uint64)) == 2
     assert repeated(np.zeros(0, np.uint64)) == 0
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | WORDS, max_size=40), st.lists(WORDS, max_size=20))
+def test_a_hash_set_holds_its_keys_and_no_others(held, others):
+    """A set says of each hash whether it is one of its own, also where several share first bits, or none is held."""
+    found = HashSet(np.unique(np.array(held, np.uint64)))
+    asked = np.array([*held, *others, 0, 2**64 - 1, *(each ^ 1 for each in held)], np.uint64)
+    assert len(found) == len({*held})
+    assert found.holds(asked).tolist() == [int(each) in {*held} for each in asked]
+
+
+def test_a_hash_set_of_many_keys_is_made_in_parts(monkeypatch):
+    """Keys of several parts that share a byte of the table are all found."""
+    monkeypatch.setattr(key_hashes, "_GROUP_ROWS", 3)
+    held = np.arange(100, dtype=np.uint64) << np.uint64(50)
+    found = HashSet(held)
+    assert found.holds(held).all()
+    assert not found.holds(held + np.uint64(1)).any()

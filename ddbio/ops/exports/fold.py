@@ -163,7 +163,8 @@ def fold_to_files(
 ) -> ExportFoldReport:
     """Write the table's state after a full export and its increments, as files that become visible together.
 
-    Memory grows by eight bytes for each change; it does not depend on the size of the changes or of the table.
+    Memory grows by at most twelve bytes for each change in each task that runs; it does not depend on the size of the
+    changes or of the table.
 
     Parameters
     ----------

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
 from ddbio.core.item_key import key_hashes
-from ddbio.core.kernel.arrays import bool_array
+from ddbio.core.kernel.arrays import bool_array, take_rows
+from ddbio.core.key_hashes import HashSet
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.time_columns import TimeColumns
 from ddbio.ops.exports.spill import SpillReader, SpillWriter
@@ -105,7 +106,7 @@ def spill_changes(task: ChangesTask, budget: Budget) -> ExportCounts:
 
 def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
     """Stage the items that have no change, and spill the others; nothing stays staged if it fails."""
-    stream, changed = ExportStream(task.read, budget), task.spill.hashes()
+    stream, changed = ExportStream(task.read, budget), HashSet(task.spill.hashes())
     writer = SpillWriter(task.spill, _ITEMS, f"{task.read.number:05d}")
 
     def unchanged() -> Iterator[pa.RecordBatch]:
@@ -115,8 +116,11 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
                 continue
             require_keys(batch, task.keys)
             hashes = key_hashes(batch, task.keys)
-            hit = changed[np.minimum(np.searchsorted(changed, hashes), len(changed) - 1)] == hashes
-            writer.write(batch.filter(bool_array(hit)), hashes[hit])
+            hit = changed.holds(hashes)
+            if not hit.any():
+                yield batch
+                continue
+            writer.write(take_rows(batch, np.flatnonzero(hit)), hashes[hit])
             yield batch.filter(bool_array(~hit))
 
     log = MisfitLog()
