@@ -73,7 +73,7 @@ STEPS = (
 LONG = (
     Step("public", 4),
     Step("verbs", 6),
-    Step("log_verbs", 5),
+    Step("log_verbs", 6),
     Step("folder_verbs", 4),
     Step("service_verbs", 3),
     Step("delivered", 0.5),

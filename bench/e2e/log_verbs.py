@@ -255,12 +255,11 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
         client: Any = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name=REGION)
         for count in counts:
             for name in ("table", "gone", "kept"):
-                fake.load(f"{name}-{count}", b"", orders.KEY)
-                expiry = {"Enabled": True, "AttributeName": TTL}
-                client.update_time_to_live(TableName=f"{name}-{count}", TimeToLiveSpecification=expiry)
-                client.update_continuous_backups(
-                    TableName=f"{name}-{count}", PointInTimeRecoverySpecification=_RECOVERY
-                )
+                table = {"TableName": f"{name}-{count}"}
+                fake.load(table["TableName"], b"", orders.KEY)
+                client.update_time_to_live(**table, TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL})
+                client.update_continuous_backups(**table, PointInTimeRecoverySpecification=_RECOVERY)
+            _let_expire(home / str(count), count, fake, client)
         fake.pass_time(_PASSED_SECONDS)
         places = [_laid_down(home / str(count), count, fake, client, taker.endpoint_url) for count in counts]
         for place in places:
@@ -268,22 +267,32 @@ def serving(home: Path, counts: tuple[int, ...]) -> Iterator[list[Place]]:
         yield places
 
 
-def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> Place:
-    lines, at = _expiring(orders.lines("mixed", count)), {"endpoint_url": fake.endpoint_url, "region": REGION}
+def _let_expire(home: Path, count: int, fake: FakeDynamoDB, client: Any) -> None:
+    """Put items into a table, delete them by their time to live, and capture and archive that."""
     home.mkdir()
-    table, gone, kept = (f"{name}-{count}" for name in ("table", "gone", "kept"))
-    fake.load(table, lines, orders.KEY)
-    for each in (table, gone, kept):
-        client.update_table(TableName=each, StreamSpecification=_STREAM)
-    for each in (gone, kept):
-        fake.load(each, lines, orders.KEY)
+    gone = f"gone-{count}"
+    client.update_table(TableName=gone, StreamSpecification=_STREAM)
+    fake.load(gone, _expiring(orders.lines("mixed", count)), orders.KEY)
     assert fake.expire(gone) == count
+    at: Any = {"endpoint_url": fake.endpoint_url, "region": REGION}
     ddbio.capture(gone, home / "gone", available_now=True, old_image=True, **at)
-    ddbio.capture(kept, home / "log", available_now=True, **at)
     ddbio.archive(home / "gone", home / "archive", ttl=TTL)
-    for name, size in (("lake", None), ("small_files", _SMALL_FILE_BYTES)):
-        given = {} if size is None else {"target_file_bytes": size}
-        ddbio.scan_to_files(table, home / name, format="delta", engine="local", **given, **at)
+
+
+def _laid_down(home: Path, count: int, fake: FakeDynamoDB, client: Any, write_url: str) -> Place:
+    lines = _expiring(orders.lines("mixed", count))
+    at: Any = {"endpoint_url": fake.endpoint_url, "region": REGION}
+    table, kept = f"table-{count}", f"kept-{count}"
+    fake.load(table, lines, orders.KEY)
+    for each in (table, kept):
+        client.update_table(TableName=each, StreamSpecification=_STREAM)
+    fake.load(kept, lines, orders.KEY)
+    # To a capture whatever is younger than itself is a change that came later, and this server's clock is ahead.
+    while ddbio.capture(kept, home / "log", available_now=True, **at).records:
+        pass
+    ddbio.scan_to_files(table, home / "lake", format="delta", engine="local", **at)
+    small: Any = {**at, "target_file_bytes": _SMALL_FILE_BYTES}
+    ddbio.scan_to_files(table, home / "small_files", format="delta", engine="local", **small)
     times: Any = _read(home / "log").column("_event_time")
     since = pc.min(times).as_py().replace(microsecond=0) - _BEFORE
     fake.pass_time(_PASSED_SECONDS)
