@@ -1,7 +1,9 @@
 """Scan a table into a lake table beside the same scan into plain Parquet; goal: ≥ 0.9 × its speed.
 
 Both read the same pages with a given schema. The rows of a lake table have a key as text, a version and a bucket more,
-and are written by bucket.
+and are written by bucket. Each is done over all rows and over a third of them: what the rows beyond the third take is
+the rate, as for every row of a large table. What a load does once, such as to open a file for each bucket and to commit
+them, is in the speed over all rows.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import ddbio
-from bench import data, decoders, serving
+from bench import data, decoders, pairs, serving
 from bench.e2e import record
 
-ITEMS = 400_000
+ITEMS = 600_000
+# As of ``bench.e2e.verbs``.
+PART = 3
+FORMATS = ("parquet", "delta", "iceberg")
 
 
 def main() -> None:
@@ -26,29 +31,55 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--latency-seconds", type=float, default=0.005, help="of each answer of the service")
     asked = arguments.parse_args()
-    table = serving.serve("orders", data.scaled(ITEMS), asked.latency_seconds)
-    cpu: dict[str, list[float]] = {"parquet": [], "delta": [], "iceberg": []}
-    wall: dict[str, list[float]] = {name: [] for name in cpu}
+    count = data.scaled(ITEMS)
+    tables = {
+        size: serving.serve("orders", each, asked.latency_seconds)
+        for size, each in (("whole", count), ("part", max(1, count // PART)))
+    }
+    record.append("base_load", asked, measure(tables, asked.rounds))
+    serving.stop()
+
+
+def measure(tables: dict[str, serving.Table], rounds: int) -> dict[str, Any]:
+    """Return the seconds of each format and size, and what they say of speed and rate beside Parquet."""
+    runs = [(table_format, size) for table_format in FORMATS for size in tables]
+    taken: dict[str, dict[tuple[str, str], list[float]]] = {
+        clock: {each: [] for each in runs} for clock in ("cpu", "wall")
+    }
     with tempfile.TemporaryDirectory() as folder:
         # The first round compiles, imports and fills caches.
-        for number in range(asked.rounds + 1):
-            for table_format, seconds in cpu.items():
-                place = Path(folder) / f"{table_format}-{number}"
+        for number in range(rounds + 1):
+            for table_format, size in runs:
+                place = Path(folder, f"{table_format}-{size}-{number}")
                 began = time.process_time(), time.perf_counter()
-                scan(table, place, table_format)
+                scan(tables[size], place, table_format)
+                ended = time.process_time(), time.perf_counter()
                 if number:
-                    seconds.append(time.process_time() - began[0])
-                    wall[table_format].append(time.perf_counter() - began[1])
+                    for seconds, before, after in zip(taken.values(), began, ended, strict=True):
+                        seconds[table_format, size].append(after - before)
                 shutil.rmtree(place)
-    serving.stop()
-    figures: dict[str, Any] = {"items": table.count, "item_json_bytes": table.line_bytes}
-    for name, seconds in (("cpu", cpu), ("wall", wall)):
-        middle = {table_format: statistics.median(times) for table_format, times in seconds.items()}
-        figures[f"{name}_seconds"] = record.rounded(middle)
-        figures[f"{name}_speed_beside_parquet"] = record.rounded(
-            {table_format: middle["parquet"] / middle[table_format] for table_format in ("delta", "iceberg")}
-        )
-    record.append("base_load", asked, figures)
+    whole = tables["whole"]
+    figures: dict[str, Any] = {
+        "items": whole.count,
+        "part_items": tables["part"].count,
+        "item_json_bytes": whole.line_bytes,
+    }
+    for clock, seconds in taken.items():
+        for size in tables:
+            name = f"{clock}_seconds" if size == "whole" else f"{size}_{clock}_seconds"
+            figures[name] = record.rounded({each: statistics.median(seconds[each, size]) for each in FORMATS})
+        # Of a tiny run the noise may be more than the rows.
+        beyond = {
+            each: [max(a - b, 0.001) for a, b in zip(seconds[each, "whole"], seconds[each, "part"], strict=True)]
+            for each in FORMATS
+        }
+        whole_runs = {each: seconds[each, "whole"] for each in FORMATS}
+        for what, runs_of in (("rate", beyond), ("speed", whole_runs)):
+            # Within a round a machine is alike.
+            figures[f"{clock}_{what}_beside_parquet"] = record.rounded(
+                {each: pairs.speed_ratio(runs_of, each, "parquet") for each in FORMATS[1:]}
+            )
+    return figures
 
 
 def scan(table: serving.Table, place: Path, table_format: str) -> None:

@@ -215,6 +215,19 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
             [None, None],
         ),
         ("series", {"figures": {"runs": {"scan": {"highest_10s_ratio": 1.01, "tail_ratio": 0.95}}}}, [102, 90]),
+        (
+            "base_load",
+            {"figures": {"items": 9, **{
+                f"{clock}_{what}_beside_parquet": {"delta": 0.8}
+                for clock in ("cpu", "wall") for what in ("rate", "speed")
+            }}},
+            [0.9, None],
+        ),
+        (
+            "base_load",
+            {"figures": {f"{clock}_speed_beside_parquet": {"delta": 0.7} for clock in ("cpu", "wall")}},
+            [0.9],
+        ),
         ("memory", {"figures": {"runs": [RUN, {**RUN, "growth_mebibytes": 100.0}]}}, [256]),
         (
             "budget",

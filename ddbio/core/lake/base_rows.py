@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ddbio.core.kernel.arrays import int64_array, take_rows
+from ddbio.core.kernel.arrays import int64_array
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, TIME, VERSION
 from ddbio.core.lake.fitting import Fitter
 from ddbio.core.lake.keys import keys_and_buckets
@@ -18,6 +19,11 @@ from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from ddbio.core.lake.rows import LakeShape
+
+
+# Rows that wait take as much memory again and again. Arrow's own pool gives it back to the system each time, which has
+# to clear every page anew; this one keeps it.
+_POOL = pa.system_memory_pool()
 
 
 class BaseRows:
@@ -74,11 +80,12 @@ class BaseRows:
         rescue = batch.column(RESCUE_NAME)
         if rescue.null_count == count:
             batch, columns[RESCUE_NAME] = batch.drop_columns([RESCUE_NAME]), rescue
-        taken = take_rows(batch, order)
-        columns.update(zip(taken.schema.names, taken.columns, strict=True))
-        columns[KEY] = keys.take(int64_array(order))
+        places = int64_array(order)
+        items: Any = pc.take(batch, places, memory_pool=_POOL)
+        columns.update(zip(items.schema.names, items.columns, strict=True))
+        columns[KEY] = pc.take(keys, places, memory_pool=_POOL)
         if BUCKET in self.schema.names:
-            columns[BUCKET] = buckets.take(int64_array(order))
+            columns[BUCKET] = pc.take(buckets, places, memory_pool=_POOL)
         rows = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
         counts = np.bincount(numbers, minlength=n_buckets)
         return PartitionedRows(rows, tuple((str(each),) for each in range(n_buckets)), tuple(counts.tolist()))
