@@ -397,7 +397,7 @@ class ViewKeywords(ConnectionKeywords, total=False):
     """How the engine calls the log: the name of a table; default is its folder."""
     lake_relation: str | None
     """How the engine calls the lake table; default is its folder."""
-    format: Literal["auto", "delta", "iceberg"]
+    format: Literal["auto", "delta", "iceberg", "hudi"]
     """Format of the lake table; by default its files tell."""
 
 
@@ -598,8 +598,10 @@ class FilesKeywords(CatalogConnectionKeywords, total=False):
 class MaintainKeywords(CatalogConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.MaintainOptions`."""
 
-    format: Literal["delta", "iceberg"]
-    """Format of the lake table."""
+    format: Literal["delta", "iceberg", "hudi"]
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    engine: Literal["local", "spark"]
+    """What rewrites: this process, without a JVM, or Hudi's own services on Spark, for its tables alone."""
     catalog: str | None
     """Table of a catalog that is to name the newest version, as of ``apply``."""
     tombstones_older_than: str | None
@@ -1022,7 +1024,7 @@ class ScanKeywords(ColumnKeywords, LimitKeywords, total=False):
 class VerifyKeywords(WaitPolicyKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.VerifyOptions`."""
 
-    format: Literal["auto", "delta", "iceberg"]
+    format: Literal["auto", "delta", "iceberg", "hudi"]
     """Format of the lake table; by default its files tell."""
     at: datetime | str | None
     """Time, with its zone, as of which both are compared, by a full export; default is now, by a scan."""
@@ -1049,8 +1051,10 @@ class BootstrapKeywords(WaitPolicyKeywords, LimitKeywords, CatalogConnectionKeyw
 
     log: str
     """Folder of the log of changes, which is captured meanwhile."""
-    format: Literal["delta", "iceberg"]
-    """Format of the lake table."""
+    format: Literal["delta", "iceberg", "hudi"]
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    engine: Literal["local", "spark"]
+    """What loads the base and applies the log: this process, without a JVM, or the tasks of Spark."""
     catalog: str | None
     """Table of a catalog that is to name the lake table, as of ``apply``."""
     base: Literal["scan", "export"]
@@ -1128,8 +1132,10 @@ class LoadKeywords(SourceKeywords, WriteKeywords, total=False):
 class ReconcileKeywords(CaptureHealKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReconcileOptions`."""
 
-    format: Literal["auto", "delta", "iceberg"]
+    format: Literal["auto", "delta", "iceberg", "hudi"]
     """Format of the lake table; by default its files tell."""
+    engine: Literal["local", "spark"]
+    """What applies the log, as of ``apply``; a Hudi table takes ``spark``."""
     since: datetime | str | None
     """Begin of the first window, with its zone; default is the end of the last one, or when the capture began."""
     until: datetime | str | None

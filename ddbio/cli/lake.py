@@ -39,16 +39,28 @@ def apply(*, dry_run: bool, as_json: bool, master: str | None, conf: tuple[str, 
 @flags_of(MaintainOptions, without=["table"])
 @click.option("--policy", metavar="FILE", help="File of TOML or YAML that says this of several tables; give no TABLE.")
 @click.option("--dry-run", is_flag=True, help="Print what would be rewritten and deleted; write nothing.")
+@MASTER_FLAG
+@CONF_FLAG
 @output_flags
-def maintain(*, as_json: bool, dry_run: bool, policy: str | None, table: str | None, **flags: Any) -> None:
+def maintain(
+    *,
+    as_json: bool,
+    dry_run: bool,
+    policy: str | None,
+    table: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    **flags: Any,
+) -> None:
     """Rewrite small files of the lake table TABLE; let old tombstones and files go."""
+    import functools
     import json
 
     from ddbio.ops.lake.maintain import maintain as run
     from ddbio.ops.lake.maintain import plan_maintain
     from ddbio.ops.lake.policy import read_policy
 
-    step = plan_maintain if dry_run else run
+    step = plan_maintain if dry_run else functools.partial(run, master=master, conf=parse_conf(conf))
     if policy is None:
         found = step(parse_flags(MaintainOptions, given({"table": table, **flags})))
         click.echo(found.to_json() if as_json else format_values(found.to_dict()))

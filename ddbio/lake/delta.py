@@ -69,6 +69,10 @@ class DeltaLakeTable:
             raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
         return self._state(table)
 
+    def before(self, state: LakeState) -> int | None:
+        """Return the number of the version before one; None if it is the first, 0."""
+        return state.version - 1 if state.version else None
+
     def position(self, state: LakeState, name: str) -> int:
         """Return how far a source is applied, by the transactions of the table."""
         return int(state.handle.transaction_version(name) or 0)
@@ -178,7 +182,6 @@ class DeltaLakeTable:
             LakeFile(
                 unquote(each["path"]),
                 each["size_bytes"],
-                each["num_records"] or 0,
                 each.get(f"partition.{BUCKET}") or 0,
             )
             for each in found

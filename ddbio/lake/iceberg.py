@@ -103,6 +103,10 @@ class IcebergLakeTable:
             raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
         return self._state(self._catalog.read(wanted), wanted)
 
+    def before(self, state: LakeState) -> int | None:
+        """Return the number of the version before one; None if it is the first, 1."""
+        return state.version - 1 if state.version > 1 else None
+
     def position(self, state: LakeState, name: str) -> int:
         """Return how far a source is applied, by the properties of the table."""
         return int(state.properties.get(_POSITION + name, 0))
@@ -243,7 +247,7 @@ class IcebergLakeTable:
                     self.store.uri,
                 )
             path = each.file_path.removeprefix(f"{place}/")
-            files.append(LakeFile(path, each.file_size_in_bytes, each.record_count, each.partition[0]))
+            files.append(LakeFile(path, each.file_size_in_bytes, each.partition[0]))
         schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
         return LakeState(version, schema, properties, tuple(files), table)
 

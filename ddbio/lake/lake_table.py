@@ -38,7 +38,6 @@ class LakeFile:
 
     path: str
     size_bytes: int
-    rows: int
     bucket: int
 
 
@@ -112,6 +111,10 @@ class LakeTable(Protocol):
         TargetError
             If the table has what this engine cannot keep right.
         """
+        ...
+
+    def before(self, state: LakeState) -> int | None:
+        """Return the number of the version before one, which may be forgotten; None if it is the first."""
         ...
 
     def position(self, state: LakeState, name: str) -> int:

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from ddbio.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.core.staged import StoredObject
     from ddbio.lake.lake_table import LakeState, LakeTable
 
-_VERSION = re.compile(r"(?:_delta_log/(\d{20})\.json|metadata/v(\d+)\.metadata\.json)")
+_VERSION = re.compile(
+    r"(?:_delta_log/(\d{20})\.json|metadata/v(\d+)\.metadata\.json|\.hoodie/(\d+)\.(?:replace)?commit)"
+)
 _DATA = re.compile(r"(?:data/)?_b=[^/]+/[^/]+\.parquet")
 
 
@@ -39,9 +43,10 @@ def plan_sweep(table: LakeTable, state: LakeState, cut: float) -> Sweep:
     cut
         Seconds since 1970: readers of versions that were the newest at this time, or later, are respected.
     """
-    since = _first_version(table, cut)
+    times = _times(table)
+    since = _first_version(times, cut)
     live = {each.path for each in state.files}
-    for number in range(since, state.version):
+    for number in (each for each in times if since <= each < state.version):
         try:
             found = table.load(number)
         except NotFoundError:
@@ -61,16 +66,21 @@ def plan_expiry(table: LakeTable, state: LakeState, cut: float) -> Sweep:
     cut
         As of :func:`plan_sweep`.
     """
-    since = _first_version(table, cut)
+    since = _first_version(_times(table), cut)
     gone = table.outdated(state, since) if since else []
     return Sweep(tuple(each for each in gone if each.modified_at < cut), since)
 
 
-def _first_version(table: LakeTable, cut: float) -> int:
-    """Return the version that was the newest at a time; 0 if there was none, or nothing tells."""
+def _times(table: LakeTable) -> dict[int, float]:
+    """Return when each version was made that the table's log still has."""
     times = dict[int, float]()
-    for place in ("_delta_log/", "metadata/v"):
+    for place in ("_delta_log/", "metadata/v", ".hoodie/"):
         for each in table.store.list(place):
             if match := _VERSION.fullmatch(each.path):
-                times[int(match[1] or match[2])] = each.modified_at
+                times[int(match[1] or match[2] or match[3])] = each.modified_at
+    return times
+
+
+def _first_version(times: Mapping[int, float], cut: float) -> int:
+    """Return the version that was the newest at a time; 0 if there was none, or nothing tells."""
     return max((number for number, at in times.items() if at < cut), default=0)

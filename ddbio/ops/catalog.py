@@ -185,6 +185,11 @@ def write_ddl(options: CatalogDdlOptions) -> str:
 
 
 def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
+    if table_format == "hudi":
+        raise OptionError(
+            f"{options.path} is a Hudi table, which Hudi's own sync registers (hoodie.datasource.hive_sync); in Spark "
+            "CREATE TABLE … USING hudi LOCATION … names it"
+        )
     if options.projection:
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
     table = open_lake_table(options.path, table_format, options)

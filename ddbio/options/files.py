@@ -134,12 +134,23 @@ def _check_lake(options: FilesOptions, refused: tuple[str, ...]) -> None:
             raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
 
 
-def _check_hudi(options: FilesOptions) -> None:
-    if options.engine != "spark":
+def check_hudi_engine(engine: str) -> None:
+    """Refuse another engine than Spark for a Hudi table.
+
+    Raises
+    ------
+    ValueError
+        If it is another.
+    """
+    if engine != "spark":
         raise ValueError(
             "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its jar "
             "(org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
         )
+
+
+def _check_hudi(options: FilesOptions) -> None:
+    check_hudi_engine(options.engine)
     if options.mode == "append":
         raise ValueError("a key is in a Hudi table once: give mode error or overwrite, and merge changes by apply")
 

@@ -8,10 +8,10 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.files import Compression, check_hudi_engine
 from ddbio.options.parsing import CONFIG, Names
 
-TableFormat = Literal["delta", "iceberg"]
+TableFormat = Literal["delta", "iceberg", "hudi"]
 _LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
 _REASONS = {
     "tombstones_older_than": "changes may come late while a stream keeps them",
@@ -28,7 +28,7 @@ class ApplyOptions(CatalogConnectionOptions):
     """Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder."""
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table; it is made if there is none."""
-    format: Literal[TableFormat, "hudi"] = "delta"
+    format: TableFormat = "delta"
     """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"] = "local"
     """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, without a jar for Delta and
@@ -57,15 +57,9 @@ class ApplyOptions(CatalogConnectionOptions):
 
     @model_validator(mode="after")
     def _check_format(self) -> ApplyOptions:
-        if self.format == "hudi" and self.engine != "spark":
-            raise ValueError(
-                "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its "
-                "jar (org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
-            )
-        if self.format == "hudi" and self.catalog is not None:
-            raise ValueError(
-                "a Hudi table is registered by Hudi's own sync (hoodie.datasource.hive_sync): leave catalog out"
-            )
+        if self.format == "hudi":
+            check_hudi_engine(self.engine)
+            check_hudi_catalog(self.catalog)
         return self
 
 
@@ -76,7 +70,9 @@ class MaintainOptions(CatalogConnectionOptions):
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table."""
     format: TableFormat = "delta"
-    """Format of the lake table."""
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    engine: Literal["local", "spark"] = "local"
+    """What rewrites: this process, without a JVM, or Hudi's own services on Spark, for its tables alone."""
     catalog: str | None = None
     """Table of a catalog that is to name the newest version, as of ``apply``."""
     tombstones_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
@@ -106,7 +102,26 @@ class MaintainOptions(CatalogConnectionOptions):
             raise ValueError("give sort_by or z_order_by, not both")
         if self.z_order_by is not None and self.format != "delta":
             raise ValueError("z_order_by is for Delta tables: give sort_by")
+        if self.format == "hudi":
+            check_hudi_engine(self.engine)
+            check_hudi_catalog(self.catalog)
+        elif self.engine == "spark":
+            raise ValueError(f"a table of format {self.format} is maintained by this process: leave engine out")
         return self
+
+
+def check_hudi_catalog(catalog: str | None) -> None:
+    """Refuse a catalog for a Hudi table.
+
+    Raises
+    ------
+    ValueError
+        If one is given.
+    """
+    if catalog is not None:
+        raise ValueError(
+            "a Hudi table is registered by Hudi's own sync (hoodie.datasource.hive_sync): leave catalog out"
+        )
 
 
 def _hours(age: str) -> int:

@@ -9,7 +9,8 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.capture_audit import CaptureHealOptions
 from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.lake import TableFormat  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.files import check_hudi_engine
+from ddbio.options.lake import TableFormat, check_hudi_catalog
 from ddbio.options.lake_proof import AnyTableFormat  # noqa: TC001 - as above
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG
@@ -24,6 +25,8 @@ class ReconcileOptions(CaptureHealOptions):
     """Folder of the lake table that the log is applied to afterwards; default is none."""
     format: AnyTableFormat = "auto"
     """Format of the lake table; by default its files tell."""
+    engine: Literal["local", "spark"] = "local"
+    """What applies the log, as of ``apply``; a Hudi table takes ``spark``."""
     since: AwareDatetime | None = None
     """Begin of the first window, with its zone; default is the end of the last one, or when the capture began."""
     until: AwareDatetime | None = None
@@ -41,7 +44,9 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions
     log: Annotated[str, Field(min_length=1)]
     """Folder of the log of changes, which is captured meanwhile."""
     format: TableFormat = "delta"
-    """Format of the lake table."""
+    """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
+    engine: Literal["local", "spark"] = "local"
+    """What loads the base and applies the log: this process, without a JVM, or the tasks of Spark."""
     catalog: str | None = None
     """Table of a catalog that is to name the lake table, as of ``apply``."""
     base: Literal["scan", "export"] = "scan"
@@ -61,4 +66,7 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions
             raise ValueError("give rcu_per_second or read_ratio, not both")
         if self.base == "export" and self.export_to is None:
             raise ValueError("base=export needs export_to, an s3:// prefix for the export")
+        if self.format == "hudi":
+            check_hudi_engine(self.engine)
+            check_hudi_catalog(self.catalog)
         return self

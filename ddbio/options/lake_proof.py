@@ -12,7 +12,7 @@ from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG
 from ddbio.options.waiting import WaitPolicyOptions
 
-AnyTableFormat = Literal["auto", "delta", "iceberg"]
+AnyTableFormat = Literal["auto", "delta", "iceberg", "hudi"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -21,20 +21,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, VERSION, attribute_columns, lake_schema
+from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION, attribute_columns
 from ddbio.core.lake.merge import Outcome
 from ddbio.core.lake.rows import newest
 from ddbio.core.schema.arrow import fields_within
-from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.core.schema.file import schema_to_json
+from ddbio.errors import OptionError, ServiceError
 from ddbio.files.claim import Claim
 from ddbio.lake.bucket_files import MergedBucket
+from ddbio.lake.hudi import STATE, HudiLakeTable
 from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState
 from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
 from ddbio.ops.lake.merging import Merged, SpreadMerging
 from ddbio.spark.engine import SparkEngine
+from ddbio.spark.session import running_session
 from ddbio.spark.types import to_spark_schema
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ddbio.core.lake.rows import LakeShape
-    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
     from ddbio.ops.job.report import Clock
@@ -55,10 +56,8 @@ if TYPE_CHECKING:
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 """The jar that was tried."""
 
-_STATE = f"{PREFIX}state"
 _CHANGES, _FOUND = "_changes", "_found"
 _NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = "new", "tombstone", "item", "stale"
-_COMMIT = re.compile(r"\.hoodie/(\d+)\.(?:replace)?commit")
 # Hudi's schemas are Avro's: https://avro.apache.org/docs/1.11.1/specification/#names
 _AVRO_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OPTIONS = {
@@ -78,14 +77,17 @@ _OPTIONS = {
     "hoodie.metadata.enable": "false",
     # It would listen beyond this machine.
     "hoodie.embed.timeline.server": "false",
+    # Versions go when ``maintain`` says so, as those of other formats do.
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
 }
 
 
 _NO_ROW = {KEY: "", BUCKET: -1, VERSION: "", DELETED: False}
 
 
-class HudiTable:
-    """Read the state of a Hudi table from its commits, and write commits by Hudi's own writer.
+class HudiTable(HudiLakeTable):
+    """Write commits of a Hudi table by Hudi's own writer.
 
     Columns and properties that are added are written with the next commit: until then only this object knows them.
 
@@ -100,37 +102,27 @@ class HudiTable:
         If this Spark, or its session, has no writer of Hudi.
     """
 
-    keeps_bucket = True
-
     def __init__(
         self, store: ObjectStore, session: SparkSession, parallelism: int, parts: ObjectStore | None = None
     ) -> None:
-        self.store = store
+        super().__init__(store)
         self.fence: Callable[[], None] = lambda: None
         self._parts = parts
         self._session, self._parallelism = session, parallelism
         self._fields: tuple[pa.Field[Any], ...] = ()
         self._properties: dict[str, str] = {}
         self._winners: DataFrame | None = None
-        _require_hudi(session)
+        require_hudi(session)
 
     def load(self, version: int | None = None) -> LakeState | None:
-        """Return the newest state, or that of a version, which is the instant of a commit."""
-        found = self._stored(version)
-        if version is not None:
-            if found is None or found.version != version:
-                raise NotFoundError(f"the Hudi table {self.store.uri} has no commit {version} of ddbio")
-            return found
-        if not self._fields and not self._properties:
+        """Return the newest state, or that of a version, which is the instant of a commit; it names no files."""
+        found = self.stored(version)
+        if version is not None or not (self._fields or self._properties):
             return found
         schema = found.schema if found else pa.schema([])
         fields = [each for each in self._fields if each.name not in schema.names]
         properties = {**(found.properties if found else {}), **self._properties}
         return LakeState(found.version if found else 0, pa.schema([*schema, *fields]), properties, (), found)
-
-    def position(self, state: LakeState, name: str) -> int:
-        """Return how far a source is applied, by the metadata of the commit."""
-        return int(state.properties.get(f"{PREFIX}position.{name}", 0))
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
         """Remember what the first commit is to make."""
@@ -139,10 +131,6 @@ class HudiTable:
         found = self.load()
         assert found is not None  # noqa: S101 - there are properties
         return found
-
-    def file_schema(self, state: LakeState) -> pa.Schema:
-        """Return the columns of the rows."""
-        return state.schema
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
         """Remember what the next commit is to add."""
@@ -153,35 +141,26 @@ class HudiTable:
         assert found is not None  # noqa: S101 - there are properties or columns
         return found
 
-    def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
-        """Refuse: Hudi clusters by its own jobs."""
-        del state, names, file_bytes
-        raise OptionError(f"{self.store.uri} is a Hudi table: cluster it by Hudi's own jobs")
+    def stage(self, rows: DataFrame, floor: int | None) -> tuple[int, Outcome]:
+        """Decide what changes do, and keep those that win for the commit; return how many changes there were.
 
-    def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
-        """Return nothing: Hudi cleans its timeline itself."""
-        del state, since
-        return []
-
-    def forget(self, state: LakeState, since: int) -> LakeState:
-        """Return the state: Hudi cleans its timeline itself."""
-        del since
-        return state
-
-    def stage(self, rows: DataFrame) -> tuple[int, Outcome]:
-        """Decide what changes do, and keep those that win for the commit; return how many changes there were."""
+        Parameters
+        ----------
+        floor
+            As of ``ddbio.core.lake.merge.BucketMerge``.
+        """
         self.release()
         order = Window.partitionBy(BUCKET, KEY).orderBy(sql.desc(VERSION))
         changes = rows.withColumn("_place", sql.row_number().over(order))
-        if self._stored(None) is None:
-            stale = (sql.col("_place") > 1) | (sql.col(BUCKET) < 0)
+        stale = (sql.col("_place") > 1) | (sql.col(BUCKET) < 0)
+        if not self.timeline():
             found = changes.withColumn(_FOUND, sql.when(stale, _STALE).otherwise(_NEW))
         else:
-            had = self._session.read.format("hudi").load(self.store.uri)
-            had = had.select(BUCKET, KEY, sql.col(VERSION).alias("_had"), sql.col(DELETED).alias("_gone"))
+            had = self.rows().select(BUCKET, KEY, sql.col(VERSION).alias("_had"), sql.col(DELETED).alias("_gone"))
+            is_new = sql.col("_had").isNull()
             state = (
-                sql.when((sql.col("_place") > 1) | (sql.col(BUCKET) < 0), _STALE)
-                .when(sql.col("_had").isNull(), _NEW)
+                sql.when(stale if floor is None else stale | (is_new & (sql.col(TIME) <= floor)), _STALE)
+                .when(is_new, _NEW)
                 .when(sql.col(VERSION) <= sql.col("_had"), _STALE)
                 .when(sql.col("_gone"), _OVER_TOMBSTONE)
                 .otherwise(_OVER_ITEM)
@@ -205,31 +184,53 @@ class HudiTable:
 
         The metadata of the commit has columns, properties and positions.
         """
-        before = self._stored(None)
+        before = self.stored()
         if (before.version if before else 0) != state.version:
             raise ConflictError(f"{self.store.uri} has a commit behind {state.version}")
-        self.fence()
         if self._winners is not None:
             rows, operation = self._winners.where(sql.col(_FOUND) != _STALE), "upsert"
         else:
             rows = self._base(state, commit)
             operation = "bulk_insert" if before is None else "insert_overwrite_table"
-        rows = rows.select(*map(_quoted, state.schema.names))
         positions = {f"{PREFIX}position.{name}": str(number) for name, number in commit.positions.items()}
-        stored = {
-            "columns": schema_to_json(attribute_columns(state.schema)),
-            "properties": {**state.properties, **positions, **commit.metadata},
-        }
-        name = re.sub(r"\W", "_", self.store.uri.rstrip("/").rpartition("/")[2], flags=re.ASCII) or "lake"
-        options = {**_OPTIONS, "hoodie.table.name": name, _STATE: json.dumps(stored)}
-        options["hoodie.datasource.write.operation"] = operation
-        for each in ("upsert", "insert", "bulkinsert"):
-            options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
-        with self._spark_errors("took no commit:"):
-            rows.write.format("hudi").options(**options).mode("append").save(self.store.uri)
+        properties = {**state.properties, **positions, **commit.metadata}
+        version = self.write(
+            rows.select(*map(_quoted, state.schema.names)), operation, dataclasses.replace(state, properties=properties)
+        )
         self.release()
         self._fields, self._properties = (), {}
-        written = self._stored(None)
+        return version
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the newest version, as Spark reads them."""
+        return self._session.read.format("hudi").load(spark_place(self._session, self.store.uri))
+
+    def write(
+        self, rows: DataFrame, operation: str, state: LakeState, services: Mapping[str, str] | None = None
+    ) -> int:
+        """Commit by an operation of Hudi's; the commit says what the state is. Return its number.
+
+        Parameters
+        ----------
+        services
+            What Hudi is to do besides: clustering, cleaning, archiving.
+        """
+        self.fence()
+        stored = {
+            "columns": schema_to_json(attribute_columns(state.schema)),
+            "properties": dict(state.properties),
+            "before": state.version,
+        }
+        name = re.sub(r"\W", "_", self.store.uri.rstrip("/").rpartition("/")[2], flags=re.ASCII) or "lake"
+        options = {**_OPTIONS, "hoodie.table.name": name, STATE: json.dumps(stored)}
+        options["hoodie.datasource.write.operation"] = operation
+        for each in ("upsert", "insert", "bulkinsert", "delete"):
+            options[f"hoodie.{each}.shuffle.parallelism"] = str(self._parallelism)
+        options |= services or {}
+        with self._spark_errors("took no commit:"):
+            place = spark_place(self._session, self.store.uri)
+            rows.write.format("hudi").options(**options).mode("append").save(place)
+        written = self.stored()
         if written is None or written.version <= state.version:
             raise ServiceError(f"Hudi wrote no commit of ddbio to {self.store.uri}: look at its timeline in .hoodie")
         return written.version
@@ -237,7 +238,7 @@ class HudiTable:
     def _base(self, state: LakeState, commit: Commit) -> DataFrame:
         """Return the rows of a base load."""
         assert self._parts is not None  # noqa: S101 - who loads a base gives it
-        schema, place = to_spark_schema(state.schema), self._parts.uri.rstrip("/")
+        schema, place = to_spark_schema(state.schema), spark_place(self._session, self._parts.uri.rstrip("/"))
         if not commit.added:
             return self._session.createDataFrame([], schema)
         return self._session.read.schema(schema).parquet(*(f"{place}/{each.path}" for each in commit.added))
@@ -247,22 +248,6 @@ class HudiTable:
         if self._winners is not None:
             self._winners.unpersist()
             self._winners = None
-
-    def _stored(self, version: int | None) -> LakeState | None:
-        """Return the state of the newest commit that has one, up to a version."""
-        matches = (_COMMIT.fullmatch(each.path) for each in self.store.list(".hoodie/"))
-        found = sorted(((int(match[1]), match[0]) for match in matches if match), reverse=True)
-        for instant, path in found:
-            if version is not None and instant > version:
-                continue
-            metadata = json.loads(self.store.read(path) or b"{}").get("extraMetadata") or {}
-            if _STATE in metadata:
-                stored = json.loads(metadata[_STATE])
-                schema = lake_schema(schema_from_json(stored["columns"]))
-                return LakeState(instant, schema, stored["properties"], (), None)
-        if found and version is None:
-            raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not make: apply to a new folder")
-        return None
 
     @contextmanager
     def _spark_errors(self, what: str) -> Iterator[None]:
@@ -288,13 +273,12 @@ class HudiMerging(SpreadMerging):
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
         """Decide; nothing is written before the commit."""
-        del merger
         groups = self._groups(parts)
         columns = pa.schema([*maker.shape.schema, pa.field(_CHANGES, pa.int64())])
         task = functools.partial(_rows, maker, groups)
         count = len(groups)
         rows = self._session.range(0, count, 1, count).mapInArrow(task, to_spark_schema(columns))
-        changes, outcome = self._table.stage(rows)
+        changes, outcome = self._table.stage(rows, merger.floor)
         return Merged(changes, (MergedBucket(outcome),))
 
 
@@ -371,7 +355,36 @@ def has_avro_names(field: pa.Field[Any]) -> bool:
     return all(has_avro_names(pa.field("element", each.type)) for each in inner)
 
 
-def _require_hudi(session: SparkSession) -> None:
+def spark_place(session: SparkSession, uri: str) -> str:
+    """Return where Spark finds a folder: on S3 by s3a, unless Hadoop has a file system for s3:// itself, as on EMR."""
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark's door to the JVM
+    if uri.startswith("s3://") and not hadoop.get("fs.s3.impl"):
+        return f"s3a://{uri.removeprefix('s3://')}"
+    return uri
+
+
+def require_running_hudi() -> None:
+    """Refuse a process without a session that has Hudi's writer.
+
+    Raises
+    ------
+    OptionError
+        If no session runs, or it has no writer of Hudi.
+    """
+    session = running_session()
+    if session is None:
+        raise OptionError("format hudi is written by Hudi's own writer for Spark: give engine='spark'")
+    require_hudi(session)
+
+
+def require_hudi(session: SparkSession) -> None:
+    """Refuse a session that has no writer of Hudi.
+
+    Raises
+    ------
+    OptionError
+        Saying what it lacks.
+    """
     how = f"start a session of Spark 3.5 with spark.jars.packages={BUNDLE}, or choose delta or iceberg"
     if not pyspark.__version__.startswith("3.5."):
         raise OptionError(f"format hudi is written on Spark 3.5, and this is Spark {pyspark.__version__}: {how}")

@@ -28,7 +28,8 @@ class MotoServer:
         The address for clients.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
         with socket.socket() as free:
             free.bind((_LOOPBACK, 0))
             self._port: int = free.getsockname()[1]
@@ -43,7 +44,7 @@ class MotoServer:
         EndpointError
             If it does not.
         """
-        command = [sys.executable, "-m", "moto.server", "-H", _LOOPBACK, "-p", str(self._port)]
+        command = [self._python, "-m", "moto.server", "-H", _LOOPBACK, "-p", str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
         deadline = time.monotonic() + _START_SECONDS
         while not self._listens():

@@ -30,6 +30,14 @@ CONF = {
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
     },
+    "s3a": {
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.access.key": "x",
+        "spark.hadoop.fs.s3a.secret.key": "x",
+        # What a test gives later has to reach file systems that are open already.
+        "spark.hadoop.fs.s3a.impl.disable.cache": "true",
+    },
     "lakes": {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -19,7 +19,11 @@ import pyspark
 
 LOCK = Path(__file__).with_name("jars.lock")
 COORDINATES = {
-    (3, 5): {"hudi": ("org.apache.hudi hudi-spark3.5-bundle_2.12 1.2.0",)},
+    (3, 5): {
+        "hudi": ("org.apache.hudi hudi-spark3.5-bundle_2.12 1.2.0",),
+        # That of the Hadoop which Spark 3.5 brings.
+        "s3a": ("org.apache.hadoop hadoop-aws 3.3.4",),
+    },
     (4, 0): {
         "lakes": (
             "io.delta delta-spark_2.13 4.0.1",

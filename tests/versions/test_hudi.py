@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
+import uuid
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from random import Random
 
+import boto3
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import functions as sql
 
 import ddbio
-from ddbio.errors import OptionError, TargetError
+from ddbio.cli.main import cli
+from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.local_store import LocalStore
+from ddbio.lake.hudi import HudiLakeTable
+from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.lake.apply import Applier, ApplyReport
 from ddbio.ops.lake.changes import open_changes
 from ddbio.options import ApplyOptions
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
-from ddbio.testing.export import ExportWriter
-from tests.ops.lake.virtual_log import Change, VirtualLog, Writer, columns, expected, items_of
+from ddbio.testing.export import ExportWriter, put_manifest
+from tests.ops.lake.virtual_log import BEGAN, Change, VirtualLog, Writer, columns, expected, items_of
 
 POSITION = "ddbio/0/job/1000"
 
@@ -39,6 +49,12 @@ def rows_of(session, place, instant=None):
     frame = (reader if instant is None else reader.option("as.of.instant", str(instant))).load(str(place))
     own = [name for name in frame.columns if name.startswith("_hoodie_")]
     return [row.asDict(recursive=True) for row in frame.drop(*own).collect()]
+
+
+def read_of(place, instant=None):
+    """Return the same rows as they are read without a JVM."""
+    items = open_items(str(place), ApplyOptions(source="log", table="lake"), version=instant)
+    return [row for batch in items.rows() for row in batch.to_pylist()]
 
 
 def names_of(table):
@@ -97,8 +113,11 @@ def run(seed, hudi, tmp_path):
         rows = rows_of(hudi, lake)
         assert len({row["_key"] for row in rows}) == len(rows)
         assert items_of(rows, names_of(job.table)) == expected(log.model())
+        assert items_of(read_of(lake), names_of(job.table)) == expected(log.model())
     for instant, batches in instants.items():
-        assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == expected(log.model(int(batches)))
+        model = expected(log.model(int(batches)))
+        assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == model
+        assert items_of(read_of(lake, instant), names_of(job.table)) == model
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -288,3 +307,126 @@ def test_what_is_refused(hudi, tmp_path):
         ddbio.plan_apply(tmp_path / "log", tmp_path / "lake", format="hudi", engine="spark")
     with pytest.raises(OptionError, match="takes the folder of a log"):
         ddbio.apply(frame, tmp_path / "lake", format="hudi", engine="spark", key=["id"])
+
+
+@pytest.fixture
+def streamed(fake):
+    """Return a client, and a new table with a stream and some items."""
+    client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="eu-west-1")
+    name = f"tab-{uuid.uuid4().hex}"
+    client.create_table(
+        TableName=name,
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )
+    for key in "abcdef":
+        put(client, name, key, 1)
+    yield client, name
+    client.close()
+
+
+def put(client, table, key, n):
+    """Put an item with values of many types."""
+    item = {"pk": {"S": key}, "n": {"N": str(n)}, "t": {"SS": ["x", "y"]}, "m": {"M": {"d": {"N": "1.5"}}}}
+    client.put_item(TableName=table, Item={**item, "l": {"L": [{"S": "a"}]}, "b": {"B": b"\0\1"}, "o": {"BOOL": True}})
+
+
+def invoked(*words):
+    """Return the exit code of a command, and its answer."""
+    done = CliRunner().invoke(cli, [str(word) for word in words])
+    assert done.stdout, (done.output, done.exception)
+    return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.timeout(900)
+def test_bootstrap_and_verify(hudi, streamed, fake, tmp_path):
+    """One command makes the table and keeps it up; it is equal to the table now, and to an export as of a time."""
+    (client, name), lake, log = streamed, tmp_path / "lake", tmp_path / "log"
+    given = ("--endpoint-url", fake.endpoint_url, "--region", "eu-west-1", "--json")
+    command = ("bootstrap", name, lake, "--log", log, "--format", "hudi", "--engine", "spark", "--buckets", 2, *given)
+    code, first = invoked(*command)
+    assert (code, first["base_rows"], first["gaps"]) == (0, 6, 0)
+    put(client, name, "a", 2)
+    client.delete_item(TableName=name, Key={"pk": {"S": "b"}})
+    put(client, name, "g", 1)
+    code, before = invoked("verify", name, lake, *given)
+    assert (code, before["missing"], before["extra"], before["different"]) == (1, 1, 1, 1)
+    assert {each["key"]["pk"]["S"] for each in before["examples"]} == {"a", "b", "g"}
+    code, second = invoked(*command)
+    assert (second["base_rows"], second["inserted"], second["updated"], second["deleted"]) == (None, 1, 1, 1)
+    code, after = invoked("verify", name, lake, "--format", "hudi", *given)
+    assert (code, after["equal"], after["tombstones"], after["version"]) == (0, True, 1, second["version"])
+    code, earlier = invoked("verify", name, lake, "--version", before["version"], *given)
+    assert (code, earlier["version"], earlier["different"]) == (1, before["version"], 1)
+    # What the service exports as of a time, while the table goes on.
+    items = json.dumps(client.scan(TableName=name)["Items"], default=lambda given: b64encode(given).decode())
+    place, at = ExportWriter(tmp_path / "out").full(json.loads(items)), datetime.now(UTC)
+    summary = json.loads((place / "manifest-summary.json").read_bytes())
+    put_manifest(place, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
+    put(client, name, "c", 3)
+    client.delete_item(TableName=name, Key={"pk": {"S": "d"}})
+    assert invoked(*command)[1]["version"] > second["version"]
+    code, found = invoked("verify", place, lake, "--log", log, "--at", at.isoformat(), *given)
+    assert (code, found["equal"], found["unsettled"], found["recent"] >= 2) == (0, True, 0, True), found
+    code, found = invoked("verify", place, lake, *given)
+    assert (code, found["equal"], found["unsettled"] >= 2) == (0, True, True)
+    states = ddbio.history(lake, key="S:c").to_pylist()
+    assert [(each["operation"], each["n"]) for each in states] == [("BASE", 1), ("INSERT", 1), ("MODIFY", 3)]
+
+
+def age(place, days):
+    """Make all files look older."""
+    for path in (each for each in place.rglob("*") if each.is_file()):
+        at = path.stat().st_mtime - days * 86_400
+        os.utime(path, (at, at))
+
+
+@pytest.mark.timeout(900)
+def test_maintain(hudi, tmp_path):
+    """Old tombstones go and stay gone, buckets are sorted, old versions and their commits go: as the dry run says."""
+    log, lake, day = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake", 86_400_000_000
+    given = {"format": "hudi", "engine": "spark"}
+    old = [Change(n + 1, f"k|{n}", {"pk": f"k|{n}", "n": 20 - n}, time_us=BEGAN) for n in range(9)]
+    log.append(old)
+    log.append([Change(20, "k|0", None, time_us=BEGAN + 1), Change(21, "k|1", None, time_us=BEGAN + 3 * day)])
+    log.append([Change(22, "k|2", {"pk": "k|2", "n": 0}, time_us=BEGAN + 3 * day)])
+    ddbio.apply(tmp_path / "log", lake, buckets=2, max_records_per_batch=1, **given)
+    versions = [each.number for each in HudiLakeTable(LocalStore(lake)).timeline()]
+    assert len(versions) == 3
+    words = ("maintain", lake, "--format", "hudi", "--engine", "spark", "--json")
+    wanted = ("--tombstones-older-than", "2d", "--sort-by", "n")
+    _, plan = invoked(*words, *wanted, "--dry-run")
+    assert (plan["tombstones"], plan["rewritten_files"] > 0, plan["version"]) == (1, True, versions[-1])
+    assert [each.number for each in HudiLakeTable(LocalStore(lake)).timeline()] == versions
+    _, done = invoked(*words, *wanted)
+    assert (done["tombstones"], done["rewritten_files"]) == (1, plan["rewritten_files"])
+    assert done["gc_floor_us"] == BEGAN + day
+    assert {row["pk"] for row in rows_of(hudi, lake) if row["_deleted"]} == {"k|1"}
+    state = HudiLakeTable(LocalStore(lake)).load()
+    for each in state.files:
+        numbers = pq.read_table(lake / each.path, columns=["n"]).column("n").to_pylist()
+        assert numbers == sorted(numbers, key=lambda n: -1 if n is None else n)
+    assert live(hudi, lake) == {key: change.item["n"] for key, change in log.model().items()}
+    # Nothing is left to do, so nothing is committed.
+    assert invoked(*words, *wanted)[1]["version"] == done["version"]
+    log.append([old[0], Change(30, "k|3", {"pk": "k|3", "n": 100}, time_us=BEGAN + 4 * day)])
+    age(lake, 5)
+    applied = ddbio.apply(tmp_path / "log", lake, **given)
+    assert (applied.inserted, applied.updated, applied.stale) == (0, 1, 1)
+    wanted = ("--vacuum-older-than", "2d", "--expire-snapshots-older-than", "2d")
+    _, plan = invoked(*words, *wanted, "--dry-run")
+    assert min(plan["deleted_files"], plan["deleted_log_files"]) > 0
+    _, done = invoked(*words, *wanted)
+    for name in ("deleted_files", "deleted_log_files", "since_version"):
+        assert done[name] == plan[name]
+    model = {key: change.item["n"] for key, change in log.model().items() if key != "k|0"}
+    assert live(hudi, lake) == {row["pk"]: row["n"] for row in read_of(lake) if not row["_deleted"]} == model
+    # The version that was the newest then can still be read.
+    assert {row["pk"] for row in read_of(lake, done["since_version"])} == {f"k|{n}" for n in range(1, 9)}
+    for version in versions:
+        with pytest.raises(NotFoundError):
+            read_of(lake, version)
+    log.append([Change(31, "k|4", None, time_us=BEGAN + 4 * day)])
+    assert ddbio.apply(tmp_path / "log", lake, **given).deleted == 1

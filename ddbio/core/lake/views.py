@@ -174,7 +174,7 @@ def lake_relation(uri: str, table_format: str, dialect: Dialect) -> str:
     OptionError
         If it reads none.
     """
-    if dialect == "duckdb":
+    if dialect == "duckdb" and table_format != "hudi":
         return f"{table_format}_scan({sql_text(uri)})"
     if dialect == "spark" and table_format == "delta":
         return f"delta.{back_quoted(uri)}"

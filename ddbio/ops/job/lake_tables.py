@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddbio.aws.s3_store import S3Store
+from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
     from ddbio.lake.lake_table import LakeTable
     from ddbio.options import ConnectionOptions
 
-_PLACES = {"delta": "_delta_log/", "iceberg": "metadata/v"}
+_PLACES = {"delta": "_delta_log/", "iceberg": "metadata/v", "hudi": ".hoodie/"}
 
 
 def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> LakeTable:
-    """Return the table at a URI; it need not be there yet.
+    """Return the table at a URI; it need not be there yet. A Hudi table is only read.
 
     Raises
     ------
@@ -30,6 +31,8 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
         from ddbio.lake.iceberg import IcebergLakeTable  # noqa: PLC0415
 
         return IcebergLakeTable(store, given)
+    if table_format == "hudi":
+        return HudiLakeTable(store)
     from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
 
     return DeltaLakeTable(store, given)

@@ -194,17 +194,19 @@ class StateAt:
 
 def older_files(items: LakeItems) -> tuple[list[LakeFile], bool]:
     """Return the files that only older versions of a table have, and whether all versions since its first are there."""
-    known, found = {each.path for each in items.state.files}, list[Any]()
-    for version in range(items.state.version - 1, -1, -1):
+    known, found, state = {each.path for each in items.state.files}, list[Any](), items.state
+    while (version := items.table.before(state)) is not None:
         try:
-            state = items.table.load(version)
+            older = items.table.load(version)
         except NotFoundError:
-            # The first version of Iceberg is 1.
-            return found, version == 0
-        for each in () if state is None else state.files:
+            return found, False
+        if older is None:
+            return found, False
+        for each in older.files:
             if each.path not in known:
                 known.add(each.path)
                 found.append(each)
+        state = older
     return found, True
 
 

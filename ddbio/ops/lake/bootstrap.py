@@ -7,11 +7,14 @@ to date. Changes that the stream forgot are healed from exports, or a new base i
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.lake.lake_table import BASE
@@ -22,7 +25,7 @@ from ddbio.ops.exports import jobs
 from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.job.storage import open_store, require_shared
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.lake.registering import check_lake_catalog
 from ddbio.ops.scans.to_files import scan_to_files
@@ -39,7 +42,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ddbio.ops.capture.gaps import Gap
     from ddbio.ops.lake.apply import ApplyReport
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.bootstrap")
 _KIND, _NAME = "bootstrap", "base"
 _MOST_BASES = 5
+# What a base is told of the lake table.
+_LAKE = ("format", "engine", "buckets")
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,15 @@ class BootstrapReport(Report):
     cpu_seconds: float
 
 
-def bootstrap(options: BootstrapOptions) -> BootstrapReport:
+def bootstrap(
+    options: BootstrapOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> BootstrapReport:
     """Make a lake table hold what a table holds, or bring it up to date; each run goes on where the last one stopped.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
 
     Raises
     ------
@@ -105,7 +117,16 @@ def bootstrap(options: BootstrapOptions) -> BootstrapReport:
         If the catalog does not answer.
     """
     clock, job = Clock(), _Bootstrap(options)
-    applied = job.run()
+    if options.engine == "local":
+        applied, cpu_seconds = job.run(), clock.cpu_seconds()
+    else:
+        places = {"target": options.target, "log": options.log}
+        require_shared(cluster_of(master, conf), places, shared_paths=False)
+        # One session for the base and what is applied over it.
+        with closing(open_engine("spark", master=master, conf=conf)) as engine:
+            if options.format == "hudi":
+                importlib.import_module("ddbio.spark.hudi").require_running_hudi()
+            applied, cpu_seconds = job.run(), engine.cpu_seconds()
     return BootstrapReport(
         table=options.table,
         target=options.target,
@@ -121,7 +142,7 @@ def bootstrap(options: BootstrapOptions) -> BootstrapReport:
         stale=applied.stale,
         version=applied.version,
         seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(clock.cpu_seconds(), 3),
+        cpu_seconds=round(cpu_seconds, 3),
     )
 
 
@@ -161,7 +182,7 @@ class _Bootstrap:
         return connection_of(self.options)
 
     def _apply_options(self) -> ApplyOptions:
-        names = ("format", "buckets", "catalog", "glue_endpoint_url")
+        names = ("format", "engine", "buckets", "catalog", "glue_endpoint_url")
         wanted = {name: getattr(self.options, name) for name in names}
         places = {"source": self.options.log, "table": self.options.target}
         return parse_options(ApplyOptions, {**self._given(), **wanted, **places})
@@ -224,10 +245,10 @@ class _Bootstrap:
         if self.options.base == "export":
             self.base_rows = self._load_export(mode, sorted(known))
             return
-        names = ("format", "buckets", "rcu_per_second", "read_ratio", "max_units", "max_seconds", "max_usd", "prices")
-        wanted = {name: getattr(self.options, name) for name in names}
+        names = ("rcu_per_second", "read_ratio", "max_units", "max_seconds", "max_usd", "prices")
+        wanted = {name: getattr(self.options, name) for name in (*_LAKE, *names)}
         given = {**self._given(), **wanted, "table": self.options.table, "dest": self.options.target}
-        report = scan_to_files(parse_options(ScanToFilesOptions, {**given, "mode": mode, "engine": "local"}))
+        report = scan_to_files(parse_options(ScanToFilesOptions, {**given, "mode": mode}))
         self.base_rows = report.rows
 
     def _load_export(self, mode: str, gaps: list[str]) -> int:
@@ -241,8 +262,8 @@ class _Bootstrap:
             self._note(export=noted)
         waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
         job = jobs.wait(parse_options(WaitOptions, {**self._given(), **waiting, "arn": noted["arn"]}))
-        given = {**self._given(), "source": job.uri, "dest": self.options.target, "mode": mode, "engine": "local"}
-        lake = {name: getattr(self.options, name) for name in ("format", "buckets")}
+        given = {**self._given(), "source": job.uri, "dest": self.options.target, "mode": mode}
+        lake = {name: getattr(self.options, name) for name in _LAKE}
         report = read_export_to_files(parse_options(ExportToFilesOptions, {**given, **lake}))
         self._note(export={**noted, "loaded": True})
         return report.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import random
 import time
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.lake.columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.core.schema.arrow import name_of_field
+from ddbio.engine import check_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
@@ -27,7 +29,7 @@ from ddbio.ops.lake.apply import check_ours
 from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
     from ddbio.options.lake import MaintainOptions
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.maintain")
 _TRIES = 30
 _SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
-_SMALL_RATIO = 0.75
+SMALL_RATIO = 0.75
+"""Files below this share of the wanted size are rewritten."""
+
 _BATCH_ROWS = 65_536
 
 
@@ -125,6 +129,8 @@ class Maintainer:
     ----------
     sort_by
         Attributes by which the rows of each bucket are sorted.
+    nulls_first
+        Whether who sorts them puts rows without the attribute first.
     tombstones, rewritten, written
         What this run has done.
     """
@@ -132,6 +138,7 @@ class Maintainer:
     table: LakeTable
     target_bytes: int
     sort_by: tuple[str, ...] = ()
+    nulls_first: bool = False
     tombstones: int = 0
     rewritten: int = 0
     written: int = 0
@@ -207,14 +214,27 @@ class Maintainer:
         Those are the files that have tombstones to go, small ones if there are several, and all if one is not sorted.
         """
         masks = {each.path: _stays(work, each, floor) for each in files}
-        small = [each for each in files if each.size_bytes < _SMALL_RATIO * self.target_bytes]
+        small = [each for each in files if each.size_bytes < SMALL_RATIO * self.target_bytes]
         chosen = [each for each in files if not masks[each.path].all()]
         if len(small) > 1:
             chosen = [each for each in files if each in small or each in chosen]
-        names = _columns_of(work.schema, self.sort_by)
-        if names and (chosen or not all(_is_sorted(work, each, names) for each in files)):
+        names = columns_of(work.schema, self.sort_by)
+        if names and (chosen or not all(self._is_sorted(work, each, names) for each in files)):
             chosen = files
         return chosen, masks
+
+    def _is_sorted(self, work: BucketFiles, file: LakeFile, names: Sequence[str]) -> bool:
+        """Return whether the rows of a file are sorted."""
+        wanted = list(dict.fromkeys([*names, KEY]))
+        rows = pa.Table.from_batches(work.read(file, wanted), pa.schema([work.schema.field(name) for name in wanted]))
+        if self.nulls_first:
+            # Arrow puts them last; whether there is a value is false before it is true.
+            columns = [each for name in wanted for each in (pc.is_valid(rows.column(name)), rows.column(name))]
+            rows = pa.table(columns, names=[str(place) for place in range(len(columns))])
+        order: Any = pc.sort_indices(rows, sort_keys=_ascending(rows.column_names))
+        # The places are unsigned: a difference would never be below 0.
+        places = order.to_numpy()
+        return bool((places[1:] > places[:-1]).all())
 
     def _rewrite(self, state: LakeState, bucket: int) -> None:
         """Rewrite those files of a bucket that need it."""
@@ -238,7 +258,7 @@ class Maintainer:
 
     def _rows(self, work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         rows = _kept(work, files, masks)
-        names = _columns_of(work.schema, self.sort_by)
+        names = columns_of(work.schema, self.sort_by)
         if not names:
             yield from rows
             return
@@ -247,8 +267,15 @@ class Maintainer:
         yield from whole.take(order).combine_chunks().to_batches(_BATCH_ROWS)
 
 
-def maintain(options: MaintainOptions) -> MaintainReport:
+def maintain(
+    options: MaintainOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> MaintainReport:
     """Let tombstones of a table go that are old enough, and rewrite its small files.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
 
     Raises
     ------
@@ -260,17 +287,23 @@ def maintain(options: MaintainOptions) -> MaintainReport:
         If other writers are faster again and again, or the table of the catalog is another one.
     """
     clock, now = Clock(), time.time()
+    if options.format == "hudi":
+        check_engine("spark")
+        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
+        hudi = importlib.import_module("ddbio.spark.hudi_maintain")
+        done: MaintainReport = hudi.maintain_table(options, clock, master, conf or {})
+        return done
     check_lake_catalog(options)
-    job = _open(options)
+    job = open_maintainer(options)
     state = job.run(job.horizon(options.tombstones_older_than))
     if options.z_order_by is not None:
-        names = _columns_of(job.table.file_schema(state), options.z_order_by)
+        names = columns_of(job.table.file_schema(state), options.z_order_by)
         job.table.cluster(state, names, job.target_bytes)
         state = job.state()
-    log = _expiry(job.table, state, options, now)
+    log = plan_expired(job.table, state, options, now)
     if log.files:
         state = job.forget(log.since_version)
-    sweep = _sweep(job.table, state, options, now)
+    sweep = plan_swept(job.table, state, options, now)
     # Readers who ask a catalog must not be sent to what goes now.
     register_lake(options, job.table, state)
     # Data goes first: what is left behind by a run that dies here is found by the log.
@@ -293,10 +326,10 @@ def maintain(options: MaintainOptions) -> MaintainReport:
 
 def plan_maintain(options: MaintainOptions) -> MaintainPlan:
     """Return what :func:`maintain` would do; nothing is written. Errors are the same."""
-    job = _open(options)
+    job = open_maintainer(options)
     state, tombstones, files = job.plan(job.horizon(options.tombstones_older_than))
     now = time.time()
-    sweep, log = _sweep(job.table, state, options, now), _expiry(job.table, state, options, now)
+    sweep, log = plan_swept(job.table, state, options, now), plan_expired(job.table, state, options, now)
     return MaintainPlan(
         table=job.table.store.uri,
         version=state.version,
@@ -308,17 +341,22 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
     )
 
 
-def _open(options: MaintainOptions) -> Maintainer:
+def open_maintainer(options: MaintainOptions) -> Maintainer:
+    """Return what decides for the table that the options name, and rewrites its files."""
     table = open_lake_table(options.table, options.format, options)
-    return Maintainer(table, int(options.target_file_bytes), options.sort_by or ())
+    # Hudi's clustering sorts by Spark.
+    nulls_first = options.format == "hudi"
+    return Maintainer(table, int(options.target_file_bytes), options.sort_by or (), nulls_first)
 
 
-def _sweep(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+def plan_swept(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+    """Return the data files that go for their age."""
     age = options.vacuum_older_than
     return Sweep((), 0) if age is None else plan_sweep(table, state, now - seconds_of(age))
 
 
-def _expiry(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+def plan_expired(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
+    """Return the files of the table's own log that go for their age."""
     age = options.expire_snapshots_older_than
     return Sweep((), 0) if age is None else plan_expiry(table, state, now - seconds_of(age))
 
@@ -334,7 +372,7 @@ def _deleted(options: MaintainOptions, sweep: Sweep, log: Sweep) -> dict[str, An
     }
 
 
-def _columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
+def columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
     """Return the columns of some attributes.
 
     Raises
@@ -351,14 +389,6 @@ def _columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
 
 def _ascending(names: Sequence[str]) -> list[tuple[str, Any]]:
     return [(name, "ascending") for name in names]
-
-
-def _is_sorted(work: BucketFiles, file: LakeFile, names: Sequence[str]) -> bool:
-    """Return whether the rows of a file are sorted."""
-    wanted = list(dict.fromkeys([*names, KEY]))
-    rows = pa.Table.from_batches(work.read(file, wanted), pa.schema([work.schema.field(name) for name in wanted]))
-    order: Any = pc.sort_indices(rows, sort_keys=_ascending(wanted))
-    return bool((np.diff(order.to_numpy()) > 0).all())
 
 
 def seconds_of(age: str) -> int:

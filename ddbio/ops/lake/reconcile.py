@@ -34,7 +34,7 @@ from ddbio.ops.prices import prices_of
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.heal import Look
@@ -167,8 +167,15 @@ def _plan(options: ReconcileOptions, windows: Sequence[Window]) -> ReconcilePlan
     return ReconcilePlan(table.name, options.dest, tuple(windows), exports, estimate)
 
 
-def reconcile(options: ReconcileOptions) -> ReconcileReport:
+def reconcile(
+    options: ReconcileOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> ReconcileReport:
     """Compare each closed window of a log with an incremental export, and repair what the log lost.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration for a session that has to be started.
 
     Raises
     ------
@@ -182,6 +189,8 @@ def reconcile(options: ReconcileOptions) -> ReconcileReport:
         If another process reconciles this log.
     """
     clock, store = Clock(), open_store(options.dest, options)
+    # What cannot be applied is told before exports are paid for.
+    applying = _applying(options)
     windows = closed_windows(options, store)
     plan = _plan(options, windows)
     if plan.exports and options.export_to is None:
@@ -199,7 +208,7 @@ def reconcile(options: ReconcileOptions) -> ReconcileReport:
         changes=sum(each.changes for each in done),
         lost=sum(each.lost for each in done),
         settled=sum(each.settled for each in done),
-        applied=_applied(options),
+        applied=None if applying is None else apply_log(applying, master=master, conf=conf),
         planned=plan.estimate.figures,
         actual=Figures(None, clock.seconds(), job.billed_bytes or None, job.usd),
         seconds=clock.seconds(),
@@ -243,12 +252,12 @@ class Reconciler:
         return ReconciledWindow(window.start, window.end, found.exports, found.changes, found.rows, found.settled)
 
 
-def _applied(options: ReconcileOptions) -> ApplyReport | None:
+def _applying(options: ReconcileOptions) -> ApplyOptions | None:
     if options.target is None:
         return None
     kind = lake_format(open_store(options.target, options)) if options.format == "auto" else options.format
-    given = {**connection_of(options), "source": options.dest, "table": options.target, "format": kind or "delta"}
-    return apply_log(parse_options(ApplyOptions, given))
+    given = {**connection_of(options), "source": options.dest, "table": options.target}
+    return parse_options(ApplyOptions, {**given, "format": kind or "delta", "engine": options.engine})
 
 
 def _capture(options: ReconcileOptions, store: ObjectStore) -> JobState:

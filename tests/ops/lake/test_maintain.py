@@ -8,6 +8,7 @@ import os
 import time
 
 import deltalake
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake.exceptions import DeltaError
@@ -21,7 +22,7 @@ from ddbio.lake.lake_table import Commit, ConflictError
 from ddbio.ops.job.lake_items import open_items
 from ddbio.options import MaintainOptions
 from tests.ops.lake.test_schedules import expected, items_of
-from tests.ops.lake.virtual_log import VirtualLog, Writer
+from tests.ops.lake.virtual_log import Change, VirtualLog, Writer
 
 DAY = 86_400
 
@@ -176,6 +177,18 @@ def test_rows_are_sorted_once(lake):
     assert (again.rewritten_files, again.version) == (0, report.version)
     with pytest.raises(OptionError, match="no attribute 'other'"):
         ddbio.maintain(place, format=kind, sort_by="other")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_one_file_that_is_not_sorted_is_sorted(kind, tmp_path):
+    """A bucket of a single file is rewritten for the order of its rows alone."""
+    log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
+    log.append([Change(n + 1, f"k|{n}", {"pk": f"k|{n}", "n": 9 - n}) for n in range(9)])
+    ddbio.apply(tmp_path / "log", lake, format=kind, buckets=1)
+    report = ddbio.maintain(lake, format=kind, sort_by="n")
+    assert (report.rewritten_files, report.written_files) == (1, 1)
+    (file,) = open_items(str(lake), MaintainOptions(table=str(lake))).state.files
+    assert pq.read_table(lake / file.path, columns=["n"]).column("n").to_pylist() == list(range(1, 10))
 
 
 def test_rows_are_clustered(lake):

@@ -1,0 +1,166 @@
+"""Maintain Hudi tables: one commit takes the tombstones, and has Hudi's own services cluster, clean and archive."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+
+from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION
+from ddbio.lake.hudi import TIMELINE, HudiLakeTable
+from ddbio.lake.lake_table import FLOOR
+from ddbio.ops.job.storage import open_store
+from ddbio.ops.lake.maintain import (
+    SMALL_RATIO,
+    MaintainReport,
+    columns_of,
+    open_maintainer,
+    plan_expired,
+    plan_swept,
+    seconds_of,
+)
+from ddbio.spark.engine import SparkEngine
+from ddbio.spark.hudi import HudiTable, claimed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ddbio.lake.hudi import Instant
+    from ddbio.lake.lake_table import LakeFile, LakeState
+    from ddbio.lake.sweep import Sweep
+    from ddbio.ops.job.report import Clock
+    from ddbio.options import MaintainOptions
+
+_NO_LIMIT = str(1 << 50)
+
+
+def maintain_table(
+    options: MaintainOptions, clock: Clock, master: str | None, conf: Mapping[str, str]
+) -> MaintainReport:
+    """Do what is to be done in one commit, while other jobs of ddbio wait; without anything to do there is none.
+
+    The same commit raises the floor and takes the tombstones: no process can die between both.
+
+    Raises
+    ------
+    OptionError
+        If this Spark, or its session, has no writer of Hudi, or ddbio did not make the table.
+    DdbioError
+        As of ``ddbio.ops.lake.maintain.maintain``.
+    """
+    now = time.time()
+    job, reader = open_maintainer(options), HudiLakeTable(open_store(options.table, options))
+    with closing(SparkEngine(master, dict(conf))) as engine:
+        table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
+        with claimed(table.store) as claim:
+            table.fence = claim.require
+            until = job.horizon(options.tombstones_older_than)
+            before, tombstones, files = job.plan(until)
+            sweep, log = plan_swept(reader, before, options, now), plan_expired(reader, before, options, now)
+            stored, kept = _stored(reader), before
+            if until is not None:
+                floor = max(until, int(before.properties.get(FLOOR, until)))
+                kept = dataclasses.replace(before, properties={**before.properties, FLOOR: str(floor)})
+            if files or sweep.files or log.files:
+                services = _clustering(options, before, files) | _cleaning(options, reader, sweep, log, now)
+                _commit(table, kept, tombstones, services)
+            after = job.state()
+        cpu_seconds = round(engine.cpu_seconds(), 3)
+    gone = [(path, size) for path, size in stored.items() if path not in _stored(reader)]
+    data = [size for path, size in gone if not path.startswith(TIMELINE)]
+    logged = [size for path, size in gone if path.startswith(TIMELINE)]
+    had, has = {each.path for each in before.files}, {each.path for each in after.files}
+    floor_us = after.properties.get(FLOOR)
+    is_asked = options.vacuum_older_than is not None or options.expire_snapshots_older_than is not None
+    return MaintainReport(
+        table=table.store.uri,
+        version=after.version,
+        tombstones=tombstones,
+        rewritten_files=len(had - has),
+        written_files=len(has - had),
+        gc_floor_us=None if floor_us is None else int(floor_us),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=cpu_seconds,
+        deleted_files=len(data),
+        deleted_bytes=sum(data),
+        deleted_log_files=len(logged),
+        deleted_log_bytes=sum(logged),
+        since_version=max(sweep.since_version, log.since_version) if is_asked else None,
+    )
+
+
+def _commit(table: HudiTable, state: LakeState, tombstones: int, services: Mapping[str, str]) -> None:
+    rows = table.rows()
+    if tombstones:
+        floor = int(state.properties[FLOOR])
+        gone = rows.where(sql.col(DELETED) & (sql.col(TIME) <= floor))
+        table.write(gone.select(KEY, BUCKET, VERSION), "delete", state, services)
+    else:
+        own = [name for name in rows.columns if name.startswith("_hoodie_")]
+        table.write(rows.drop(*own).limit(0), "upsert", state, services)
+
+
+def _clustering(options: MaintainOptions, state: LakeState, files: Sequence[LakeFile]) -> dict[str, str]:
+    """Return the options by which Hudi rewrites the small files of the buckets that need it, or all if they are sorted.
+
+    https://hudi.apache.org/docs/1.2.0/configurations#Clustering-Configs
+    """
+    if not files:
+        return {}
+    target, plan = int(options.target_file_bytes), "hoodie.clustering.plan.strategy"
+    found = {
+        "hoodie.clustering.inline": "true",
+        "hoodie.clustering.inline.max.commits": "1",
+        "hoodie.clustering.plan.partition.filter.mode": "SELECTED_PARTITIONS",
+        f"{plan}.partition.selected": ",".join(f"{BUCKET}={each}" for each in sorted({each.bucket for each in files})),
+        f"{plan}.target.file.max.bytes": str(target),
+        f"{plan}.small.file.limit": str(int(SMALL_RATIO * target)),
+        f"{plan}.max.num.groups": "100000",
+    }
+    if options.sort_by is not None:
+        names = columns_of(state.schema, options.sort_by)
+        found[f"{plan}.small.file.limit"] = _NO_LIMIT
+        found[f"{plan}.sort.columns"] = ",".join(dict.fromkeys([*names, KEY]))
+    return found
+
+
+def _cleaning(options: MaintainOptions, table: HudiLakeTable, sweep: Sweep, log: Sweep, now: float) -> dict[str, str]:
+    """Return the options by which Hudi deletes files of old versions, and archives old commits.
+
+    It counts commits: those since a time, and the one that maintains. Of the version before them it keeps the files.
+
+    https://hudi.apache.org/docs/1.2.0/configurations#Clean-Configs
+    """
+    found, timeline = dict[str, str](), table.timeline()
+    kept = options.expire_snapshots_older_than
+    if log.files and kept is not None:
+        oldest = table.told_by(log.since_version)
+        left = sum(each.number >= oldest for each in timeline) + 1
+        found |= {
+            "hoodie.archive.automatic": "true",
+            "hoodie.keep.min.commits": str(left),
+            "hoodie.keep.max.commits": str(left + 1),
+            "hoodie.clean.commits.retained": str(_commits_since(timeline, now - seconds_of(kept)) + 1),
+        }
+    swept = options.vacuum_older_than
+    if sweep.files and swept is not None:
+        found |= {
+            "hoodie.clean.automatic": "true",
+            "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
+            "hoodie.clean.commits.retained": str(_commits_since(timeline, now - seconds_of(swept)) + 1),
+        }
+    return found
+
+
+def _commits_since(timeline: Sequence[Instant], cut: float) -> int:
+    return sum(each.modified_at >= cut for each in timeline)
+
+
+def _stored(table: HudiLakeTable) -> dict[str, int]:
+    """Return the sizes of the data files, and of the files of the timeline, by their paths."""
+    listed = [each for place in (f"{BUCKET}=", TIMELINE) for each in table.store.list(place)]
+    # Beside each file on a disk Hadoop has one that is hidden, with its checksum.
+    return {each.path: each.size_bytes for each in listed if "/." not in each.path}
