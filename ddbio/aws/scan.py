@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
-    from ddbio.budget import Budget
+    from ddbio.budget import Budget, Grant
     from ddbio.core.attribute import Item
     from ddbio.core.conditions import Condition, Query
     from ddbio.core.text.page import Page
@@ -153,41 +153,54 @@ def scan_pages(source: PageSource, request: ReadRequest, budget: Budget, policy:
         start_key = None
 
 
+class Reading:
+    """Know what to ask next of one segment, or of one item collection."""
+
+    def __init__(self, request: ReadRequest, query: Query | None = None) -> None:
+        self._request, self._query = request, query
+        self.operation, self.parameters = "Scan" if query is None else "Query", request.parameters(query)
+        if request.start_key is not None:
+            self.parameters["ExclusiveStartKey"] = request.start_key
+        self._item_units, self._left, self._scanned = request.item_units, request.max_items, 0
+        self.is_done = self._is_stuck = False
+
+    def ask(self) -> float:
+        """Complete the parameters of the next request; return the units that it is expected to cost."""
+        request, query = self._request, self._query
+        if self._is_stuck:
+            place = f"segment {request.segment}" if query is None else f"partition key {query.partition_key}"
+            raise ServiceError(f"{place} of {request.table!r} does not advance: same key twice")
+        # Of items that need not meet a condition, any number may have to be read until enough do.
+        limit = _page_limit(request.page_units, self._item_units, self._left if request.condition is None else None)
+        if limit is not None:
+            self.parameters["Limit"] = limit
+        return _estimate(request, self._item_units, limit)
+
+    def take(self, page: Page) -> Page:
+        """Note what a page leaves; return what of it was asked for."""
+        if page.scanned_count and page.consumed_units is not None:
+            self._item_units = page.consumed_units / page.scanned_count
+        if self._left is not None:
+            if page.count > self._left:
+                page = first_items(page, self._left)
+            self._left -= page.count
+        self._scanned += page.scanned_count
+        key = page.last_evaluated_key
+        if self._query is not None and not self._scanned and key is None and self._request.start_key is None:
+            page = replace(page, missing=1, missing_keys=(compact_json(self._query.key()).encode(),))
+        self.is_done = key is None or (self._left is not None and self._left <= 0)
+        self._is_stuck = key is not None and key == self.parameters.get("ExclusiveStartKey")
+        self.parameters["ExclusiveStartKey"] = key
+        return page
+
+
 def _pages(
     source: PageSource, request: ReadRequest, query: Query | None, budget: Budget, policy: RetryPolicy
 ) -> Iterator[Page]:
-    operation, parameters = "Scan" if query is None else "Query", request.parameters(query)
-    item_units = request.item_units
-    left, scanned = request.max_items, 0
-    if request.start_key is not None:
-        parameters["ExclusiveStartKey"] = request.start_key
-    while True:
-        # Of items that need not meet a condition, any number may have to be read until enough do.
-        limit = _page_limit(request.page_units, item_units, left if request.condition is None else None)
-        if limit is not None:
-            parameters["Limit"] = limit
-        read, estimate = partial(source.read, operation, parameters), _estimate(request, item_units, limit)
-        page = _fetch(read, (operation, request.table), estimate, budget, policy)
-        if page.scanned_count and page.consumed_units is not None:
-            item_units = page.consumed_units / page.scanned_count
-        if left is not None:
-            if page.count > left:
-                page = first_items(page, left)
-            left -= page.count
-        scanned += page.scanned_count
-        is_end = page.last_evaluated_key is None
-        if query is not None and not scanned and is_end and request.start_key is None:
-            page = replace(page, missing=1, missing_keys=(compact_json(query.key()).encode(),))
-        next_key, pages = page.last_evaluated_key, [page]
-        # Segments that are read in rotation wait here by the hundred: none of them holds its page meanwhile.
-        del page
-        yield pages.pop()
-        if next_key is None or (left is not None and left <= 0):
-            return
-        if next_key == parameters.get("ExclusiveStartKey"):
-            place = f"segment {request.segment}" if query is None else f"partition key {query.partition_key}"
-            raise ServiceError(f"{place} of {request.table!r} does not advance: same key twice")
-        parameters["ExclusiveStartKey"] = next_key
+    reading = Reading(request, query)
+    while not reading.is_done:
+        estimate, read = reading.ask(), partial(source.read, reading.operation, reading.parameters)
+        yield reading.take(_fetch(read, (reading.operation, request.table), estimate, budget, policy))
 
 
 def _looked_up(source: PageSource, request: ReadRequest, budget: Budget, policy: RetryPolicy) -> Iterator[Page]:
@@ -272,19 +285,25 @@ def _fetch(
         try:
             page = read()
         except (ClientError, BotoCoreError) as error:
-            # A rejected request costs nothing; a broken response may have cost the page.
-            budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
-            if is_throttled(error):
-                _slow_down(error, budget)
+            settle_failed(budget, grant, estimate, error)
             policy.check_read(error, *of, policy.clock() - began)
             policy.pause(attempt)
         else:
-            consumed = estimate if page.consumed_units is None else page.consumed_units
-            budget.settle(grant, consumed, items=page.scanned_count, wire_bytes=page.wire_bytes)
+            settle_page(budget, grant, estimate, page)
             return page
     raise AssertionError("unreachable: attempts are bounded by time alone")
 
 
-def _slow_down(error: ClientError | BotoCoreError, budget: Budget) -> None:
-    reasons, code = throttling_reasons(error), error_code(error)
-    budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+def settle_page(budget: Budget, grant: Grant, estimate: float, page: _Answer) -> None:
+    """Settle a request by what its page says."""
+    consumed = estimate if page.consumed_units is None else page.consumed_units
+    budget.settle(grant, consumed, items=page.scanned_count, wire_bytes=page.wire_bytes)
+
+
+def settle_failed(budget: Budget, grant: Grant, estimate: float, error: ClientError | BotoCoreError) -> None:
+    """Settle a request that has failed, and let the budget know of a throttle."""
+    # A rejected request costs nothing; a broken response may have cost the page.
+    budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
+    if is_throttled(error):
+        reasons, code = throttling_reasons(error), error_code(error)
+        budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)

@@ -175,8 +175,7 @@ class LightTransport:
 
     def read(self, operation: str, parameters: Mapping[str, Any]) -> Page:
         """Return one page; see ``PageSource``."""
-        body = json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
-        return split_page(self.begin(operation, parameters["TableName"], body).result())
+        return split_page(self.begin(operation, parameters["TableName"], read_body(parameters)).result())
 
     def begin(self, operation: str, table: str, body: bytes, encoding: str = "") -> PendingResponse:
         """Send a body; see ``BodySender``."""
@@ -286,6 +285,11 @@ def _verified(response: HttpResponse) -> HttpResponse:
 
 def _is_expired(error: ClientError) -> bool:
     return error.response.get("Error", {}).get("Code") in _EXPIRED
+
+
+def read_body(parameters: Mapping[str, Any]) -> bytes:
+    """Return the body of a request with these parameters."""
+    return json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
 
 
 def _base64(value: bytes) -> str:

@@ -33,6 +33,7 @@ from ddbio.ops.loads.load import write_raw_items
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.read import read_digest
+from ddbio.ops.scans.rotation import RotatedStream
 from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_like, is_table
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ddbio.core.digest import Digest
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.prices import Cost
+    from ddbio.core.raw_items import RawItems
     from ddbio.core.scan_plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
@@ -276,7 +278,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
         create_like(options)
     (task,) = scan_tasks(plan, scan, table)
     # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
-    stream = PageStream(replace(_in_rotation(task), digest=options.verify), budget, partial(raw_item_reader, write))
+    stream = _stream_of(replace(task, digest=options.verify), budget, write)
     progress = None if watch is None else partial(watch.writing, plan)
     with budget.within_limits(), closing(iter(stream)) as items:
         report = write_raw_items(items, _write_options(options, limits), progress, _read_bytes_per_second(plan))
@@ -379,17 +381,19 @@ def _read_bytes_per_second(plan: ScanPlan) -> float | None:
     return plan.rcu_per_second * READ_UNIT_BYTES * (1 if plan.consistent else 2)
 
 
-def _in_rotation(task: ScanTask) -> ScanTask:
-    """Return a task that reads a small page of each segment in turn.
+def _stream_of(task: ScanTask, budget: LocalBudget, write: WritePlan) -> RotatedStream[RawItems] | PageStream[RawItems]:
+    """Return what reads a small page of each segment in turn; of item collections and keys, one after the other.
 
     A scan goes through the table's partitions one after the other, and the target has the same hash ranges: items read
     in that order would be written at the rate of one partition.
     """
+    if any(request.queries or request.keys for request in task.requests):
+        return PageStream(task, budget, partial(raw_item_reader, write))
     requests = []
     for request in task.requests:
         most = read_units(ROTATED_PAGE_BYTES, request.consistent)
         requests.append(replace(request, page_units=min(request.page_units or most, most)))
-    return replace(task, requests=tuple(requests), rotates=True)
+    return RotatedStream(replace(task, requests=tuple(requests)), budget, raw_item_reader(write))
 
 
 def _write_options(options: CopyOptions, limits: JobLimits | None = None) -> WriteOptions:

@@ -157,11 +157,9 @@ def write_raw_items(
         window_bytes = min(window_bytes, max(_LEAST_WINDOW_BYTES, int(_WINDOW_SECONDS * read_bytes_per_second)))
 
     def spread(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
-        handed = RowSpreader(plan, any_order=True, window_bytes=window_bytes).spread(items)
-        # To look after the requests at every page would take turns with the lanes that read, which are threads.
-        return (each for each in handed if each is not None)
+        return RowSpreader(plan, any_order=True, window_bytes=window_bytes).spread(items)
 
-    # The lanes of the scan read ahead, unless a budget holds them back.
+    # Pages are asked for ahead, unless a budget holds them back.
     return _write_here(options, spread, rows_are_here=read_bytes_per_second is None, progress=progress)
 
 

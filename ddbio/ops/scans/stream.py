@@ -56,8 +56,6 @@ class ScanTask:
     accept_encoding: AcceptEncoding = "identity"
     whole_pages: bool = False
     """Whether what a page becomes is yielded as one, with the page's end, so that the scan can go on there."""
-    rotates: bool = False
-    """Whether a lane reads one page of each segment in turn, rather than one segment after the other."""
 
 
 @dataclass
@@ -74,6 +72,15 @@ class ScanCounts:
     """Keys that were looked up, and for which there is no item."""
     missing: list[bytes] = field(default_factory=list)
     """Some of those, as DynamoDB JSON."""
+
+    def add(self, page: Page) -> None:
+        """Count a page."""
+        self.items += page.count
+        self.scanned_items += page.scanned_count
+        self.wire_bytes += page.wire_bytes
+        if page.missing:
+            self.missing_keys += page.missing
+            self.missing += page.missing_keys[: MOST_MISSING - len(self.missing)]
 
 
 class _Sized(Protocol):
@@ -124,8 +131,7 @@ class PageStream(Generic[BlockT]):
     """Iterate over the blocks that a task's pages become; ``counts`` is complete when the iteration has ended.
 
     Each lane is a thread that takes the next segment when it has finished one, so that a long segment holds up no
-    other; if segments are read in rotation, it does so after each page. The first error of any lane ends the stream.
-    Closing the iterator early stops the lanes.
+    other. The first error of any lane ends the stream. Closing the iterator early stops the lanes.
 
     Parameters
     ----------
@@ -153,10 +159,7 @@ class PageStream(Generic[BlockT]):
         self._pages = pages or open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)
         self._journal = journal
         self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
-        self._waiting: deque[tuple[int, ReadRequest | Iterator[Page]]] = deque(
-            (request.segment, request) for request in task.requests
-        )
-        self._being_read = 0
+        self._waiting = deque(task.requests)
         # A decoder holds several pages' worth of scratch: there are no more of them than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
         # Of blocks, or of whole pages.
@@ -166,7 +169,7 @@ class PageStream(Generic[BlockT]):
         self._error: BaseException | None = None
         # What lanes and consumer wait for, each by itself, so that nobody is woken for nothing.
         self._lock = threading.Lock()
-        self._delivered, self._has_room, self._has_segment = (threading.Condition(self._lock) for _ in range(3))
+        self._delivered, self._has_room = (threading.Condition(self._lock) for _ in range(2))
         self._stop = self._retry_policy.stop
         self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
 
@@ -206,17 +209,8 @@ class PageStream(Generic[BlockT]):
             return taken
 
     def _wake_all(self) -> None:
-        for condition in (self._delivered, self._has_room, self._has_segment):
+        for condition in (self._delivered, self._has_room):
             condition.notify_all()
-
-    def _count(self, page: Page) -> None:
-        with self._lock:
-            self.counts.items += page.count
-            self.counts.scanned_items += page.scanned_count
-            self.counts.wire_bytes += page.wire_bytes
-            if page.missing:
-                self.counts.missing_keys += page.missing
-                self.counts.missing += page.missing_keys[: MOST_MISSING - len(self.counts.missing)]
 
     def _deliver(self, block: BlockT | ReadPage[BlockT]) -> None:
         n_bytes = block.nbytes
@@ -234,8 +228,8 @@ class PageStream(Generic[BlockT]):
         digest = JsonDigest()
         error: BaseException | None = None
         try:
-            while (found := self._next()) is not None:
-                self._put_back(found, has_more=self._read(*found, digest))
+            while (request := self._next()) is not None:
+                self._read(request, digest)
         except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
             error = raised
         with self._lock:
@@ -244,18 +238,10 @@ class PageStream(Generic[BlockT]):
             self.counts.digest.merge(digest.digest)
             self._wake_all()
 
-    def _next(self) -> tuple[int, Iterator[Page]] | None:
-        """Return the pages of the next segment, or the rest of them; None if there are no more."""
+    def _next(self) -> ReadRequest | None:
+        """Return the next segment; None if there are no more."""
         with self._lock:
-            # A segment that another lane reads now may come back.
-            self._has_segment.wait_for(lambda: self._is_ending or self._waiting or not self._being_read)
-            if self._is_ending or not self._waiting:
-                return None
-            segment, found = self._waiting.popleft()
-            self._being_read += 1
-        if isinstance(found, ReadRequest):
-            return segment, self._scan(found) if self._journal is None else self._journal.pages(found, self._scan)
-        return segment, found
+            return self._waiting.popleft() if self._waiting and not self._is_ending else None
 
     def _scan(self, request: ReadRequest) -> Iterator[Page]:
         return scan_pages(self._pages, request, self._budget, self._retry_policy)
@@ -264,18 +250,18 @@ class PageStream(Generic[BlockT]):
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._error is not None
 
-    def _read(self, segment: int, pages: Iterator[Page], digest: JsonDigest) -> bool:
-        """Deliver one segment's pages, or one page in rotation; return whether there may be more."""
-        for page in pages:
-            self._count(page)
+    def _read(self, request: ReadRequest, digest: JsonDigest) -> None:
+        """Deliver one segment's pages."""
+        for page in self._scan(request) if self._journal is None else self._journal.pages(request, self._scan):
+            with self._lock:
+                self.counts.add(page)
             if self._task.whole_pages:
-                self._deliver(self._whole(segment, page, digest))
+                self._deliver(self._whole(request.segment, page, digest))
             else:
                 for block in self._decode(page, digest) if page.count else ():
                     self._deliver(block)
-            if self._is_ending or self._task.rotates:
-                return True
-        return False
+            if self._is_ending:
+                return
 
     def _whole(self, segment: int, page: Page, digest: JsonDigest) -> ReadPage[BlockT]:
         blocks = tuple(self._decode(page, digest)) if page.count else ()
@@ -289,15 +275,6 @@ class PageStream(Generic[BlockT]):
             "resumed_items": page.count if page.is_resumed else 0,
         }
         return ReadPage(segment, blocks, rest_after(page), counts, own)
-
-    def _put_back(self, found: tuple[int, Iterator[Page]], *, has_more: bool) -> None:
-        with self._lock:
-            self._being_read -= 1
-            if has_more:
-                self._waiting.append(found)
-                self._has_segment.notify()
-            elif not self._being_read:
-                self._has_segment.notify_all()
 
     def _decode(self, page: Page, digest: JsonDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()

@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from ddbio.budget import LocalBudget
+from ddbio.core.decode import Decoder
+from ddbio.core.digest import Digest
 from ddbio.core.scan_plan import rotated_segments
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
+from ddbio.ops.scans.rotation import RotatedStream
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.testing import FakeDynamoDB
@@ -23,35 +26,40 @@ def server():
         yield running
 
 
-def stream_of(server, *, lanes, rotates):
+def stream_of(server, lanes):
     """Return a stream of the table's segments, in pages of some 20 items, and the keys of each segment."""
     given = {"table": "numbers", "endpoint_url": server.endpoint_url, "region": "us-east-1"}
     options = parse_options(ScanOptions, {**given, "segments": SEGMENTS, "lanes": lanes})
     table = describe_scan(options)
     (task,) = scan_tasks(plan_of(options, table=table), options, table)
+    task = replace(task, digest=True)
     requests = tuple(replace(request, page_units=0.1, item_units=0.005) for request in task.requests)
     budget = LocalBudget(None)
-    keys = [
-        {key for batch in SegmentStream(replace(task, requests=(each,)), budget) for key in batch["pk"].to_pylist()}
-        for each in requests
-    ]
-    return SegmentStream(replace(task, requests=requests, rotates=rotates), budget), keys
+    segments = [SegmentStream(replace(task, requests=(each,)), budget) for each in requests]
+    keys = [{key for batch in segment for key in batch["pk"].to_pylist()} for segment in segments]
+    return RotatedStream(replace(task, requests=requests), budget, Decoder(task.schema)), keys, segments
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_segments_take_turns(server, lanes):
-    """Every item comes once, and with one lane the first pages are of all segments."""
-    stream, keys = stream_of(server, lanes=lanes, rotates=True)
+    """Every item comes once and is counted, and the first pages are of all segments."""
+    stream, keys, segments = stream_of(server, lanes)
     pages = [batch["pk"].to_pylist() for batch in stream]
     assert sorted(key for page in pages for key in page) == sorted(str(n) for n in range(ITEMS))
     first = [place for page in pages[:SEGMENTS] for place, held in enumerate(keys) if page[0] in held]
-    # Threads may begin late.
+    # Of requests in flight at the same time, later ones may be answered first.
     assert lanes > 1 or len(set(first)) == SEGMENTS
+    digest = Digest()
+    for segment in segments:
+        digest.merge(segment.counts.digest)
+    assert stream.counts.digest.hexdigest() == digest.hexdigest()
+    assert (stream.counts.items, stream.counts.scanned_items) == (ITEMS, ITEMS)
+    assert stream.counts.wire_bytes == sum(segment.counts.wire_bytes for segment in segments)
 
 
 def test_a_rotation_can_be_left(server):
     """Whoever stops reading early waits for no segment."""
-    stream, _ = stream_of(server, lanes=4, rotates=True)
+    stream, _, _ = stream_of(server, 4)
     batches = iter(stream)
     next(batches)
     batches.close()

@@ -1,0 +1,191 @@
+"""Segments read in rotation: every page once, so many requests in flight; one that fails holds up no other."""
+
+import json
+import socket
+import threading
+from collections import deque
+from contextlib import closing
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
+
+from ddbio.aws import retry
+from ddbio.aws.retry import RetryPolicy
+from ddbio.aws.rotation import rotated_pages
+from ddbio.aws.scan import ReadRequest
+from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
+
+BROKEN = ConnectionClosedError(endpoint_url="http://x")
+
+
+def refusal(code, **more):
+    """Return an error of the service."""
+    response = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
+    return ClientError(response, "Scan")
+
+
+def body(segment, number, last):
+    """Return the answer with a page of one item."""
+    key = {"pk": {"S": f"{segment}-{number}"}}
+    members = {"Items": [key], "Count": 1, "ScannedCount": 1, "ConsumedCapacity": {"CapacityUnits": 0.5}}
+    return json.dumps(members if number == last else {**members, "LastEvaluatedKey": key}).encode()
+
+
+class Answer:
+    """A request in flight whose answer has come."""
+
+    expires_at = float("inf")
+
+    def __init__(self, source, step):
+        self.source, self.step, (self.ours, self.theirs) = source, step, socket.socketpair()
+        self.link = self.ours
+        self.theirs.send(b"!")
+
+    def fileno(self):
+        """Return what can be read."""
+        return self.ours.fileno()
+
+    def result(self):
+        """Return the body, or raise the error."""
+        self.source.in_flight -= 1
+        for end in (self.ours, self.theirs):
+            end.close()
+        if isinstance(self.step, Exception):
+            raise self.step
+        return self.step
+
+
+class Scripted:
+    """Answer requests to each segment by the steps of its script, and keep them."""
+
+    def __init__(self, *scripts):
+        self.scripts, self.requests = [deque(script) for script in scripts], []
+        self.in_flight = self.most = 0
+
+    def begin(self, operation, table, text):
+        """Send a request; an error of a connection that cannot be made is raised at once."""
+        assert (operation, table) == ("Scan", "t")
+        request = json.loads(text)
+        self.requests.append((request["Segment"], request.get("ExclusiveStartKey", {}).get("pk", {}).get("S")))
+        step = self.scripts[request["Segment"]].popleft()
+        if isinstance(step, ConnectTimeoutError):
+            raise step
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        return Answer(self, step)
+
+
+def scripted(segments, pages):
+    """Return a source of segments of so many pages."""
+    return Scripted(*([body(segment, n, pages - 1) for n in range(pages)] for segment in range(segments)))
+
+
+@pytest.fixture
+def policy(monkeypatch):
+    """Be patient, without waiting long."""
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_SECONDS", 0.001)
+    return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
+
+
+def pages_of(source, policy, in_flight=1, budget=None):
+    """Return the pages of all segments."""
+    requests = [ReadRequest("t", segment, len(source.scripts)) for segment in range(len(source.scripts))]
+    return rotated_pages(source, requests, budget or LocalBudget(None), policy, in_flight)
+
+
+def keys(pages):
+    """Return the key of each page's item."""
+    return [json.loads(page.items)["Items"][0]["pk"]["S"] for page in pages]
+
+
+def test_segments_take_turns(policy):
+    """A page of each, then the next page of each, which begins behind the one before."""
+    source = scripted(3, 2)
+    assert keys(pages_of(source, policy)) == ["0-0", "1-0", "2-0", "0-1", "1-1", "2-1"]
+    assert source.requests == [(0, None), (1, None), (2, None), (0, "0-0"), (1, "1-0"), (2, "2-0")]
+
+
+@pytest.mark.parametrize("in_flight", [1, 3, 5, 9])
+def test_so_many_requests_are_in_flight(policy, in_flight):
+    """Those of the next pages are sent before a page is given out, and never more than were asked for."""
+    source = scripted(5, 4)
+    with closing(pages_of(source, policy, in_flight)) as pages:
+        found = [next(pages)]
+        assert source.in_flight == min(in_flight, 5)
+        found += pages
+    assert sorted(keys(found)) == sorted(f"{segment}-{n}" for segment in range(5) for n in range(4))
+    assert source.most == min(in_flight, 5)
+
+
+@pytest.mark.parametrize(
+    "failure", [refusal("ThrottlingException"), BROKEN, ConnectTimeoutError(endpoint_url="http://x")]
+)
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_a_failed_page_is_asked_again(policy, failure, in_flight):
+    """With the same start key, after a pause; it comes once, and so do those of the other segment."""
+    source = scripted(2, 2)
+    source.scripts[0].insert(1, failure)
+    source.scripts[0].insert(1, failure)
+    assert sorted(keys(pages_of(source, policy, in_flight))) == ["0-0", "0-1", "1-0", "1-1"]
+    assert source.requests.count((0, "0-0")) == 3
+
+
+def test_a_segment_that_pauses_holds_up_no_other():
+    """One whose partition is at its limit pauses by itself, here for good."""
+    source = scripted(2, 3)
+    source.scripts[0].appendleft(refusal("ProvisionedThroughputExceededException"))
+    now = iter(range(100))
+    policy = RetryPolicy(60.0, threading.Event(), lambda: -next(now))
+    with closing(pages_of(source, policy, 2)) as pages:
+        assert [keys([next(pages)]) for _ in range(3)] == [["1-0"], ["1-1"], ["1-2"]]
+        policy.stop.set()
+        with pytest.raises(BudgetClosedError):
+            next(pages)
+
+
+def test_requests_are_settled(policy):
+    """By what their answers say; a refusal costs nothing, a connection that broke may have cost the page."""
+    hot = refusal(
+        "ProvisionedThroughputExceededException",
+        ThrottlingReasons=[{"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}],
+    )
+    source, budget = scripted(2, 1), LocalBudget(None)
+    source.scripts[0].appendleft(hot)
+    source.scripts[1].appendleft(BROKEN)
+    assert len(list(pages_of(source, policy, 2, budget))) == 2
+    assert (budget.usage().consumed_units, budget.usage().items) == (128 + 2 * 0.5, 2)
+    assert budget.usage().throttles == {"key_range": 1}
+
+
+def test_what_cannot_succeed_is_raised(policy):
+    """A refusal that no retry mends, no page until the deadline, an endpoint out of reach, a key that stays."""
+    with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
+        list(pages_of(Scripted([refusal("AccessDeniedException")]), policy))
+    late = RetryPolicy(-1.0, policy.stop)
+    with pytest.raises(ThrottledError, match="raise its capacity"):
+        list(pages_of(Scripted([refusal("ThrottlingException")]), late))
+    with pytest.raises(EndpointError, match="gave up"):
+        list(pages_of(Scripted([BROKEN]), late))
+    with pytest.raises(ServiceError, match="segment 0 of 't' does not advance"):
+        list(pages_of(Scripted([body(0, 0, 9)] * 3), policy))
+
+
+def test_a_closed_budget_ends_it(policy):
+    """A job that is being stopped sends nothing more."""
+    budget = LocalBudget(None)
+    pages = pages_of(scripted(2, 3), policy, 1, budget)
+    next(pages)
+    budget.close()
+    with pytest.raises(BudgetClosedError):
+        list(pages)
+
+
+def test_what_was_sent_is_counted_when_the_rotation_is_left(policy):
+    """The units of answers that nobody reads any more were consumed."""
+    source, budget = scripted(5, 2), LocalBudget(None)
+    pages = pages_of(source, policy, 3, budget)
+    next(pages)
+    pages.close()
+    assert source.in_flight == 0
+    assert budget.usage().consumed_units == len(source.requests) * 0.5
