@@ -337,3 +337,20 @@ def test_what_is_not_there_is_said_so(endpoint, tmp_path):
     assert (done.returncode, "no.csv does not exist" in done.stderr) == (1, True)
     done = _ddbio("load", "x", "flights", "--no-such-flag")
     assert (done.returncode, "'ddbio load --help' says how it is used" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("given", "chosen"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", {}), reason="the C library is not glibc")
+def test_arrow_takes_memory_from_malloc_unless_told_otherwise(given, chosen):
+    """The pool of memory is chosen before pyarrow is imported, and a user's own choice stays."""
+    script = (
+        "import atexit, sys\n"
+        "from ddbio.__main__ import main\n"
+        "atexit.register(lambda: print(__import__('pyarrow').default_memory_pool().backend_name))\n"
+        "sys.argv = ['ddbio', 'plan', '--help']\n"
+        "main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**environment, **given})
+    assert done.stdout.split()[-1] == chosen
