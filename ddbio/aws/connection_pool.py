@@ -55,10 +55,12 @@ class ConnectionPool:
     def send(self, request: bytes) -> Connection:
         """Send a request over an idle connection, or over a new one if none can take it."""
         connection = self._take_idle()
-        if connection is not None:
-            with contextlib.suppress(StaleConnectionError):
-                return connection.send(request)
-        return self.send_anew(request)
+        if connection is None:
+            return self.send_anew(request)
+        try:
+            return connection.send(request)
+        except StaleConnectionError:
+            return self.send_anew(request)
 
     def send_anew(self, request: bytes) -> Connection:
         """Send a request over a new connection."""

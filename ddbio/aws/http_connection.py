@@ -196,9 +196,10 @@ class Connection:
     def _send_at_once(self, request: bytes) -> memoryview:
         """Send what the socket takes without a wait, which saves asking whether it would wait; return the rest."""
         self._receiver.set_timeout(0)
-        sent = 0
-        with contextlib.suppress(BlockingIOError):
+        try:
             sent = self._socket.send(request)
+        except BlockingIOError:
+            sent = 0
         return memoryview(request)[sent:]
 
     def receive(self) -> HttpResponse:
