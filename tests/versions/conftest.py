@@ -29,6 +29,8 @@ CONF = {
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        # Compiling Hudi's writer well takes longer than running it on a few rows.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     },
     "s3a": {
         "spark.hadoop.fs.s3a.path.style.access": "true",

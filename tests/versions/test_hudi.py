@@ -43,6 +43,18 @@ def hudi(need):
     return need("hudi")
 
 
+@pytest.fixture
+def brief(hudi):
+    """Return the session, which compiles and plans less: each query has a few rows, and is run once."""
+    names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", "spark.sql.adaptive.enabled")
+    before = {name: hudi.conf.get(name) for name in names}
+    for name in names:
+        hudi.conf.set(name, "NO_CODEGEN" if name.endswith("factoryMode") else "false")
+    yield hudi
+    for name, value in before.items():
+        hudi.conf.set(name, value)
+
+
 def rows_of(session, place, instant=None):
     """Return the rows of a table as Spark reads them, now or at a commit."""
     reader = session.read.format("hudi")
@@ -121,18 +133,18 @@ def run(seed, hudi, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_table_equals_the_model(seed, hudi, tmp_path):
+def test_a_table_equals_the_model(seed, brief, tmp_path):
     """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
-    run(seed, hudi, tmp_path)
+    run(seed, brief, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(30))
-def test_many_schedules(part, hudi, tmp_path):
+def test_many_schedules(part, brief, tmp_path):
     """Three hundred schedules, ten of them in each part: ``-k 'part0 or part1'``."""
     for seed in range(2 + part * 10, 12 + part * 10):
-        run(seed, hudi, tmp_path / str(seed))
+        run(seed, brief, tmp_path / str(seed))
 
 
 def live(session, place):
