@@ -15,7 +15,7 @@ from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.roads import Workload
 from ddbio.core.table_limits import PARTITION_RCU, partition_count
 from ddbio.errors import DdbioError, OptionError
-from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
+from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
 from ddbio.ops.table_statistics import TableStatistics, mean_item_bytes, read_statistics
 

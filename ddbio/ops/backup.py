@@ -15,11 +15,10 @@ from ddbio.core.job_limits import check_estimate
 from ddbio.core.service_estimates import backup_estimate, restore_estimate
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock
-from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import cost_of, prices_of
-from ddbio.ops.scans.read import read_digest
 from ddbio.ops.table_statistics import statistics_table
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     plan = plan_of_backup(options)
     table = plan.table.name
     _LOG.info("backup of %s: planned: %s", table, plan.estimate.figures)
-    found = read_digest(table, options) if options.digest else None
+    found = _read_digest(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = service_jobs.create_backup(spec, options.table, name)
     job = await_end(lambda: service_jobs.describe_backup(spec, arn), options, watch)
@@ -178,12 +177,12 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     job = dataclasses.replace(job, planned=plan.estimate.figures, actual=_actual(plan, [], clock, options))
     if not options.verify and options.expect_digest is None:
         return job
-    scans = [read_digest(options.target, options)]
+    scans = [_read_digest(options.target, options)]
     found = scans[0].digest
     job = dataclasses.replace(job, items=found.count, digest=found.hexdigest(), verified=True)
     wanted = options.expect_digest
     if wanted is None:
-        scans.append(read_digest(plan.source_table, options))
+        scans.append(_read_digest(plan.source_table, options))
         wanted = scans[1].digest.hexdigest()
     job = dataclasses.replace(job, actual=_actual(plan, scans, clock, options))
     if job.digest != wanted:
@@ -193,6 +192,13 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
             {"items": job.items, "digest": job.digest, "wanted_digest": wanted},
         )
     return job
+
+
+def _read_digest(table: str, options: BackupCreateOptions | RestoreOptions) -> ScannedDigest:
+    # All that reads items: most backups and restores do not.
+    from ddbio.ops.scans.read import read_digest  # noqa: PLC0415
+
+    return read_digest(table, options)
 
 
 def _actual(plan: RestorePlan, scans: Sequence[ScannedDigest], clock: Clock, options: RestoreOptions) -> Figures:

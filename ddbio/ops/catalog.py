@@ -31,8 +31,9 @@ from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
 from ddbio.files.snapshot import live_files
+from ddbio.ops.job.clients import catalog_spec
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
-from ddbio.ops.job.storage import catalog_spec, open_store
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,8 +27,8 @@ from ddbio.core.scan_plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.core.service_estimates import verification_units
 from ddbio.core.table_limits import limits_of
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec
 from ddbio.ops.loads.load import write_raw_items
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks

@@ -16,7 +16,7 @@ from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.core.service_estimates import CapturePlan
 from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
-from ddbio.ops.job.storage import price_list_spec
+from ddbio.ops.job.clients import price_list_spec
 from ddbio.ops.user_files import user_file, write_user_file
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ddbio.core import provisioning
 from ddbio.core.provisioning import Consumption, TableUse
 from ddbio.core.roads import GIB
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.ops.job.storage import dynamodb_spec, metrics_spec
+from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
 
 if TYPE_CHECKING:

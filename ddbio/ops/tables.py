@@ -18,11 +18,8 @@ from ddbio.errors import (
     OptionError,
     TargetError,
 )
-from ddbio.files.formats import is_row_file
 from ddbio.files.meta import META, is_manifest, parse_state
-from ddbio.files.paths import WILD
-from ddbio.ops.exports.source import open_export
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
 
@@ -131,6 +128,10 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
     OptionError
         If nothing states a key, or several are stated.
     """
+    # Of all file formats; to describe a table needs none.
+    from ddbio.files.formats import is_row_file  # noqa: PLC0415
+    from ddbio.files.paths import WILD  # noqa: PLC0415
+
     folder = options.source.rstrip("/")
     if any(sign in folder for sign in WILD) or is_row_file(folder.rpartition("/")[2]):
         folder = folder.rpartition("/")[0] or "."
@@ -144,6 +145,9 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _keys_in(folder: str, options: LoadOptions) -> set[str]:
+    from ddbio.ops.exports.source import open_export  # noqa: PLC0415 - as above
+    from ddbio.ops.job.storage import open_store  # noqa: PLC0415
+
     store = open_store(folder, options)
     manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]
     stated = [parse_state(store.read(path), path).get("source") or {} for path in manifests]

@@ -29,8 +29,9 @@ from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.core.schema.declare import time_forms
 from ddbio.core.time_columns import StoredRows
 from ddbio.errors import OptionError
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import WriteReport
-from ddbio.ops.job.storage import dynamodb_spec, new_job_id
+from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.write import WriteTask, write_batches

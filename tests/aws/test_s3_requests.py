@@ -18,7 +18,8 @@ from ddbio.aws.s3_store import S3Store
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
 from ddbio.core.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, OptionError
-from ddbio.ops.job.storage import open_store, s3_spec
+from ddbio.ops.job.clients import s3_spec
+from ddbio.ops.job.storage import open_store
 from ddbio.options import ConnectionOptions, parse_options
 from ddbio.testing import MotoServer
 

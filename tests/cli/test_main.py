@@ -127,6 +127,24 @@ def test_help_imports_no_verb():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "describe", "flights"],
+        ["backup", "create", "flights"],
+        ["backup", "list"],
+        ["export", "list"],
+    ],
+)
+def test_verbs_that_only_ask_the_service_load_no_loops(endpoint, words):
+    """Whoever reads and writes no items waits for no library that does."""
+    given = [*words, "--endpoint-url", endpoint, "--region", "us-east-1", "--json"]
+    script = f"import sys\nfrom ddbio.cli.main import run\nrun({given})\n"
+    script += "print(sorted({'moto', 'numba', 'pyarrow', 'pyspark'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_plans_are_listed_by_the_first_sentence_of_their_help():
     """The list of plans loads none of them, and says what each says of itself."""
     assert {name: PLANS[name].help.splitlines()[0] for name in PLANS} == PLANS.summaries

@@ -40,8 +40,9 @@ from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.capture import capture
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.read import scan_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options

@@ -26,8 +26,9 @@ from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

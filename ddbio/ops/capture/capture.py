@@ -33,8 +33,9 @@ from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, reco
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.plan import observe_table
 from ddbio.options import ScanOptions, connection_of, parse_options
 

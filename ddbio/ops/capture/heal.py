@@ -45,8 +45,9 @@ from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_na
 from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import FileText, open_export
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.prices import prices_of
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, parse_options
 

@@ -23,8 +23,9 @@ from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 

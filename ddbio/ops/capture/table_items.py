@@ -13,7 +13,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ThrottledError
-from ddbio.ops.job.storage import dynamodb_spec
+from ddbio.ops.job.clients import dynamodb_spec
 
 if TYPE_CHECKING:
     from datetime import datetime

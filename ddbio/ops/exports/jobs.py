@@ -15,7 +15,7 @@ from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of
 from ddbio.core.service_estimates import billed_figures, export_estimate
 from ddbio.core.table_description import RecoveryDescription, region_of
-from ddbio.ops.job.storage import dynamodb_spec, s3_spec
+from ddbio.ops.job.clients import dynamodb_spec, s3_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
 from ddbio.ops.table_statistics import read_statistics

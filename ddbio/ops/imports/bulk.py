@@ -26,7 +26,8 @@ from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
-from ddbio.ops.job.storage import dynamodb_spec, new_job_id, open_store, s3_spec
+from ddbio.ops.job.clients import dynamodb_spec, s3_spec
+from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
 from ddbio.ops.table_statistics import statistics_table

@@ -42,8 +42,9 @@ from ddbio.files import committer
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.file_estimates import run_limits
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of
-from ddbio.ops.job.storage import committed_report, dynamodb_spec, new_job_id, open_store, protect_sources, target_of
+from ddbio.ops.job.storage import committed_report, new_job_id, open_store, protect_sources, target_of
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of

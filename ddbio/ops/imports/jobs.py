@@ -18,7 +18,8 @@ from ddbio.core.service_estimates import billed_figures, import_estimate
 from ddbio.core.table_description import region_of
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.ops.imports.files import FOLDER
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
 from ddbio.ops.scans.read import digest_of_table

@@ -21,8 +21,9 @@ from ddbio.files.job_state import JobState
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import open_lake_table
-from ddbio.ops.job.storage import Staging, dynamodb_spec
+from ddbio.ops.job.storage import Staging
 
 if TYPE_CHECKING:
     import contextlib

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.estimate import Figures
-from ddbio.core.rescue import MisfitLog
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.layout import LayoutSummary
+    from ddbio.core.rescue import MisfitLog
     from ddbio.core.staged import StagedFile
 
 
@@ -83,18 +83,23 @@ class MisfitReport(Result):
 
 def misfit_reports(logs: Iterable[MisfitLog]) -> tuple[MisfitReport, ...]:
     """Return what all tasks' logs hold together, an entry per attribute and kind."""
-    whole = MisfitLog()
-    for log in logs:
-        whole.merge(log)
-    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in whole.misfits())
+    misfits = _joined(logs).misfits()
+    return tuple(MisfitReport(each.path, each.kind, each.count, each.example, each.dropped) for each in misfits)
 
 
 def merged_nulls(logs: Iterable[MisfitLog]) -> dict[str, int]:
     """Return how many NULLs all tasks merged with missing values, by attribute."""
+    return _joined(logs).merged_nulls
+
+
+def _joined(logs: Iterable[MisfitLog]) -> MisfitLog:
+    # Jobs that read no items have none.
+    from ddbio.core.rescue import MisfitLog  # noqa: PLC0415
+
     whole = MisfitLog()
     for log in logs:
         whole.merge(log)
-    return whole.merged_nulls
+    return whole
 
 
 @dataclass(frozen=True)

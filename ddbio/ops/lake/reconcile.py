@@ -26,9 +26,10 @@ from ddbio.ops.capture.audit import capture_status
 from ddbio.ops.capture.gaps import Gap, captures_in
 from ddbio.ops.capture.heal import heal_gap
 from ddbio.ops.capture.table_items import read_items
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import dynamodb_spec, open_store
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.prices import prices_of
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options

@@ -9,7 +9,7 @@ from ddbio.core.catalog.definition import parse_table_name
 from ddbio.core.catalog.lake import ICEBERG, changed_lake_input, lake_input, parse_iceberg_name
 from ddbio.core.lake.columns import shown_schema
 from ddbio.errors import OptionError, ServiceError
-from ddbio.ops.job.storage import catalog_spec
+from ddbio.ops.job.clients import catalog_spec
 
 if TYPE_CHECKING:
     from ddbio.lake.lake_table import LakeState, LakeTable

@@ -30,8 +30,9 @@ from ddbio.engine import (
 )
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.local_store import LocalStore
+from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, WriteReport
-from ddbio.ops.job.storage import dynamodb_spec, new_job_id, require_shared
+from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
 from ddbio.ops.loads.file_checks import check_files
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects

@@ -31,14 +31,8 @@ from ddbio.errors import SchemaError
 from ddbio.files import commit
 from ddbio.ops.catalog import check_catalog
 from ddbio.ops.file_estimates import sampled_partitions
-from ddbio.ops.job.storage import (
-    dynamodb_spec,
-    open_staging,
-    open_store,
-    require_same_columns,
-    stored_format,
-    target_of,
-)
+from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.storage import open_staging, open_store, require_same_columns, stored_format, target_of
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.ops.table_statistics import read_statistics
