@@ -67,6 +67,7 @@ NAMES = {
         "pyspark.sql.pandas.serializers ArrowStreamPandasUDFSerializer.arrow_to_pandas",
     ],
     "ddbio/spark/engine.py": ["pyspark SparkContext._jsc"],
+    "ddbio/spark/hudi.py": ["pyspark SparkContext._jsc"],
     "ddbio/spark/session.py": [
         "pyspark SparkContext._accumulatorServer",
         "pyspark SparkContext._active_spark_context",

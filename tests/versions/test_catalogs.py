@@ -117,27 +117,28 @@ def test_each_run_is_read_by_name(session, client, tmp_path):
 
 def test_a_base_and_changes_by_one_command(session, client, fake, tmp_path):
     """``bootstrap`` names its base and what is applied over it; ``verify`` finds the table equal, and so does Spark."""
+    shop = tmp_path.name  # one for each catalog
     given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
     dynamodb = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="eu-west-1")
     dynamodb.create_table(
-        TableName="shop",
+        TableName=shop,
         AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
         BillingMode="PAY_PER_REQUEST",
         StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     )
     for number in range(20):
-        dynamodb.put_item(TableName="shop", Item={"pk": {"S": f"k{number}"}, "n": {"N": str(number)}})
+        dynamodb.put_item(TableName=shop, Item={"pk": {"S": f"k{number}"}, "n": {"N": str(number)}})
     wanted = {f"k{number}": number for number in range(20)}
     for step in range(3):
         report = ddbio.bootstrap(
-            "shop", tmp_path / "lake", log=str(tmp_path / "log"), format="iceberg", buckets=2, catalog=NAME, **given
+            shop, tmp_path / "lake", log=str(tmp_path / "log"), format="iceberg", buckets=2, catalog=NAME, **given
         )
         assert (report.base_rows is None) == (step > 0)
         assert {row["pk"]: row["n"] for row in rows_of(session) if not row["_is_deleted"]} == wanted
-        assert ddbio.verify("shop", tmp_path / "lake", **given).equal
-        dynamodb.put_item(TableName="shop", Item={"pk": {"S": f"k{step}"}, "n": {"N": "1000"}})
-        dynamodb.delete_item(TableName="shop", Key={"pk": {"S": f"k{10 + step}"}})
+        assert ddbio.verify(shop, tmp_path / "lake", **given).equal
+        dynamodb.put_item(TableName=shop, Item={"pk": {"S": f"k{step}"}, "n": {"N": "1000"}})
+        dynamodb.delete_item(TableName=shop, Key={"pk": {"S": f"k{10 + step}"}})
         wanted[f"k{step}"] = 1000
         del wanted[f"k{10 + step}"]
     dynamodb.close()
