@@ -50,7 +50,11 @@ _INSTALLERS = (
 _NANOSECONDS = 1e9
 
 # https://github.com/apache/spark/blob/v4.0.0/core/src/main/scala/org/apache/spark/util/SparkExitCode.scala
-_EXIT_STATUS = {50: ", an exception that nothing caught", 52: ", out of memory"}
+_EXIT_STATUS = {50: ", an exception that nothing caught", 52: ", out of memory", 56: ", no heartbeat got through"}
+
+_LOG_TAIL_BYTES = 1 << 16
+_log_files: list[IO[bytes]] = []
+"""Where the JVM of this process writes what would go to stderr, if it was started here: at most one."""
 
 
 def running_session() -> SparkSession | None:
@@ -80,7 +84,8 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     refuse_connect(connect="SPARK_REMOTE" in os.environ or "spark.remote" in conf)
     asked = {"spark.app.name": "ddbio", **conf, **({"spark.master": master} if master else {})}
     if not log.isEnabledFor(logging.DEBUG):
-        asked.setdefault("spark.log.level", "OFF")
+        # A JVM that is started here logs into a file that nobody sees unless it dies.
+        asked.setdefault("spark.log.level", "OFF" if SparkContext._gateway else "WARN")  # noqa: SLF001 - as below
     try:
         _launch_jvm(asked)
         builder = SparkSession.builder
@@ -113,7 +118,19 @@ def how_the_jvm_ended(within_seconds: float = 2.0) -> str | None:
         return None
     if status < 0:
         return f"killed by signal {-status}"
-    return f"exit status {status}{_EXIT_STATUS.get(status, '')}"
+    said = [line for line in jvm_log() if " ERROR " in line][-1:]
+    return ": ".join((f"exit status {status}{_EXIT_STATUS.get(status, '')}", *said))
+
+
+def jvm_log() -> list[str]:
+    """Return the last lines that the JVM of this process has logged, if it was started here and not for debugging."""
+    if not _log_files:
+        return []
+    # The JVM writes at the position of the file that it shares with this process, which is to stay.
+    written = _log_files[0].fileno()
+    size = os.fstat(written).st_size
+    tail = os.pread(written, _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))
+    return tail.decode(errors="replace").splitlines()
 
 
 def stop_session(session: SparkSession) -> None:
@@ -214,13 +231,14 @@ def _launch_jvm(asked: Mapping[str, str]) -> None:
     # Data source planning runs in the JVM's idea of the driver's Python.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = SparkConf(loadDefaults=False).setAll([("spark.ui.showConsoleProgress", "false"), *asked.items()])
-    with tempfile.TemporaryFile() as log_file:
-        # What the JVM and log4j say while they start is noise, unless they fail.
-        quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": log_file}
-        try:
-            SparkContext._ensure_initialized(gateway=launch_gateway(settings, quiet))  # noqa: SLF001
-        except PySparkException as error:
-            raise OptionError(f"Spark did not start: {_reason_in(log_file) or error}; check master and conf") from error
+    # What the JVM and log4j say is noise, unless it fails or dies.
+    log_file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the JVM runs
+    quiet: dict[str, Any] = {} if log.isEnabledFor(logging.DEBUG) else {"stderr": log_file}
+    try:
+        SparkContext._ensure_initialized(gateway=launch_gateway(settings, quiet))  # noqa: SLF001
+    except PySparkException as error:
+        raise OptionError(f"Spark did not start: {_reason_in(log_file) or error}; check master and conf") from error
+    _log_files[:] = [log_file]
 
 
 def _defaults() -> dict[str, str]:

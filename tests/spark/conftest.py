@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from ddbio.spark.javac import find_javac
 from ddbio.spark.pushdown_jar import jar
-from ddbio.spark.session import how_the_jvm_ended, start_session
+from ddbio.spark.session import how_the_jvm_ended, jvm_log, start_session
 from ddbio.testing import FakeDynamoDB
+
+_LOG_LINES = 60
 
 
 def _start() -> SparkSession:
@@ -41,7 +43,8 @@ def spark(sessions) -> SparkSession:
     if sessions and _has_died():
         with warnings.catch_warnings():
             warnings.simplefilter("always")  # to be told, not to fail a test of this file
-            warnings.warn(f"Spark's JVM has died: {how_the_jvm_ended(0)}", stacklevel=1)
+            said = "\n".join([f"Spark's JVM has died: {how_the_jvm_ended(0)}", *jvm_log()[-_LOG_LINES:]])
+            warnings.warn(said, stacklevel=1)
         # The file in which it died fails; PySpark goes on to ask a JVM that is gone unless it forgets it.
         SparkContext._gateway.proc.stdin.close()
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
