@@ -23,7 +23,7 @@ from ddbio.budget.messages import BudgetAddress
 from ddbio.core.job_limits import JobLimits
 from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
-from ddbio.spark.engine import Job, SparkEngine
+from ddbio.spark.engine import SparkEngine
 from ddbio.spark.worker import ListOnDriver, TaskBudget, TaskRunner, WorkerTracebackError
 from tests.budget.deaf_port import deaf_port
 
@@ -377,33 +377,50 @@ def test_sparks_pages_name_the_job(spark, engine):
     assert newest[:2] == ["ddbio", "the nightly copy, ddbio: scan of orders"]
 
 
-def test_a_stage_that_runs_again_is_seen(spark):
-    """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself."""
-    context = spark.sparkContext
-    disk = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
-    folders = list(disk.localDirsString())
+_RUNS_AGAIN = """
+from pathlib import Path
+from ddbio.spark.engine import Job
+from ddbio.spark.session import start_session
 
-    def lose(number, rows):
-        held = list(rows)
-        if number == 0:
-            files = [path for folder in folders for path in Path(folder).glob("*/shuffle_*")]
-            newest = max(int(path.name.split("_")[1]) for path in files)
-            for path in files:
-                if int(path.name.split("_")[1]) == newest:
-                    path.unlink(missing_ok=True)
-        return held
+context = start_session("local[2,3]", {}).sparkContext
+disk = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+folders = list(disk.localDirsString())
 
-    def job(function):
-        pairs = context.parallelize([(number, number) for number in range(8)], 2)
-        return Job(context, pairs.partitionBy(8).mapPartitionsWithIndex(function))
+def lose(number, rows):
+    held = list(rows)
+    if number == 0:
+        files = [path for folder in folders for path in Path(folder).glob("*/shuffle_*")]
+        newest = max(int(path.name.split("_")[1]) for path in files)
+        for path in files:
+            if int(path.name.split("_")[1]) == newest:
+                path.unlink(missing_ok=True)
+    return held
 
-    whole = job(lambda _, rows: rows)
-    whole.wait(list)
-    assert not whole.runs_again()
-    again = job(lose)
-    again.wait(list)
-    assert again.runs_again()
-    assert sorted(again.outcomes) == sorted(whole.outcomes)
+def job(function):
+    pairs = context.parallelize([(number, number) for number in range(8)], 2)
+    return Job(context, pairs.partitionBy(8).mapPartitionsWithIndex(function))
+
+whole = job(lambda _, rows: rows)
+whole.wait(list)
+assert not whole.runs_again()
+again = job(lose)
+again.wait(list)
+assert again.runs_again()
+assert sorted(again.outcomes) == sorted(whole.outcomes)
+print("seen")
+"""
+
+
+def test_a_stage_that_runs_again_is_seen():
+    """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself.
+
+    The session is one of its own: a local one never gets over files of a shuffle that are gone. Its block manager cannot
+    be registered again, so that large results are lost, and after ten minutes without a heartbeat the JVM ends.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _RUNS_AGAIN], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["seen"], done.stderr[-2000:]
 
 
 def test_a_task_of_a_worker_out_of_reach_waits_for_those_that_the_driver_knows(spark):
