@@ -414,7 +414,7 @@ print("seen")
 def test_a_stage_that_runs_again_is_seen():
     """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself.
 
-    The session is one of its own: a local one never gets over files of a shuffle that are gone. Its block manager cannot
+    The session is one of its own: a local one never gets over a shuffle without its files. Its block manager cannot
     be registered again, so that large results are lost, and after ten minutes without a heartbeat the JVM ends.
     """
     done = subprocess.run(
