@@ -242,7 +242,7 @@ def _lookup(row: Row) -> Iterator[Line]:
     figures = row["figures"]
     what = f"{figures['keys']:,} items by key, beside bare BatchGetItem over the same wire (wall time; CPU time "
     yield Line(f"{what}{figures['cpu_seconds_times_bare']} ×)", figures["seconds_times_bare"], "×", ("≤", 1.2), 2)
-    # Rows before 24 November have no join.
+    # Older rows have no join.
     if "join_seconds_times_bare" in figures:
         yield Line(
             "… joined with a DataFrame by `ddbio.spark.lookup`", figures["join_seconds_times_bare"], "×", ("≤", 1.2), 2

@@ -44,7 +44,12 @@ def turned(names: list[str], number: int) -> list[str]:
 
 def speed_ratio(seconds: Seconds, way: str, beside: str) -> float:
     """Return how many times as fast one way is as the other: the median over the rounds."""
-    return statistics.median(b / a for a, b in zip(seconds[way], seconds[beside], strict=True))
+    return median_ratio(seconds[beside], seconds[way])
+
+
+def median_ratio(of: list[float], to: list[float]) -> float:
+    """Return the median ratio over the rounds: what changes from round to round, as a machine's speed, is in both."""
+    return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 def megabytes_per_second(seconds: Seconds, size_bytes: int) -> dict[str, float]:

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ddbio
-from bench import data
-from bench.e2e import record, slopes
+from bench.e2e import slopes
 from bench.serving import isolate
 from ddbio.testing import MotoServer
 
@@ -38,15 +37,7 @@ _NO_AGE = "0s"
 
 def main() -> None:
     """Append one row with every verb."""
-    arguments = record.parser("folder_verbs")
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
-    asked = arguments.parse_args()
-    whole = data.scaled(FILES)
-    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // slopes.PART)) as places:
-        chosen = slopes.paired([verbs(each) for each in places], asked.only)
-        figures = slopes.measure(chosen, Path(home), asked.rounds)
-    record.append("folder_verbs", asked, figures)
+    slopes.main("folder_verbs", FILES, serving, verbs)
 
 
 @dataclass(frozen=True)

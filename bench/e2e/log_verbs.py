@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import tempfile
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -26,8 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import ddbio
-from bench import data, orders
-from bench.e2e import delivered, record, sink, slopes
+from bench import orders
+from bench.e2e import delivered, sink, slopes
 from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
 from ddbio.core.capture.columns import OLD_IMAGE, OPERATION
@@ -52,15 +51,7 @@ _BUCKET, _SMALL_FILE_BYTES = "exports", 128 * 1024
 
 def main() -> None:
     """Append one row with every verb."""
-    arguments = record.parser("log_verbs")
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
-    asked = arguments.parse_args()
-    whole = data.scaled(ITEMS)
-    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // slopes.PART)) as places:
-        chosen = slopes.paired([verbs(each) for each in places], asked.only)
-        figures = slopes.measure(chosen, Path(home), asked.rounds)
-    record.append("log_verbs", asked, figures)
+    slopes.main("log_verbs", ITEMS, serving, verbs)
 
 
 @dataclass(frozen=True)

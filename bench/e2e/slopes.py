@@ -9,17 +9,21 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
+import tempfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from bench import pairs
+from bench import data, pairs
 from bench.e2e import processes, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from bench.figures import Row
+
+_PlaceT = TypeVar("_PlaceT")
 
 PART = 3
 """The smaller size is this share of the larger."""
@@ -63,6 +67,34 @@ class Taken(NamedTuple):
     part: list[float]
 
 
+def main(
+    case: str,
+    count: int,
+    serving: Callable[[Path, tuple[int, int]], AbstractContextManager[list[_PlaceT]]],
+    verbs: Callable[[_PlaceT], dict[str, Job]],
+) -> None:
+    """Append one row with every verb of a case.
+
+    Parameters
+    ----------
+    count
+        Rows or files of the larger size, at scale 1.
+    serving
+        Lays data of both sizes down, and serves them while its context is open.
+    verbs
+        Returns the jobs over one of them.
+    """
+    arguments = record.parser(case)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--only", default="", help="verbs whose name holds this; prints them, and keeps no row")
+    asked = arguments.parse_args()
+    whole = data.scaled(count)
+    with tempfile.TemporaryDirectory() as home, serving(Path(home), (whole, whole // PART)) as places:
+        chosen = paired([verbs(each) for each in places], asked.only)
+        figures = measure(chosen, Path(home), asked.rounds)
+    record.append(case, asked, figures)
+
+
 def paired(sizes: Sequence[Mapping[str, Job]], only: str = "") -> dict[str, Sizes]:
     """Return the jobs of each verb whose name holds a text, from those over the larger data and over the smaller."""
     whole, part = sizes
@@ -99,9 +131,9 @@ def run(job: Job, folder: Path) -> float:
 def figures_of(jobs: Sizes, taken: Taken, alone: pairs.Seconds) -> dict[str, Any]:
     """Return rate, start and share of steps of one verb."""
     more = jobs.whole.count - jobs.part.count
-    # The rest of a tiny run may be less than the noise of two starts.
-    seconds = max(statistics.median(a - b for a, b in zip(taken.whole, taken.part, strict=True)), 0.001)
-    steps = {step: statistics.median(each) * more / jobs.part.count for step, each in alone.items()}
+    rounds = seconds_beyond(taken.whole, taken.part)
+    seconds = statistics.median(rounds)
+    steps = {step: [each * more / jobs.part.count for each in times] for step, times in alone.items()}
     figures = {
         "count": jobs.whole.count,
         "cpu_seconds": [round(each, 3) for each in taken.whole],
@@ -112,10 +144,18 @@ def figures_of(jobs: Sizes, taken: Taken, alone: pairs.Seconds) -> dict[str, Any
     }
     if steps:
         figures |= {
-            "steps_cpu_seconds": record.rounded(steps, 4),
-            "share_of_steps": round(sum(steps.values()) / seconds, 3),
+            "steps_cpu_seconds": record.rounded({step: statistics.median(each) for step, each in steps.items()}, 4),
+            "share_of_steps": round(
+                pairs.median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], rounds), 3
+            ),
         }
     return figures
+
+
+def seconds_beyond(whole: list[float], part: list[float]) -> list[float]:
+    """Return what the rows beyond the smaller size took in each round, of runs that followed each other."""
+    # The rest of a tiny run may be less than the noise of two starts.
+    return [max(a - b, 0.001) for a, b in zip(whole, part, strict=True)]
 
 
 def least_share(row: Row) -> tuple[str, float]:

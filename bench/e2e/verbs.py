@@ -21,7 +21,7 @@ import boto3
 from boto3.dynamodb.types import TypeSerializer
 
 from bench import data, decoders, orders, pairs
-from bench.e2e import processes, record, sink
+from bench.e2e import processes, record, sink, slopes
 from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, update_of
 from ddbio.testing import FakeDynamoDB
@@ -196,9 +196,7 @@ def _figures(
     verb: Verb, rows: _Sizes, taken: _Taken, alone: pairs.Seconds, rates: dict[str, list[float]]
 ) -> dict[str, Any]:
     count = rows.whole - rows.part
-    # Each of runs that followed each other: within a round a machine is alike. The rest of a tiny run may be less than
-    # the noise of two starts.
-    seconds = [max(whole - part, 0.001) for whole, part in zip(taken.whole, taken.part, strict=True)]
+    seconds = slopes.seconds_beyond(taken.whole, taken.part)
     once = statistics.median(
         part - start - beyond * rows.part / count
         for part, start, beyond in zip(taken.part, taken.start, seconds, strict=True)
@@ -214,7 +212,9 @@ def _figures(
         "rate_items": count,
         "items_per_cpu_second": round(count / statistics.median(seconds)),
         "steps_cpu_seconds": record.rounded({step: statistics.median(each) for step, each in steps.items()}),
-        "share_of_steps": round(_median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], seconds), 3),
+        "share_of_steps": round(
+            pairs.median_ratio([sum(each) for each in zip(*steps.values(), strict=True)], seconds), 3
+        ),
     }
     if verb.peer:
         figures["peer_items_per_cpu_second"] = round(statistics.median(rates[verb.peer]))
@@ -223,13 +223,8 @@ def _figures(
             ("times_as_many_with_start", rows.whole, taken.whole),
         ):
             peer_seconds = [number / rate for rate in rates[verb.peer]]
-            figures[name] = {verb.peer: round(_median_ratio(peer_seconds, taken_seconds), 2)}
+            figures[name] = {verb.peer: round(pairs.median_ratio(peer_seconds, taken_seconds), 2)}
     return figures
-
-
-def _median_ratio(of: list[float], to: list[float]) -> float:
-    """Return the median over the rounds: what changes from round to round is in both."""
-    return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 @dataclass

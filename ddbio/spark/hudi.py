@@ -363,8 +363,8 @@ def spark_place(session: SparkSession, uri: str) -> str:
     return uri
 
 
-def require_running_hudi() -> None:
-    """Refuse a process without a session that has Hudi's writer.
+def running_hudi_session() -> SparkSession:
+    """Return the session that runs, and has Hudi's writer.
 
     Raises
     ------
@@ -375,6 +375,7 @@ def require_running_hudi() -> None:
     if session is None:
         raise OptionError("format hudi is written by Hudi's own writer for Spark: give engine='spark'")
     require_hudi(session)
+    return session
 
 
 def require_hudi(session: SparkSession) -> None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.errors import OptionError
 from ddbio.files.meta import META
 from ddbio.ops.job.base_load import LakeTarget
 from ddbio.ops.job.storage import open_store
-from ddbio.spark.hudi import HudiTable, has_avro_names
-from ddbio.spark.session import running_session
+from ddbio.spark.hudi import HudiTable, has_avro_names, running_hudi_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,9 +77,7 @@ def hudi_target(options: FilesOptions, loaded_us: int, *, is_instant: bool) -> H
     OptionError
         If no session runs, or it has no writer of Hudi.
     """
-    session = running_session()
-    if session is None:
-        raise OptionError("format hudi is written by Hudi's own writer for Spark: give engine='spark'")
+    session = running_hudi_session()
     parts = open_store(f"{options.dest.rstrip('/')}/{_FOLDER}", options, is_temporary=True)
     table = HudiTable(open_store(options.dest, options), session, session.sparkContext.defaultParallelism, parts)
     return HudiTarget(table, options.mode, loaded_us, is_instant=is_instant, parts=parts)

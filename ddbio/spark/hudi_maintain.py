@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION
-from ddbio.lake.hudi import TIMELINE, HudiLakeTable
+from ddbio.lake.hudi import TIMELINE
 from ddbio.lake.lake_table import FLOOR
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.maintain import (
@@ -28,6 +28,7 @@ from ddbio.spark.hudi import HudiTable, claimed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import LakeFile, LakeState
     from ddbio.lake.sweep import Sweep
@@ -52,24 +53,25 @@ def maintain_table(
         As of ``ddbio.ops.lake.maintain.maintain``.
     """
     now = time.time()
-    job, reader = open_maintainer(options), HudiLakeTable(open_store(options.table, options))
+    job = open_maintainer(options)
     with closing(SparkEngine(master, dict(conf))) as engine:
         table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
         with claimed(table.store) as claim:
             table.fence = claim.require
             until = job.horizon(options.tombstones_older_than)
             before, tombstones, files = job.plan(until)
-            sweep, log = plan_swept(reader, before, options, now), plan_expired(reader, before, options, now)
-            stored, kept = _stored(reader), before
+            sweep, log = plan_swept(job.table, before, options, now), plan_expired(job.table, before, options, now)
+            stored, kept = _stored(table.store), before
             if until is not None:
                 floor = max(until, int(before.properties.get(FLOOR, until)))
                 kept = dataclasses.replace(before, properties={**before.properties, FLOOR: str(floor)})
             if files or sweep.files or log.files:
-                services = _clustering(options, before, files) | _cleaning(options, reader, sweep, log, now)
+                services = _clustering(options, before, files) | _cleaning(options, table, sweep, log, now)
                 _commit(table, kept, tombstones, services)
             after = job.state()
         cpu_seconds = round(engine.cpu_seconds(), 3)
-    gone = [(path, size) for path, size in stored.items() if path not in _stored(reader)]
+    left = _stored(table.store)
+    gone = [(path, size) for path, size in stored.items() if path not in left]
     data = [size for path, size in gone if not path.startswith(TIMELINE)]
     logged = [size for path, size in gone if path.startswith(TIMELINE)]
     had, has = {each.path for each in before.files}, {each.path for each in after.files}
@@ -127,7 +129,7 @@ def _clustering(options: MaintainOptions, state: LakeState, files: Sequence[Lake
     return found
 
 
-def _cleaning(options: MaintainOptions, table: HudiLakeTable, sweep: Sweep, log: Sweep, now: float) -> dict[str, str]:
+def _cleaning(options: MaintainOptions, table: HudiTable, sweep: Sweep, log: Sweep, now: float) -> dict[str, str]:
     """Return the options by which Hudi deletes files of old versions, and archives old commits.
 
     It counts commits: those since a time, and the one that maintains. Of the version before them it keeps the files.
@@ -159,8 +161,8 @@ def _commits_since(timeline: Sequence[Instant], cut: float) -> int:
     return sum(each.modified_at >= cut for each in timeline)
 
 
-def _stored(table: HudiLakeTable) -> dict[str, int]:
+def _stored(store: ObjectStore) -> dict[str, int]:
     """Return the sizes of the data files, and of the files of the timeline, by their paths."""
-    listed = [each for place in (f"{BUCKET}=", TIMELINE) for each in table.store.list(place)]
+    listed = [each for place in (f"{BUCKET}=", TIMELINE) for each in store.list(place)]
     # Beside each file on a disk Hadoop has one that is hidden, with its checksum.
     return {each.path: each.size_bytes for each in listed if "/." not in each.path}

@@ -126,7 +126,7 @@ def jvm_log() -> list[str]:
     """Return the last lines that the JVM of this process has logged, if it was started here and not for debugging."""
     if not _log_files:
         return []
-    # The JVM writes at the position of the file that it shares with this process, which is to stay.
+    # Reading must not move the position of the file: the JVM shares it, and writes there next.
     written = _log_files[0].fileno()
     size = os.fstat(written).st_size
     tail = os.pread(written, _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))

@@ -125,7 +125,7 @@ def bootstrap(
         # One session for the base and what is applied over it.
         with closing(open_engine("spark", master=master, conf=conf)) as engine:
             if options.format == "hudi":
-                importlib.import_module("ddbio.spark.hudi").require_running_hudi()
+                importlib.import_module("ddbio.spark.hudi").running_hudi_session()
             applied, cpu_seconds = job.run(), engine.cpu_seconds()
     return BootstrapReport(
         table=options.table,
