@@ -6,26 +6,19 @@ import io
 import json
 import os
 from collections import defaultdict
-from functools import partial
 from random import Random
 
 import pyarrow.parquet as pq
 import pytest
 
 from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
-from ddbio.core.decode import infer_schema_of_body
 from ddbio.errors import GapError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import ChangeLog
-from ddbio.ops.capture.leases import LeasedSource, records_of
-from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
 from ddbio.testing.faults import Faults
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
 from ddbio.testing.tables.kinesis import DataStream, Destination
-from tests.ops.capture.virtual_stream import FOLD, KilledError, MemoryStore, VirtualSource, World
+from tests.ops.capture.virtual_stream import KilledError, VirtualSource, World
 
 MOST_SHARDS, MOST_OPEN, LEASES = 10, 4, 3
 KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
@@ -33,6 +26,8 @@ KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
 
 class KinesisWorld(World):
     """Hold a table whose changes go to a data stream, twice and out of order now and then."""
+
+    kinesis_table = "tab"
 
     def __init__(self, seed, **chances):
         super().__init__(seed, split=0.0, **chances)
@@ -74,37 +69,9 @@ class KinesisWorld(World):
             elif at:
                 self.data.merge(shards[at - 1], shards[at])
 
-    def capture(self, *, steps=None, start="trim-horizon", goes_on=False, available_now=False):
-        """Run a capture as a new process does; it is stopped after some waits."""
-        state, left = JobState(MemoryStore(self), "job", "capture"), [steps]
-
-        def wait(seconds):
-            self.clock.at += seconds
-            self.step()
-
-        def is_stopped():
-            if left[0] is not None:
-                left[0] -= 1
-            return left[0] is not None and left[0] < 0
-
-        log = ChangeLog(
-            BatchRecords(state, FOLD),
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-            kinesis_table="tab",
-        )
-        loop = CaptureLoop(
-            VirtualKinesis(self),
-            log,
-            Limits(flush_seconds=0.2, batch_records=15),
-            Timing(self.clock.now, wait, is_stopped),
-            started_at=state.begin({"started_at": self.clock.at})["started_at"],
-            goes_on=goes_on,
-        )
-        loop.resume(start)
-        loop.run(available_now=available_now)
-        return loop
+    def source(self):
+        """Return the data stream, to read."""
+        return VirtualKinesis(self)
 
     def rows(self):
         """Return the rows of the log, by their numbers."""
@@ -227,31 +194,7 @@ class SharedKinesisWorld(KinesisWorld):
     def capture(self, *, steps=None, lease=None, **_):
         """Work at a lease as a new process does, until it is stopped after some waits."""
         lease = self.random.randrange(LEASES) if lease is None else lease
-        left = [steps]
-
-        def wait(seconds):
-            self.clock.at += seconds
-            self.step()
-
-        def is_stopped():
-            left[0] -= 1
-            return left[0] < 0
-
-        store = MemoryStore(self)
-        log = ChangeLog(
-            records_of(store, "job", lease),
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-            kinesis_table="tab",
-        )
-        source = LeasedSource(VirtualKinesis(self), lease, LEASES, partial(records_of, store, "job"), self.clock.now)
-        timing = Timing(self.clock.now, wait, is_stopped)
-        loop = CaptureLoop(source, log, Limits(flush_seconds=0.2, batch_records=15), timing, started_at=0.0)
-        loop.share(source)
-        loop.resume("trim-horizon")
-        loop.run()
-        return loop
+        return self.capture_shared(lease, LEASES, steps)
 
 
 def share(seed, chances):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import uuid
-from functools import partial
 from random import Random
 
 import boto3
@@ -15,16 +14,13 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
-from ddbio.core.decode import infer_schema_of_body
 from ddbio.core.staged import StoredObject
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
-from ddbio.ops.capture.batches import ChangeLog
-from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, records_of
-from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
+from ddbio.ops.capture.leases import LEASES, Leases
 from ddbio.testing import FakeDynamoDB
-from tests.ops.capture.virtual_stream import KilledError, MemoryStore, VirtualSource, World
+from tests.ops.capture.virtual_stream import KilledError, MemoryStore, World
 
 COUNT = 3
 SECONDS = 60
@@ -36,30 +32,7 @@ class SharedWorld(World):
     def capture(self, *, steps=None, lease=None, **_):
         """Work at a lease as a new process does, until it is stopped after some waits."""
         lease = self.random.randrange(COUNT) if lease is None else lease
-        left = [steps]
-
-        def wait(seconds):
-            self.clock.at += seconds
-            self.step()
-
-        def is_stopped():
-            left[0] -= 1
-            return left[0] < 0
-
-        store = MemoryStore(self)
-        log = ChangeLog(
-            records_of(store, "job", lease),
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-        )
-        source = LeasedSource(VirtualSource(self), lease, COUNT, partial(records_of, store, "job"), self.clock.now)
-        timing = Timing(self.clock.now, wait, is_stopped)
-        loop = CaptureLoop(source, log, Limits(flush_seconds=0.2, batch_records=15), timing, started_at=0.0)
-        loop.share(source)
-        loop.resume("trim-horizon")
-        loop.run()
-        return loop
+        return self.capture_shared(lease, COUNT, steps)
 
 
 def run(seed, **chances):

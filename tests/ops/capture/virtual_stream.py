@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog
+from ddbio.ops.capture.leases import LeasedSource, records_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.testing.calls.control import create_table
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator
@@ -34,6 +37,7 @@ STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 MOST_SHARDS, MOST_OPEN_SHARDS = 12, 3
 BEGAN_AT = 1_793_491_190.0
 FOLD = 3
+LIMITS = Limits(flush_seconds=0.2, batch_records=15)
 
 
 class KilledError(BaseException):
@@ -61,6 +65,8 @@ class World:
     happens
         Chances, at each step, of a write, a split, a kill, and of another process taking over meanwhile.
     """
+
+    kinesis_table = None
 
     def __init__(self, seed, *, split=0.02, kill=0.02, overtake=0.0, merge=0.0):
         self.random, self.clock = Random(seed), VirtualClock()
@@ -115,34 +121,51 @@ class World:
     def capture(self, *, steps=None, start="trim-horizon", goes_on=False, available_now=False):
         """Run a capture as a new process does; it is stopped after some waits."""
         state = JobState(MemoryStore(self), "job", "capture")
-        left = [steps]
-
-        def wait(seconds):
-            self.clock.at += seconds
-            self.step()
-
-        def is_stopped():
-            if left[0] is not None:
-                left[0] -= 1
-            return left[0] is not None and left[0] < 0
-
-        log = ChangeLog(
-            BatchRecords(state, FOLD),
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-        )
         loop = CaptureLoop(
-            VirtualSource(self),
-            log,
-            Limits(flush_seconds=0.2, batch_records=15),
-            Timing(self.clock.now, wait, is_stopped),
+            self.source(),
+            self.log(BatchRecords(state, FOLD)),
+            LIMITS,
+            self.timing(steps),
             started_at=state.begin({"started_at": self.clock.at})["started_at"],
             goes_on=goes_on,
         )
         loop.resume(start)
         loop.run(available_now=available_now)
         return loop
+
+    def capture_shared(self, lease, leases, steps):
+        """Work at a lease as a new process does, until it is stopped after some waits."""
+        records = partial(records_of, MemoryStore(self), "job")
+        source = LeasedSource(self.source(), lease, leases, records, self.clock.now)
+        loop = CaptureLoop(source, self.log(records(lease)), LIMITS, self.timing(steps), started_at=0.0)
+        loop.share(source)
+        loop.resume("trim-horizon")
+        loop.run()
+        return loop
+
+    def source(self):
+        """Return the stream, to read."""
+        return VirtualSource(self)
+
+    def log(self, records):
+        """Return the log that a process writes."""
+        return ChangeLog(
+            records,
+            ("pk",),
+            lambda body: infer_schema_of_body(body).to_arrow(),
+            compression="none",
+            kinesis_table=self.kinesis_table,
+        )
+
+    def timing(self, steps):
+        """Return what waits, and stops after some waits if their number is given."""
+        left = itertools.repeat(False) if steps is None else itertools.chain([False] * steps, itertools.repeat(True))
+
+        def wait(seconds):
+            self.clock.at += seconds
+            self.step()
+
+        return Timing(self.clock.now, wait, partial(next, left))
 
     def expected(self):
         """Return the changes that the stream has, as the log should have them."""
