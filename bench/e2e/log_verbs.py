@@ -7,11 +7,9 @@ Goal: every verb ≥ 0.7 × the sum of its steps.
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import time
-from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +21,7 @@ import boto3
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from isal import igzip_lib
 
 import ddbio
 from bench import orders
@@ -31,7 +30,12 @@ from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
 from ddbio.core.capture.columns import OLD_IMAGE, OPERATION
 from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.capture.plain_lines import PlainLines, plain_lines
+from ddbio.core.change_images import image_batches
+from ddbio.core.kernel.arrays import spans_of, valid_of
+from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.lake.keys import key_texts
+from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.testing import FakeDynamoDB
 
@@ -121,7 +125,7 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(place.deliveries)]
         ),
         "changes write": job(
-            ("parse records", "gzip"),
+            ("read images", "print lines", "gzip lines"),
             lambda folder: ["changes", "write", str(place.changes), str(folder / "delivered"), "--json"],
         ),
         "replay": job(
@@ -181,8 +185,9 @@ class LogSteps(Steps):
             "gunzip": lambda: [unzipped(path) for path in self._delivered],
             "decode records": lambda: [self._decoded(text) for text in self._texts],
             "write records": lambda: [parquet_bytes(pa.Table.from_batches([each]), "zstd") for each in self._records],
-            "parse records": lambda: deque(map(json.loads, self._lines_of_changes), maxlen=0),
-            "gzip": lambda: [gzip.compress(text, 6) for text in self._texts],
+            "read images": lambda: image_batches(self._changes),
+            "print lines": lambda: [_members_of(batch) for batch in self._images],
+            "gzip lines": lambda: [igzip_lib.compress(each.data, 2, igzip_lib.COMP_GZIP) for each in self._plain_lines],
             "gunzip export": lambda: [unzipped(path) for path in data_files(place.export)],
             "decode export": lambda: ddbio.ChangeDecoder(self._schema, keys).decode(self._exported),
             "print": lambda: [_print(batch) for batch in self._rows],
@@ -223,8 +228,20 @@ class LogSteps(Steps):
         return [unzipped(path) for path in self._delivered]
 
     @cached_property
-    def _lines_of_changes(self) -> list[bytes]:
-        return self._place.changes.read_bytes().splitlines()
+    def _changes(self) -> bytes:
+        return self._place.changes.read_bytes()
+
+    @cached_property
+    def _images(self) -> list[pa.RecordBatch]:
+        found = image_batches(self._changes)
+        assert found is not None
+        return found
+
+    @cached_property
+    def _plain_lines(self) -> list[PlainLines]:
+        found = plain_lines(self._changes)
+        assert found is not None
+        return found
 
     @cached_property
     def _records(self) -> list[pa.RecordBatch]:
@@ -350,6 +367,10 @@ def _read(folder: Path, columns: list[str] | None = None) -> pa.Table:
     paths = sorted(path for path in folder.rglob("*.parquet") if "_ddbio" not in path.parts)
     tables = [pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns) for path in paths]
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _members_of(batch: pa.RecordBatch) -> object:
+    return flat_members(*spans_of(batch.column(RESCUE_NAME)), valid_of(batch.column("new_image")))
 
 
 def _print(batch: pa.RecordBatch) -> str:

@@ -52,15 +52,22 @@ class _ImageLoops(ChangeLoops):
         raise _RefusedError
 
 
-def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
-    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change.
+def image_batches(body: bytes | memoryview) -> list[pa.RecordBatch] | None:
+    """Return the changes of a text as batches whose rescue column has their images, or None if the loops refuse one.
 
-    The keys of a change come first, then its new image, then the old one, as in the plain reference.
+    The images of a change are side by side in its row's text: the keys come first, then its new image, then the old
+    one, as in the plain reference.
     """
     try:
-        batches = _ImageLoops(len(body)).decode_batches(body, "changes")
+        return _ImageLoops(len(body)).decode_batches(body, "changes")
     except _RefusedError:
         return None
-    # The images of a change are side by side in its row's text, as the texts of rows are.
+
+
+def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
+    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change."""
+    batches = image_batches(body)
+    if batches is None:
+        return None
     buffers = [batch.column(RESCUE_NAME).buffers()[2] for batch in batches]
     return [memoryview(buffer) for buffer in buffers if buffer is not None]

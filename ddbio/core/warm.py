@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.core import checksum, decode, digest_columns, digest_json, encode, raw_items
+from ddbio.core.capture.plain_lines import plain_lines
 from ddbio.core.changes import ChangeDecoder
 from ddbio.core.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.ion import blocks as ion_blocks
@@ -29,6 +30,7 @@ _ITEM = (
     b'"m":{"M":{"a":{"S":"a"}}},"p":{"M":{"a":{"S":"a"}}}}\n'
 )
 _CHANGE = b'{"Metadata":{"WriteTimestampMicros":{"N":"1"}},"Keys":{"a":{"S":"a"}},"NewImage":{"a":{"S":"a"}}}\n'
+_RECORD = b'{"eventName":"MODIFY","dynamodb":{"ApproximateCreationDateTime":1,"Keys":{"a":{"S":"a"}}}}'
 _WIDE_COLUMNS, _WIDE_ROWS = 200, 300
 
 
@@ -50,6 +52,10 @@ def _decode_misfits() -> None:
 
 def _decode_changes() -> None:
     ChangeDecoder(pa.schema([("a", pa.string())]), ["a"]).decode(_CHANGE)
+
+
+def _print_members() -> None:
+    plain_lines(_RECORD)
 
 
 def _find_members() -> None:
@@ -74,6 +80,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     encode.warm,
     _decode_changes,
     _find_members,
+    _print_members,
     ion_blocks.warm,
     digest_json.warm,
     digest_columns.warm,

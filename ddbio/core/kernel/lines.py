@@ -60,7 +60,7 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
             return -1, at
         copy32(out, at, _HEAD, 0)
         at += _HEAD_BYTES
-        stop = _end_of_compact(data, place)
+        stop = end_of_compact(data, place)
         if stop > 0:
             at = copy_bytes(out, at, data, place, stop - place)
             place = stop
@@ -82,17 +82,17 @@ def _split_items(data: Any, place: int, out: Any) -> Any:
 
 
 @inner
-def _end_of_compact(data: Any, place: int) -> Any:
+def end_of_compact(data: Any, place: int) -> Any:
     """Return the place after an object that has no white space between tokens, or -1."""
     depth = 0
     while True:
         byte = peek(data, place)
         place += 1
         if byte == QUOTE:
-            stop = _end_of_text(data, place)
+            stop = end_of_text(data, place)
             if np.int64(load64(data, stop)) & _BUT_TYPE == _SCALAR:
                 # A name, and before its text or number what opens the value.
-                stop = _end_of_text(data, stop + _SCALAR_BYTES)
+                stop = end_of_text(data, stop + _SCALAR_BYTES)
                 depth += 1
             if peek(data, stop) != QUOTE:
                 return -1
@@ -108,7 +108,7 @@ def _end_of_compact(data: Any, place: int) -> Any:
 
 
 @inner
-def _end_of_text(data: Any, place: int) -> Any:
+def end_of_text(data: Any, place: int) -> Any:
     """Return the place of the quote that ends a text, or of a control character in it."""
     while True:
         step = special32(data, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import secrets
 import time
 import uuid
@@ -11,7 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+from isal import igzip_lib
+
 from ddbio.core.capture.delivered import DeliveredReader, records_of
+from ddbio.core.capture.plain_lines import PlainLines, plain_lines
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, partition_keys
 from ddbio.ops.job.report import Clock, Report
@@ -20,11 +23,15 @@ from ddbio.ops.job.storage import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from ddbio.files.object_store import ObjectStore
     from ddbio.options.changes import ChangesWriteOptions
 
 _FAILED = "processing-failed"
 _RANDOM_CHARACTERS = 11
+_GZIP_LEVEL = 2
+_HOUR_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -73,9 +80,38 @@ class _Delivery:
     buffers: dict[tuple[str, ...], _Buffer] = field(default_factory=dict)
     failures: list[bytes] = field(default_factory=list)
 
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether dynamic partitioning has a buffer for each partition."""
+        return "!{partitionKey" in self.options.prefix
+
+    def add_lines(self, lines: PlainLines) -> None:
+        """Buffer lines as ``add`` does, many at a time."""
+        if not self.is_partitioned:
+            self._add_run(lines.data, lines.offsets, lines.hours[0])
+            return
+        # Each stretch of lines of one hour goes to its buffer.
+        firsts = np.flatnonzero(np.diff(lines.hours, prepend=-1))
+        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(lines.hours)], strict=True):
+            self._add_run(lines.data, lines.offsets[first : end + 1], lines.hours[first])
+
+    def _add_run(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], hour: np.int64) -> None:
+        keys = partition_keys(datetime.fromtimestamp(int(hour) * _HOUR_SECONDS, UTC))
+        place = 0
+        while place < len(offsets) - 1:
+            buffer = self.buffers.get(self._place(keys))
+            room = self.options.buffer_bytes - (0 if buffer is None else buffer.size_bytes)
+            # The line that fills the buffer belongs to it.
+            end = min(int(np.searchsorted(offsets, offsets[place] + room)), len(offsets) - 1)
+            self.add(data[offsets[place] : offsets[end]].tobytes(), keys)
+            place = end
+
+    def _place(self, keys: dict[str, str]) -> tuple[str, ...]:
+        return tuple(keys.values()) if self.is_partitioned else ()
+
     def add(self, data: bytes, keys: dict[str, str]) -> None:
-        """Buffer a record; dynamic partitioning has a buffer for each partition."""
-        place = tuple(keys.values()) if "!{partitionKey" in self.options.prefix else ()
+        """Buffer a record, or several that no buffer is full before the last of."""
+        place = self._place(keys)
         buffer = self.buffers.get(place)
         if buffer is None:
             buffer = self.buffers[place] = _Buffer(keys, datetime.now(UTC))
@@ -99,7 +135,9 @@ class _Delivery:
 
     def _put(self, prefix: str, at: datetime, text: bytes) -> None:
         name = f"{self.options.name}-1-{at:%Y-%m-%d-%H-%M-%S}-{uuid.uuid4()}"
-        data, ending = (gzip.compress(text, 6, mtime=0), ".gz") if self.options.gzip else (text, "")
+        data, ending = (
+            (igzip_lib.compress(text, _GZIP_LEVEL, igzip_lib.COMP_GZIP), ".gz") if self.options.gzip else (text, "")
+        )
         self.store.put(f"{prefix}{name}{ending}", data)
         self.files += 1
 
@@ -118,8 +156,15 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
     expand(options.error_prefix, now, _random(), error_type=_FAILED, keys={})
     delivery, records, rejected = _Delivery(options, open_store(options.dest, options)), 0, 0
     reader = DeliveredReader()
-    for text in changes:
-        found = reader.read(records_of(text))
+    for given in changes:
+        text = records_of(given)
+        lines = plain_lines(text) if options.records == "lines" else None
+        if lines is not None:
+            for part in lines:
+                delivery.add_lines(part)
+                records += len(part.hours)
+            continue
+        found = reader.read(text)
         for each in found.changes:
             line, at = change_line(each.encode())
             delivery.add((f"{line}\n" if options.records == "lines" else each).encode(), partition_keys(at))

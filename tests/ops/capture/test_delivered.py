@@ -229,3 +229,25 @@ def test_what_is_written_is_read_back(tmp_path, records):
     for wrong in ("!{timestamp:QQ}/", "!{unknown:x}/", "!{timestamp"):
         with pytest.raises(OptionError):
             ddbio.write_changes([reply], tmp_path, prefix=wrong)
+
+
+@pytest.mark.parametrize("prefix", ["log/", "log/hour=!{partitionKeyFromLambda:hour}/"])
+@pytest.mark.parametrize("buffer_bytes", [1024, 4000])
+def test_many_lines_go_to_the_objects_that_single_ones_go_to(tmp_path, prefix, buffer_bytes):
+    """A text of records alone is printed by the loops; something else in it, and each is printed by itself."""
+    hours = [number // 7 % 3 for number in range(100)]
+    found = [change(f"k{number}", number) for number in range(100)]
+    for each, hour in zip(found, hours, strict=True):
+        each["dynamodb"]["ApproximateCreationDateTime"] += hour * 3_600_000_000
+    options = {"prefix": prefix, "buffer_bytes": buffer_bytes}
+    quick = ddbio.write_changes([joined(*found[:40]), joined(*found[40:])], tmp_path / "quick", **options)
+    # A blank that the service does not send.
+    slow = [joined(*part).replace(b'"eventID":', b'"eventID" : ') for part in (found[:40], found[40:])]
+    assert ddbio.write_changes(slow, tmp_path / "slow", **options).files == quick.files
+    objects = [
+        sorted((path.parent.name, gzip.decompress(path.read_bytes())) for path in (tmp_path / way).rglob("*.gz"))
+        for way in ("quick", "slow")
+    ]
+    assert objects[0] == objects[1]
+    assert len(objects[0]) == quick.files > 3
+    assert quick.records == 100

@@ -1,0 +1,118 @@
+"""Transform texts of change records to flat lines of plain JSON by the compiled loops, many at a time.
+
+The lines are those of ``change_line``, which is the reference, and reads what this refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
+from ddbio.core.capture.delivered import EVENT_ID
+from ddbio.core.capture.log_rows import expired_records
+from ddbio.core.change_images import image_batches
+from ddbio.core.kernel.arrays import bool_array, int64_array, offsets_of, spans_of, valid_of
+from ddbio.core.kernel.flat_items import flat_members
+from ddbio.core.kernel.members import Openings
+from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.errors import DecodeError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
+_NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
+# Attributes that a line has no room for.
+_TAKEN = tuple(f'"{name}"'.encode() for name in (OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED))
+# What holds records is none; and a letter that is escaped may hide a name. Both are looked for where they may be.
+_HIDDEN = ((b'"Records"', re.compile(rb'"Records"\s*:\s*\[')), (b"\\u00", re.compile(rb"\\u00[2-7]")))
+_OPERATIONS = pa.array(["INSERT", "MODIFY", "REMOVE"])
+# Of such seconds since 1970 a double keeps all microseconds.
+_MOST_MICROS = (1 << 32) * 1_000_000
+_MOST_BYTES = 1 << 30
+_HOUR_MICROS = 3_600_000_000
+
+
+class PlainLines(NamedTuple):
+    """Hold lines, each with its end, one behind the other, and the hour of each since 1970."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    hours: npt.NDArray[np.int64]
+
+
+def plain_lines(text: bytes) -> list[PlainLines] | None:
+    """Return the line of each change record, or None if the text holds other things, or a record twice.
+
+    None is also the answer where a record has blanks, escapes or times that are unusual.
+    """
+    if any(name in text for name in _TAKEN) or any(part in text and each.search(text) for part, each in _HIDDEN):
+        return None
+    members = _own_members(text)
+    if members is None:
+        return None
+    try:
+        batches, expired = image_batches(text), expired_records(text)
+    except DecodeError:
+        return None
+    if batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
+        return None
+    found, start = list[PlainLines](), 0
+    for batch in batches:
+        if batch.num_rows:
+            stop = start + batch.num_rows
+            own = [None if each is None else each[start:stop] for each in members]
+            lines = _lines(batch, own, None if expired is None else expired[start:stop])
+            if lines is None:
+                return None
+            found.append(lines)
+            start = stop
+    return found
+
+
+def _own_members(text: bytes) -> list[Any] | None:
+    """Return operation, sequence number and event id of each record; None for a member that no record has."""
+    found = _OPENINGS.find(text)
+    if found is None or not len(found[0]):
+        return None
+    operations, _, event_ids = found
+    if not pc.all(pc.is_in(operations, _OPERATIONS)).as_py() or pc.count_distinct(event_ids).as_py() < len(event_ids):
+        return None
+    members = list[Any]()
+    for values, name in zip(found, _NAMES, strict=True):
+        if len(values) not in {0, len(operations)} or (not len(values) and name in text):
+            return None
+        members.append(values if len(values) else None)
+    return members
+
+
+def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
+    times = batch.column("write_time").to_numpy()
+    if times.min() < 0 or times.max() >= _MOST_MICROS:
+        return None
+    images, offsets = spans_of(batch.column(RESCUE_NAME))
+    printed = flat_members(images, offsets, valid_of(batch.column("new_image")))
+    if printed is None or len(printed[0]) > _MOST_BYTES:
+        return None
+    data, ends = printed
+    places = np.concatenate([[0], ends]).astype(np.int32)
+    items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(places.data), pa.py_buffer(data.data)])
+    texts: Any = int64_array(times).cast(pa.timestamp("us")).cast(pa.string())
+    parts: list[Any] = ["{"]
+    for name, values in zip((OPERATION, SEQUENCE, EVENT_ID), own, strict=True):
+        if values is not None:
+            parts += [f'"{name}":"', values, '",']
+    parts += [f'"{EVENT_TIME}":"', pc.replace_substring(texts, " ", "T", max_replacements=1), '+00:00",']
+    if expired is None:
+        parts.append(f'"{EXPIRED}":false,')
+    else:
+        parts += [f'"{EXPIRED}":', bool_array(expired).cast(pa.string()), ","]
+    lines: Any = pc.binary_join_element_wise(*parts, items, "}\n", "")
+    found = offsets_of(lines).astype(np.int64)
+    joined = np.frombuffer(lines.buffers()[2], np.uint8)
+    return PlainLines(joined[found[0] : found[-1]], found - found[0], times // _HOUR_MICROS)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import ITEMS, VALUES
+
+from ddbio.core.capture.plain_lines import plain_lines
+from ddbio.core.capture.transform import change_line
+
+MICROS = st.integers(0, (1 << 32) * 1_000_000 - 1)
+OWN_NAMES = {"_op", "_sequence", "_event_id", "_event_time", "_expired"}
+
+
+@st.composite
+def records(draw, number, *, with_id=True, with_number=True):
+    """Draw a record of a stream; its new image has the key, as the service's has, or another one."""
+    keys = draw(st.dictionaries(st.sampled_from(["pk", "sk", "naïve"]), VALUES, min_size=1, max_size=2))
+    inside = {
+        "ApproximateCreationDateTime": draw(MICROS),
+        "ApproximateCreationDateTimePrecision": "MICROSECOND",
+        "Keys": keys,
+    }
+    new = draw(st.none() | ITEMS.filter(bool))
+    if new is not None:
+        inside["NewImage"] = draw(st.sampled_from([new, {**new, **keys}, {**keys, **new}]))
+    if draw(st.booleans()):
+        inside["OldImage"] = draw(ITEMS.filter(bool))
+    if with_number:
+        inside["SequenceNumber"] = f"{number}00{number}"
+    record = {"eventName": draw(st.sampled_from(["INSERT", "MODIFY", "REMOVE"])), "awsRegion": "eu-west-1"}
+    if with_id:
+        record["eventID"] = f"id-{number}"
+    if draw(st.booleans()):
+        record["userIdentity"] = draw(
+            st.sampled_from([None, {"type": "Service", "principalId": "dynamodb.amazonaws.com"}, {"PrincipalId": "me"}])
+        )
+    return {**record, "dynamodb": inside}
+
+
+@st.composite
+def streams(draw):
+    """Draw the records of a text, all with the same members of their own."""
+    members = {"with_id": draw(st.booleans()), "with_number": draw(st.booleans())}
+    return [draw(records(number, **members)) for number in range(draw(st.integers(1, 4)))]
+
+
+def text_of(found, *, ascii_only=False, between=""):
+    """Return records as text."""
+    return between.join(json.dumps(each, ensure_ascii=ascii_only, separators=(",", ":")) for each in found).encode()
+
+
+def read(text):
+    """Return the lines that the loops print, or None."""
+    found = plain_lines(text)
+    return None if found is None else b"".join(each.data.tobytes() for each in found)
+
+
+@given(streams(), st.booleans(), st.sampled_from(["", "\n"]))
+def test_lines_are_those_of_the_reference(found, ascii_only, between):
+    """Any item, with its key where that was, numbers with all their digits: byte for byte, or it is refused."""
+    lines = read(text_of(found, ascii_only=ascii_only, between=between))
+    wanted = b"".join(f"{change_line(text_of([each]))[0]}\n".encode() for each in found)
+    if lines is None:
+        # An escaped letter might hide a name, and the line has members of its own.
+        assert ascii_only or b"\\u00" in text_of(found) or any(f'"{name}"' in str(found) for name in OWN_NAMES)
+    else:
+        assert lines == wanted
+
+
+def test_many_records_come_with_their_places_and_hours():
+    """Several megabytes, numbers that grow, sets, and nesting; each line ends where the places say."""
+    tall = {"L": [{"M": {"x": {"NS": ["1e125", "-1.50"]}, "y": {"L": []}, "z": {"M": {}}}}, {"SS": ["]", '"}']}]}
+    found = [
+        {"eventName": "INSERT", "eventID": str(number),
+         "dynamodb": {"ApproximateCreationDateTime": 1793491203 + number, "SequenceNumber": str(number),
+                      "Keys": {"pk": {"N": str(number)}},
+                      "NewImage": {"a": tall, "pk": {"N": str(number)}, "b": {"BOOL": False}, "c": {"NULL": True},
+                                   "d": {"BOOL": True}, "e": {"BS": ["AA=="]}, "f": {"S": "x" * 300}}}}
+        for number in range(15_000)
+    ]  # fmt: skip
+    lines = plain_lines(text_of(found, between="\n"))
+    assert lines is not None
+    assert len(lines) > 1
+    got = [bytes(each.data[first:end]) for each in lines for first, end in zip(each.offsets, each.offsets[1:], strict=False)]  # fmt: skip # noqa: E501
+    assert got == [f"{change_line(text_of([each]))[0]}\n".encode() for each in found]
+    assert [hour for each in lines for hour in each.hours.tolist()] == [
+        (1793491203 + number) // 3600 for number in range(15_000)
+    ]
+
+
+RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreationDateTime": 1, "SequenceNumber": "1",
+          "Keys": {"pk": {"S": "a"}}}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text_of([RECORD, RECORD]),
+        text_of([RECORD]) + b"no change",
+        text_of([RECORD, {**RECORD, "eventID": "2", "eventName": "TRUNCATE"}]),
+        text_of([{**RECORD, "_op": "x"}]),
+        text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "ApproximateCreationDateTime": 253402300800}}]),
+        text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "Keys": {"_sequence": {"S": "a"}}}}]),
+        text_of([RECORD, {each: RECORD[each] for each in ("eventName", "dynamodb")}]),
+        text_of([RECORD]).replace(b'"eventID":"1"', b'"eventID" : "1"'),
+        text_of([RECORD]).replace(b'"pk"', b'"\\u005fop"'),
+        b'{"Metadata":{"WriteTimestampMicros":"1"},"Keys":{"a":{"S":"x"}}}',
+        b'{"Records":[' + text_of([RECORD]) + b"]}",
+        b"",
+    ],
+    ids=[
+        "twice",
+        "broken",
+        "event",
+        "line",
+        "late",
+        "own_name",
+        "no_id",
+        "blank",
+        "escaped",
+        "export",
+        "reply",
+        "empty",
+    ],
+)
+def test_what_only_the_reference_may_judge_is_refused(text):
+    """Each of these is read in another way, or is no change; the loops leave them all."""
+    assert plain_lines(text) is None
