@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -28,7 +29,7 @@ from bench import orders
 from bench.e2e import delivered, sink, slopes
 from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
-from ddbio.core.capture.columns import OLD_IMAGE, OPERATION
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines
 from ddbio.core.change_images import image_batches
@@ -50,6 +51,7 @@ _RECOVERY = {"PointInTimeRecoveryEnabled": True}
 # An export begins some minutes before the window that is reconciled, and not before recovery was turned on.
 _PASSED_SECONDS, _WINDOW, _BEFORE = 3_600, timedelta(seconds=900), timedelta(seconds=60)
 _OVERLAP = timedelta(seconds=600)
+_OLD_COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
 _BUCKET, _SMALL_FILE_BYTES = "exports", 128 * 1024
 
 
@@ -110,7 +112,7 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             lambda folder: ["archive", str(place.gone), str(folder / "archive"), "--ttl", TTL, "--json"],
         ),
         "archive restore": job(
-            ("read archive", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
+            ("read archive", "choose last", "encode", "hash keys", "spread", "deal", "lay out", "send batches"),
             lambda _: ["archive", "restore", str(place.archive), TABLE, "--mode", "upsert", "--json",
                        "--endpoint-url", place.write_url, "--region", REGION],
         ),
@@ -173,9 +175,10 @@ class LogSteps(Steps):
         self.ways |= {
             "read log": lambda: _read(place.log),
             "read changes": lambda: _read(place.gone),
-            "read old images": lambda: _read(place.gone, [OPERATION, OLD_IMAGE]),
+            "read old images": lambda: _read(place.gone, _OLD_COLUMNS),
             "read archive": lambda: _read(place.archive),
             "read lake": lambda: _read(place.lake),
+            "choose last": self._choose_last,
             "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
             "write expired": lambda: parquet_bytes(self._expired, "zstd"),
             "write keys": lambda: [key_texts(batch, keys) for batch in self._log.to_batches()],
@@ -202,6 +205,12 @@ class LogSteps(Steps):
     @cached_property
     def _gone(self) -> pa.Table:
         return _read(self._place.gone)
+
+    def _choose_last(self) -> None:
+        """Find the last row of each item, by sequence number."""
+        rows: pa.Table = self._expired.select([*orders.KEYS, SEQUENCE])
+        pc.sort_indices(rows, sort_keys=[(SEQUENCE, "ascending")])
+        rows.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(orders.KEYS).aggregate([("row", "max")])
 
     @cached_property
     def _gone_keys(self) -> pa.Table:

@@ -35,7 +35,8 @@ def expiry_seconds(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise OptionError(f"items do not expire by a column of {kind}: the time to live is a number of seconds")
-    return values.cast(pa.float64())
+    # Whole numbers that no double is exactly are times of no item, and no reason to fail.
+    return values.cast(pa.float64(), safe=False)
 
 
 def is_expired(seconds: Any, at: Any) -> Any:
@@ -62,9 +63,9 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     """
     if OLD_IMAGE not in rows.column_names:
         raise OptionError("the log has no old images, which are what is archived: capture with old_image")
-    operations: Any = rows.column(OPERATION)
-    rows = rows.filter(pc.equal(operations, pa.scalar("REMOVE")))
-    rows = rows.filter(pc.is_valid(rows.column(OLD_IMAGE)))
+    # One filter at the end: each copies whole items.
+    is_delete: Any = pc.equal(rows.column(OPERATION), pa.scalar("REMOVE"))
+    has_image: Any = pc.is_valid(rows.column(OLD_IMAGE))
     times: Any = rows.column(EVENT_TIME).cast(_ONLY_SECONDS).cast(pa.int64())
     deleted_at: Any = pc.divide(times, _MICROS).cast(pa.float64())
     marked: Any = rows.column(EXPIRED)
@@ -84,9 +85,10 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     whole: Any = seconds.cast(pa.int64(), safe=False)
     at: Any = pc.multiply(whole, _MICROS).cast(_ONLY_SECONDS)
     kept = (
-        rows.append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
+        rows.select([SEQUENCE, EVENT_TIME, OLD_IMAGE, OLD_RESCUE])
+        .append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
         .append_column(pa.field(INFERRED, pa.bool_()), inferred)
-        .filter(marked)
+        .filter(pc.and_(pc.and_(is_delete, has_image), marked))
     )
     return _items(kept)
 
@@ -105,8 +107,10 @@ def _items(rows: pa.Table) -> pa.Table:
 
 def months_of(rows: pa.Table) -> dict[str, pa.Table]:
     """Return rows by the folder of the month in which they expired."""
-    names: Any = pc.strftime(rows.column(EXPIRED_AT), "year=%Y/month=%m/")
-    return {name: rows.filter(pc.equal(names, name)) for name in sorted(pc.unique(names).to_pylist())}
+    months: Any = pc.floor_temporal(rows.column(EXPIRED_AT), unit="month")
+    found = sorted(pc.unique(months).to_pylist())
+    parts = [rows] if len(found) == 1 else [rows.filter(pc.equal(months, pa.scalar(at, months.type))) for at in found]
+    return {f"year={at:%Y}/month={at:%m}/": part for at, part in zip(found, parts, strict=True)}
 
 
 def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last: Sequence[Any]) -> pa.Table:

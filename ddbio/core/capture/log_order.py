@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,11 +19,21 @@ _DIGITS, _ROW = "_digits", "_row"
 def in_order(rows: pa.Table) -> pa.Table:
     """Return rows in the order of their sequence numbers, which are digits of different lengths."""
     digits = rows.append_column(_DIGITS, pc.binary_length(rows.column(SEQUENCE)))
-    return rows.take(pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")]))
+    order = pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")]).to_numpy()
+    return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
+
+
+def once_each(rows: pa.Table) -> pa.Table:
+    """Return each sequence number once, from rows in their order."""
+    numbers: Any = rows.column(SEQUENCE)
+    is_last = pc.not_equal(numbers.slice(0, max(0, rows.num_rows - 1)), numbers.slice(1))
+    if pc.all(is_last, min_count=0).as_py():
+        return rows
+    return rows.filter(pa.chunked_array([*is_last.chunks, pa.array([True])]))
 
 
 def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the last row of each item, in their order."""
-    numbered: Any = rows.select(list(keys)).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+    numbered: Any = rows.select(list(keys)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
-    return rows.take(last.take(pc.sort_indices(last)))
+    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))

@@ -29,7 +29,7 @@ from ddbio.core.capture.expiry import (
     is_expired,
     months_of,
 )
-from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.core.capture.log_order import in_order, last_of_each, once_each
 from ddbio.core.snapshot import LiveFile
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
@@ -178,6 +178,8 @@ class Archiver:
     def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
         """Return the expired items of an hour that are not archived yet."""
         rows, archived = self._rows(files), self._archived(hour)
+        if not archived:
+            return rows
         return rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived), pa.string()))))
 
     def _rows(self, files: Sequence[LiveFile], sequences: Sequence[str] | None = None) -> pa.Table:
@@ -192,7 +194,7 @@ class Archiver:
         if sequences is not None:
             rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(sequences, pa.string())))
         # While files are compacted, the old ones may be there besides the new.
-        return last_of_each(rows, [SEQUENCE])
+        return once_each(rows)
 
     def _archived(self, hour: str) -> set[str]:
         records = [self.state.read(_name(number)) for number in self.seen.get(hour, {}).get("batches", [])]
@@ -319,7 +321,8 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
         for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
             if bound is not None:
                 rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
-        rows = in_key_range(rows, keys, first, last)
+        if first or last:
+            rows = in_key_range(rows, keys, first, last)
         if rows.num_rows:
             found.append(rows)
     report = None

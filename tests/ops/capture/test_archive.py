@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import expired_rows, in_key_range
+from ddbio.core.capture.expiry import EXPIRED_AT, expired_rows, in_key_range, months_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from tests.ops.capture.test_capture import client, fake, make_table  # noqa: F401 - fixtures
 
@@ -145,6 +145,34 @@ def test_deletes_of_other_regions_are_inferred():
             expired_rows(rows, **wrong)
     with pytest.raises(OptionError, match="old images"):
         expired_rows(rows.drop_columns([OLD_IMAGE]), None, infers=False)
+
+
+def test_items_lie_by_the_month_in_which_they_expired():
+    """The first and the last microsecond of a month are in it; months of several years are told apart."""
+    texts = ["2025-12-31T23:59:59.999999", "2026-12-01T00:00:00", "2026-12-31T23:59:59.999999", "2027-01-01T00:00:00"]
+    times = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
+    rows = pa.table({EXPIRED_AT: pa.array(times, pa.timestamp("us", "UTC")), "place": [0, 1, 2, 3]})
+    found = {name: part.column("place").to_pylist() for name, part in months_of(rows).items()}
+    assert found == {"year=2025/month=12/": [0], "year=2026/month=12/": [1, 2], "year=2027/month=01/": [3]}
+    assert months_of(rows.slice(1, 2)) == {"year=2026/month=12/": rows.slice(1, 2)}
+    assert months_of(rows.slice(0, 0)) == {}
+
+
+def test_a_number_that_is_no_time_fails_nothing():
+    """Items whose attribute is a whole number beyond what a double holds are archived by the time of their delete."""
+    image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
+    rows = pa.table(
+        {
+            OPERATION: ["REMOVE", "MODIFY"],
+            SEQUENCE: ["1", "2"],
+            EVENT_TIME: pa.array([AT * 1_000_000] * 2, pa.timestamp("us", "UTC")),
+            EXPIRED: [True, False],
+            OLD_IMAGE: pa.array([{"pk": pk, "ttl": 2**53 + 1} for pk in "ab"], image),
+            OLD_RESCUE: pa.nulls(2, pa.string()),
+        }
+    )
+    (found,) = expired_rows(rows, "ttl", infers=False).to_pylist()
+    assert (found["pk"], found[EXPIRED_AT]) == ("a", datetime.fromtimestamp(AT, UTC))
 
 
 def test_ranges_of_keys_go_by_partition_key_then_sort_key():
