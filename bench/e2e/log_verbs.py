@@ -36,6 +36,7 @@ from ddbio.core.change_images import image_batches
 from ddbio.core.kernel.arrays import spans_of, valid_of
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.lake.keys import key_texts
+from ddbio.core.row_lines import RowLines
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.testing import FakeDynamoDB
@@ -382,9 +383,8 @@ def _members_of(batch: pa.RecordBatch) -> object:
     return flat_members(*spans_of(batch.column(RESCUE_NAME)), valid_of(batch.column("new_image")))
 
 
-def _print(batch: pa.RecordBatch) -> str:
-    """Return rows as lines of JSON, as programs write them."""
-    return "\n".join(json.dumps(row, default=str, ensure_ascii=False) for row in batch.to_pylist())
+def _print(batch: pa.RecordBatch) -> object:
+    return list(RowLines(batch.schema).print_pieces(batch))
 
 
 if __name__ == "__main__":

@@ -9,25 +9,39 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from ddbio.core.row_lines import RowLines
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import TextIO
-
-    import pyarrow as pa
 
 
 def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
     """Write a line of JSON for each row; nulls are left out."""
+    printer = None
     for batch in batches:
-        for row in batch.to_pylist():
-            rescued = row.pop(RESCUE_NAME, None)
-            members = _members(row)
-            if rescued is not None:
-                # It is JSON already.
-                members.append(f"{json.dumps(RESCUE_NAME)}:{rescued}")
-            out.write(f"{{{','.join(members)}}}\n")
+        if printer is None or not batch.schema.equals(printer.schema):
+            printer = RowLines(batch.schema)
+        for rows, lines in printer.print_pieces(batch):
+            if lines is None:
+                out.writelines(plain_lines(rows))
+            else:
+                out.write(lines.decode())
+
+
+def plain_lines(batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield the line of each row, in plain Python: the reference for the loops, which prints what they leave."""
+    kinds = {each.name: each.type for each in batch.schema}
+    for row in batch.to_pylist():
+        rescued = row.pop(RESCUE_NAME, None)
+        members = _members(row, kinds)
+        if rescued is not None:
+            # It is JSON already.
+            members.append(f"{json.dumps(RESCUE_NAME)}:{rescued}")
+        yield f"{{{','.join(members)}}}\n"
 
 
 def print_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
@@ -39,22 +53,23 @@ def print_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
             writer.writerow(batch.schema.names)
             is_begun = True
         columns = [column.to_pylist() for column in batch.columns]
-        writer.writerows(map(_cell, row) for row in zip(*columns, strict=True))
+        kinds = batch.schema.types
+        writer.writerows(map(_cell, row, kinds) for row in zip(*columns, strict=True))
 
 
-def _members(values: dict[str, Any]) -> list[str]:
+def _members(values: dict[str, Any], kinds: Mapping[str, Any]) -> list[str]:
     shown = ((name, value) for name, value in values.items() if value is not None)
-    return [f"{json.dumps(name, ensure_ascii=False)}:{_json(value)}" for name, value in shown]
+    return [f"{json.dumps(name, ensure_ascii=False)}:{_json(value, kinds[name])}" for name, value in shown]
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, kind: Any) -> str:
     if isinstance(value, dict):
-        return f"{{{','.join(_members(value))}}}"
+        return f"{{{','.join(_members(value, {each.name: each.type for each in kind}))}}}"
     if isinstance(value, list):
-        if value and all(isinstance(each, tuple) for each in value):
-            # The entries of a map.
-            return f"{{{','.join(_members(dict(value)))}}}"
-        return f"[{','.join(map(_json, value))}]"
+        if pa.types.is_map(kind):
+            entries = dict(value)
+            return f"{{{','.join(_members(entries, dict.fromkeys(entries, kind.item_type)))}}}"
+        return f"[{','.join(_json(each, kind.value_type) for each in value)}]"
     if isinstance(value, bytes):
         value = base64.b64encode(value).decode()
     elif isinstance(value, (datetime, date, time)):
@@ -69,9 +84,9 @@ def _json(value: Any) -> str:
     return str(value)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, kind: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    return _json(value).strip('"')
+    return _json(value, kind).strip('"')

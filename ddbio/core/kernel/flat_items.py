@@ -1,6 +1,6 @@
-"""Print the images of changes as members of plain JSON: the key's attributes first, then the others of the new image.
+"""Print items, or images of changes, as members of plain JSON: those of the key first, then others of the new image.
 
-What is read is JSON that the decoder of changes has written: attribute values without white space or needless escapes.
+What is read is JSON that the loops have written: attribute values without white space or needless escapes.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -40,7 +40,7 @@ class Images(NamedTuple):
     Attributes
     ----------
     data, offsets
-        The images of each change, side by side, padded, and where they begin and end.
+        The images of each change, side by side, padded, and where they begin and end; a row may have none.
     has_new
         Whether a new image follows the key.
     out, ends
@@ -100,6 +100,10 @@ def _print_members(w: Any, n_rows: int, room: int) -> Any:
     at = 0
     for row in range(n_rows):
         place, begin = peek(w.offsets, row), at
+        if place == peek(w.offsets, row + 1):
+            # A row that is no item.
+            poke(w.ends, row, at)
+            continue
         end = end_of_compact(w.data, place)
         n_new = _find_members(w, end) if peek(w.has_new, row) else 0
         while peek(w.data, place + 1) == QUOTE:
