@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import END_OF_TIME
+from ddbio.core.capture.plain_lines import split_records
 from ddbio.core.encode import to_dynamodb_json
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import SETS
@@ -108,6 +109,10 @@ class DeliveredReader:
         most
             Read so many documents at most.
         """
+        # The loops check a text of nothing but records.
+        records = split_records(text, most)
+        if records is not None:
+            return Delivered(records)
         found, seen = Delivered(), set[str]()
         for document, raw in itertools.islice(_documents(text), most):
             self._take(document, raw, found, seen)

@@ -1,10 +1,11 @@
-"""Transform texts of change records to flat lines of plain JSON by the compiled loops, many at a time.
+"""Split texts of change records, and transform them to flat lines of plain JSON, checked by the compiled loops.
 
 The lines are those of ``change_line``, which is the reference, and reads what this refuses.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
-from ddbio.core.capture.delivered import EVENT_ID
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import expired_records
 from ddbio.core.change_images import image_batches
 from ddbio.core.kernel.arrays import bool_array, int64_array, offsets_of, spans_of, valid_of
@@ -31,6 +31,8 @@ _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 _TAKEN = tuple(f'"{name}"'.encode() for name in (OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED))
 # What holds records is none; and a letter that is escaped may hide a name. Both are looked for where they may be.
 _HIDDEN = ((b'"Records"', re.compile(rb'"Records"\s*:\s*\[')), (b"\\u00", re.compile(rb"\\u00[2-7]")))
+_BLANK = re.compile(r"[ \t\r\n,]*")
+_SCANNER = json.JSONDecoder()
 _OPERATIONS = pa.array(["INSERT", "MODIFY", "REMOVE"])
 # Of such seconds since 1970 a double keeps all microseconds.
 _MOST_MICROS = (1 << 32) * 1_000_000
@@ -51,28 +53,63 @@ def plain_lines(text: bytes) -> list[PlainLines] | None:
 
     None is also the answer where a record has blanks, escapes or times that are unusual.
     """
-    if any(name in text for name in _TAKEN) or any(part in text and each.search(text) for part, each in _HIDDEN):
-        return None
-    members = _own_members(text)
-    if members is None:
-        return None
+    checked = _checked(text)
     try:
-        batches, expired = image_batches(text), expired_records(text)
+        expired = None if checked is None else expired_records(text)
     except DecodeError:
         return None
-    if batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
+    if checked is None:
         return None
     found, start = list[PlainLines](), 0
-    for batch in batches:
+    for batch in checked.batches:
         if batch.num_rows:
             stop = start + batch.num_rows
-            own = [None if each is None else each[start:stop] for each in members]
+            own = [None if each is None else each[start:stop] for each in checked.members]
             lines = _lines(batch, own, None if expired is None else expired[start:stop])
             if lines is None:
                 return None
             found.append(lines)
             start = stop
     return found
+
+
+def split_records(text: bytes, most: int | None = None) -> list[str] | None:
+    """Return the text of each change record, at most so many; None where ``plain_lines`` returns None."""
+    try:
+        whole = text.decode()
+    except UnicodeDecodeError:
+        return None
+    found, place = list[str](), _BLANK.match(whole, 0).end()  # type: ignore[union-attr] # it matches nothing, too
+    while place < len(whole) and len(found) != most:
+        try:
+            _, end = _SCANNER.raw_decode(whole, place)
+        except (ValueError, RecursionError):
+            return None
+        found.append(whole[place:end])
+        place = _BLANK.match(whole, end).end()  # type: ignore[union-attr]
+    return None if _checked("\n".join(found).encode()) is None else found
+
+
+class _Checked(NamedTuple):
+    members: list[Any]
+    batches: list[pa.RecordBatch]
+
+
+def _checked(text: bytes) -> _Checked | None:
+    """Return the members of the records and their images; None where only the reference may judge them."""
+    if any(name in text for name in _TAKEN) or any(part in text and each.search(text) for part, each in _HIDDEN):
+        return None
+    members = _own_members(text)
+    try:
+        batches = None if members is None else image_batches(text)
+    except DecodeError:
+        return None
+    if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
+        return None
+    times = [batch.column("write_time").to_numpy() for batch in batches if batch.num_rows]
+    if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
+        return None
+    return _Checked(members, batches)
 
 
 def _own_members(text: bytes) -> list[Any] | None:
@@ -93,8 +130,6 @@ def _own_members(text: bytes) -> list[Any] | None:
 
 def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
     times = batch.column("write_time").to_numpy()
-    if times.min() < 0 or times.max() >= _MOST_MICROS:
-        return None
     images, offsets = spans_of(batch.column(RESCUE_NAME))
     printed = flat_members(images, offsets, valid_of(batch.column("new_image")))
     if printed is None or len(printed[0]) > _MOST_BYTES:

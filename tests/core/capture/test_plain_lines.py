@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.capture.plain_lines import plain_lines
+from ddbio.core.capture.plain_lines import plain_lines, split_records
 from ddbio.core.capture.transform import change_line
 
 MICROS = st.integers(0, (1 << 32) * 1_000_000 - 1)
@@ -129,3 +129,14 @@ RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreati
 def test_what_only_the_reference_may_judge_is_refused(text):
     """Each of these is read in another way, or is no change; the loops leave them all."""
     assert plain_lines(text) is None
+    assert split_records(text) is None
+
+
+@given(streams(), st.booleans(), st.sampled_from(["", "\n", " ,\r\n"]), st.none() | st.integers(1, 4))
+def test_records_are_split_as_the_reference_splits_them(found, ascii_only, between, most):
+    """Each text is the record's own, whatever stands between them; a sample is the first of them."""
+    texts = [text_of([each], ascii_only=ascii_only) for each in found]
+    split = split_records(between.join(each.decode() for each in texts).encode(), most)
+    if split is not None:
+        assert [each.encode() for each in split] == texts[:most]
+    assert split is not None or read(text_of(found[:most], ascii_only=ascii_only)) is None
