@@ -19,7 +19,7 @@ from ddbio.core.time_parts import PARTS, TimeUnit, local_times
 from ddbio.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from decimal import Decimal
     from typing import TypeAlias
 
@@ -248,6 +248,11 @@ class Partitioner:
         self.log = MisfitLog()
         # Values that neither folder nor file would say, of the batch at hand.
         self._unsaid: list[tuple[str, str, Codes]] = []
+
+    def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
+        """Yield the rows of some batches by partition, as :meth:`sort` returns them."""
+        for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+            yield self.sort(batch)
 
     def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
         """Return the rows of a batch by partition; rows of one partition keep their order."""

@@ -14,6 +14,7 @@ from ddbio.core.ion import blocks as ion_blocks
 from ddbio.core.item_key import key_hashes
 from ddbio.core.kernel.members import Openings
 from ddbio.core.lake import keys as lake_keys
+from ddbio.core.lake import reordering
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.raw_items import PageSplitter
@@ -87,6 +88,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _hash_keys,
     checksum.warm,
     lake_keys.warm,
+    reordering.warm,
     raw_items.warm,
     decode.warm,
     _write,

@@ -68,8 +68,8 @@ class RowPartitioner(Protocol):
         """Whether the rows of all partitions are alike: what suits the file of one then suits the others."""
         ...
 
-    def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
-        """Return the rows of a batch by partition; rows of one partition keep their order."""
+    def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
+        """Yield the rows of some batches by partition, at best all at once; rows of one partition keep their order."""
         ...
 
 
@@ -120,7 +120,7 @@ class PartitionedWriter:
         memory_bytes: int | None = None,
     ) -> None:
         self._store: SinkMaker = store
-        self._naming, self._options, self._schema = naming, options, schema
+        self._naming, self._options = naming, options
         self._partitioner: RowPartitioner = (
             Partitioner(partitioning, schema) if isinstance(partitioning, Partitioning) else partitioning
         )
@@ -199,14 +199,12 @@ class PartitionedWriter:
     def _sort_block(self) -> None:
         if not self._block:
             return
-        batches = pa.Table.from_batches(self._block, self._schema).combine_chunks().to_batches()
-        self._block, self._block_bytes = [], 0
-        for batch in batches:
-            found = self._partitioner.sort(batch)
+        block, self._block, self._block_bytes = self._block, [], 0
+        for found in self._partitioner.sort_block(block):
             if self._partitioner.is_even and self._options.dictionaries is None:
                 chosen = dictionary_columns(pa.Table.from_batches([found.rows]))
                 self._options = replace(self._options, dictionaries=tuple(chosen))
-            row_bytes, start = found.rows.nbytes / batch.num_rows, 0
+            row_bytes, start = found.rows.nbytes / found.rows.num_rows, 0
             for values, count in zip(found.partitions, found.counts, strict=True):
                 if count:
                     partition = self._partitions.get(values) or self._open(values)

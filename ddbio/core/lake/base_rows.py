@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ddbio.core.kernel.arrays import int64_array
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, TIME, VERSION
 from ddbio.core.lake.fitting import Fitter
 from ddbio.core.lake.keys import keys_and_buckets
+from ddbio.core.lake.reordering import joined, reordered
 from ddbio.core.lake.versions import BASE
 from ddbio.core.partitions import PartitionedRows
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ddbio.core.lake.rows import LakeShape
 
-
-# Rows that wait take as much memory again and again. Arrow's own pool gives it back to the system each time, which has
-# to clear every page anew; this one keeps it.
-_POOL = pa.system_memory_pool()
+# The offsets of Arrow's texts have 31 bits.
+_MOST_BYTES = 1 << 30
 
 
 class BaseRows:
@@ -47,6 +46,8 @@ class BaseRows:
         That of the rows.
     log
         Nothing: every row has a bucket.
+    statistics
+        Those of the columns that are the same in every row, for each file.
     """
 
     is_even = True
@@ -60,6 +61,9 @@ class BaseRows:
         self._fitter = Fitter(shape.attributes)
         self._constants: dict[str, pa.Array[Any]] = {}
         self._length = 0
+        self.statistics = {
+            name: {"nulls": 0, "min": value, "max": value} for name, value in ((VERSION, BASE), (TIME, loaded_us))
+        }
 
     @property
     def item_schema(self) -> pa.Schema:
@@ -70,25 +74,34 @@ class BaseRows:
         """Return items in the columns of what is sorted."""
         return self._fitter.fit(items)
 
-    def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
-        """Return the rows for some items by bucket; rows of one bucket keep their order."""
-        count, n_buckets = batch.num_rows, self._shape.buckets
+    def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
+        """Yield the rows for some items by bucket; rows of one bucket keep their order."""
+        is_small = sum(each.nbytes for each in batches) <= _MOST_BYTES
+        for block in [batches] if is_small else [[each] for each in batches]:
+            yield self._sorted(pa.Table.from_batches(block, self.item_schema))
+
+    def _sorted(self, items: pa.Table) -> PartitionedRows:
+        count, n_buckets = items.num_rows, self._shape.buckets
+        given = {name: column.chunks for name, column in zip(items.schema.names, items.columns, strict=True)}
+        read = [name for name in items.schema.names if name == RESCUE_NAME or self._is_key(items.schema.field(name))]
+        for name in read:
+            given[name] = [joined(given[name])]
+        schema = pa.schema([items.schema.field(name) for name in read])
+        batch = pa.RecordBatch.from_arrays([given[name][0] for name in read], schema=schema)
         keys, buckets = keys_and_buckets(batch, self._shape.keys, n_buckets)
         numbers: Any = buckets.to_numpy()
         order = np.argsort(numbers.astype(np.uint16 if n_buckets <= 1 << 16 else np.int64), kind="stable")
         columns = self._of_all(count)
-        rescue = batch.column(RESCUE_NAME)
-        if rescue.null_count == count:
-            batch, columns[RESCUE_NAME] = batch.drop_columns([RESCUE_NAME]), rescue
-        places = int64_array(order)
-        items: Any = pc.take(batch, places, memory_pool=_POOL)
-        columns.update(zip(items.schema.names, items.columns, strict=True))
-        columns[KEY] = pc.take(keys, places, memory_pool=_POOL)
+        columns[KEY] = reordered([keys], order)
         if BUCKET in self.schema.names:
-            columns[BUCKET] = pc.take(buckets, places, memory_pool=_POOL)
+            columns[BUCKET] = reordered([buckets], order)
+        columns.update((name, reordered(arrays, order)) for name, arrays in given.items())
         rows = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
         counts = np.bincount(numbers, minlength=n_buckets)
         return PartitionedRows(rows, tuple((str(each),) for each in range(n_buckets)), tuple(counts.tolist()))
+
+    def _is_key(self, field: pa.Field[Any]) -> bool:
+        return name_of_field(field) in self._shape.keys
 
     def _of_all(self, count: int) -> dict[str, Any]:
         """Return the columns that are the same in all rows."""

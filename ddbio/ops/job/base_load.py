@@ -67,16 +67,19 @@ class LakeStaging(Staging):
         del schema, log
         naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
         rows = BaseRows(self.shape, self.loaded_us, keeps_bucket=self.keeps_bucket)
-        files = dataclasses.replace(self.files, statistics=NOTED)
+        files = dataclasses.replace(self.files, statistics=tuple({*NOTED} - {*rows.statistics}))
         writer = PartitionedWriter(self.store, naming, rows.item_schema, files, rows)
         try:
             for batch in batches:
                 if batch.num_rows:
                     writer.write(rows.fit(batch))
-            return tuple(writer.finish())
+            staged = writer.finish()
         except BaseException:
             writer.abort()
             raise
+        return tuple(
+            dataclasses.replace(each, statistics={**(each.statistics or {}), **rows.statistics}) for each in staged
+        )
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
         """Stage nothing: a table knows its columns without files."""

@@ -14,6 +14,7 @@ TARGETS = {
     "digest_json_target.py": ("True, ", "80000", "150", "50"),
     "item_spans_target.py": ("True, ", "70000", "80", "30"),
     "ion_target.py": ("True, ", "90000", "150", "20"),
+    "gather_target.py": ("", "1", "200", "200"),
     "lake_keys_target.py": ("", "1", "200", "200"),
     "lines_target.py": ("", "1", "500", "500"),
     "utf8_target.py": ("", "1", "500", "0"),

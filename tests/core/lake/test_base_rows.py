@@ -25,7 +25,7 @@ def test_rows_lie_by_bucket_and_keep_their_order(keeps_bucket):
     """Each row has its item, its key, its bucket if files have it, and what all rows of a base have."""
     given = items(500)
     rows = BaseRows(new_shape(given.schema, ["id"], 7), 5, keeps_bucket=keeps_bucket)
-    found = rows.sort(rows.fit(given))
+    (found,) = rows.sort_block([rows.fit(given)])
     found.rows.validate(full=True)
     assert found.rows.schema.equals(rows.schema)
     assert found.partitions == tuple((str(each),) for each in range(7))
@@ -47,7 +47,7 @@ def test_rows_wait_in_memory_that_is_kept():
     pool, given = pa.system_memory_pool(), items(5_000)
     before = pool.bytes_allocated()
     rows = BaseRows(new_shape(given.schema, ["id"], 16), 5, keeps_bucket=False)
-    found = rows.sort(rows.fit(given))
+    (found,) = rows.sort_block([rows.fit(given)])
     parts = [found.rows.slice(start, 100) for start in itertools.islice(range(0, 5_000, 100), 3)]
     assert pool.bytes_allocated() - before >= 0.9 * given.nbytes
     del found

@@ -106,3 +106,19 @@ def test_files_are_described_as_pyiceberg_describes_them(fake, table, tmp_path):
             *("lower_bounds", "upper_bounds", "split_offsets"),
         ):
             assert getattr(each, name) == getattr(wanted, name), name
+
+
+def test_the_log_of_delta_has_the_bounds_of_each_file(fake, table, tmp_path):
+    """Least and greatest keys, versions and times of each file in Delta's log are those of its rows."""
+    for number in range(40):
+        table.put_item(Item={"pk": "a", "sk": number})
+    place = tmp_path / "lake"
+    ddbio.scan_to_files(table.name, place, buckets=4, endpoint_url=fake.endpoint_url, format="delta", engine="local")
+    described = pl.DataFrame(deltalake.DeltaTable(place).get_add_actions(flatten=True))
+    assert described.height == 4
+    for each in described.to_dicts():
+        rows = pl.read_parquet(place / each["path"])
+        assert each["num_records"] == rows.height
+        for name in ("_key", "_ver", "_ts_us"):
+            assert each[f"null_count.{name}"] == 0
+            assert (each[f"min.{name}"], each[f"max.{name}"]) == (rows[name].min(), rows[name].max()), name
