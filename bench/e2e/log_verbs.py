@@ -33,6 +33,7 @@ from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCU
 from ddbio.core.capture.log_rows import LogDecoder
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines
 from ddbio.core.change_images import image_batches
+from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.kernel.arrays import spans_of, valid_of
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.lake.keys import key_texts
@@ -42,7 +43,7 @@ from ddbio.files.whole_file import parquet_bytes
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ITEMS = 60_000
 TTL, EXPIRED_SECONDS = "expires_at", 30 * 86_400
@@ -122,7 +123,8 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             ("read log", "write keys"), lambda _: ["history", str(place.log), key, "--json"]
         ),
         "capture verify": job(
-            ("read changes", "write keys of changes"), lambda _: ["capture", "verify", str(place.gone), "--json", *at]
+            ("read changes", "hash new images", "hash old images"),
+            lambda _: ["capture", "verify", str(place.gone), "--json", *at],
         ),
         "changes read": job(
             ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(place.deliveries)]
@@ -145,7 +147,7 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             lambda _: ["verify", place.table, str(place.lake), "--json", *at],
         ),
         "reconcile": job(
-            ("read log", "gunzip export", "decode export"),
+            ("read log", "hash log", "gunzip export", "decode export", "hash export"),
             lambda folder: ["reconcile", place.kept, str(folder / "log"), "--from-export", str(place.export),
                             "--since", place.since.isoformat(), "--until", until, "--json", *at],
             prepare=lambda folder: shutil.copytree(place.log, folder / "log"),
@@ -183,7 +185,10 @@ class LogSteps(Steps):
             "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
             "write expired": lambda: parquet_bytes(self._expired, "zstd"),
             "write keys": lambda: [key_texts(batch, keys) for batch in self._log.to_batches()],
-            "write keys of changes": lambda: [key_texts(batch, keys) for batch in self._gone_keys.to_batches()],
+            "hash new images": lambda: _hashed(self._new_images, keys),
+            "hash old images": lambda: _hashed(self._old_images),
+            "hash log": lambda: _hashed(self._logged, keys),
+            "hash export": lambda: _hashed(self._exported_images, keys),
             "write keys of rows": lambda: [key_texts(batch, keys) for batch in self._rows],
             "hash again": self._hash,
             "gunzip": lambda: [unzipped(path) for path in self._delivered],
@@ -214,8 +219,21 @@ class LogSteps(Steps):
         rows.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(orders.KEYS).aggregate([("row", "max")])
 
     @cached_property
-    def _gone_keys(self) -> pa.Table:
-        return self._gone.select(orders.KEYS).combine_chunks()
+    def _new_images(self) -> pa.Table:
+        return _images(self._gone)
+
+    @cached_property
+    def _old_images(self) -> pa.Table:
+        return _images(_unnested(self._gone, OLD_IMAGE))
+
+    @cached_property
+    def _logged(self) -> pa.Table:
+        return _images(_read(self._place.log))
+
+    @cached_property
+    def _exported_images(self) -> pa.Table:
+        rows = ddbio.ChangeDecoder(self._schema, orders.KEYS).decode(self._exported)
+        return _images(_unnested(pa.Table.from_batches([rows]), "new_image"))
 
     @cached_property
     def _expired(self) -> pa.Table:
@@ -377,6 +395,21 @@ def _read(folder: Path, columns: list[str] | None = None) -> pa.Table:
     paths = sorted(path for path in folder.rglob("*.parquet") if "_ddbio" not in path.parts)
     tables = [pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns) for path in paths]
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _images(rows: pa.Table) -> pa.Table:
+    """Return the columns of items of the rows of a log."""
+    own = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE}
+    return rows.drop_columns([name for name in rows.column_names if name in own]).combine_chunks()
+
+
+def _unnested(rows: pa.Table, name: str) -> pa.Table:
+    image: Any = rows.column(name).combine_chunks()
+    return pa.Table.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
+
+
+def _hashed(rows: pa.Table, keys: Sequence[str] = ()) -> object:
+    return [ColumnDigest(keys).add_rows(batch) for batch in rows.to_batches()]
 
 
 def _members_of(batch: pa.RecordBatch) -> object:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.log_order import in_order
+from ddbio.core.capture.log_order import order_of
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.schema.arrow import RESCUE_NAME
 
@@ -49,9 +49,11 @@ def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]
     attributes
         The columns of the items, the key's among them.
     """
-    rows = in_order(rows).combine_chunks()
+    rows = rows.combine_chunks()
     if not rows.num_rows:
         return []
+    # The order is taken of the hashes, not of the rows.
+    numbered = order_of(rows)
     operations: Any = rows.column(OPERATION)
     removed = pc.equal(operations, pa.scalar("REMOVE")).to_numpy()
     found, new = _hashes(rows.select([*attributes, RESCUE_NAME]), keys)
@@ -62,6 +64,7 @@ def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]
     old_rows = pa.table({name: fields[name] for name in attributes}, schema=_fields(rows, attributes))
     _, old = _hashes(old_rows.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
     old[is_new] = _NOTHING
+    found, new, old = found[numbered], new[numbered], old[numbered]
     # Stable: within an item the rows stay in their order.
     order = np.argsort(found, kind="stable")
     same_item = found[order][1:] == found[order][:-1]
@@ -69,8 +72,8 @@ def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]
     places = np.sort(order[1:][broken])
     before: Any = np.empty(rows.num_rows, np.int64)
     before[order[1:]] = order[:-1]
-    chosen = rows.take(pa.array(places)).select([*keys, SEQUENCE, EVENT_TIME]).to_pylist()
-    times: Any = rows.column(EVENT_TIME).take(pa.array(before[places])).to_pylist()
+    chosen = rows.take(pa.array(numbered[places])).select([*keys, SEQUENCE, EVENT_TIME]).to_pylist()
+    times: Any = rows.column(EVENT_TIME).take(pa.array(numbered[before[places]])).to_pylist()
     return [
         ChainBreak({name: each[name] for name in keys}, each[SEQUENCE], since, each[EVENT_TIME])
         for each, since in zip(chosen, times, strict=True)

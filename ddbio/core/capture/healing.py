@@ -188,7 +188,7 @@ class Decisions:
 
     def table(self) -> pa.Table:
         """Return them as a table."""
-        keys: Any = pa.array(_bytes_of(self.keys), pa.binary(16))
+        keys = _array_of(self.keys)
         columns = [pa.array(self.windows), keys, pa.array(self.numbers, pa.string())]
         return pa.table(
             [*columns, pa.array(self.was_there, pa.bool_())], names=["window", "key", "number", "was_there"]
@@ -200,6 +200,10 @@ class Decisions:
         columns: list[list[Any]] = [each.to_pylist() for each in table.columns]
         windows, keys, numbers, was_there = columns
         return Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
+
+    def has(self, window: int) -> bool:
+        """Return whether items of an export get rows."""
+        return bool((self.windows == window).any())
 
     def rows(self, window: int, rows: pa.Table, keys: Sequence[str], healed_by: str) -> pa.Table:
         """Return the rows of an export that go into the log, with their numbers and operations."""
@@ -233,8 +237,9 @@ def by_hour(rows: pa.Table, name: str) -> dict[str, pa.Table]:
     return {f"{hour_folder(each)}{name}": rows.filter(pa.array(hours == each)) for each in np.unique(hours).tolist()}
 
 
-def _bytes_of(keys: NDArray[np.bytes_]) -> list[bytes]:
-    return [bytes(each).ljust(16, b"\0") for each in keys.tolist()]
+def _array_of(keys: NDArray[np.bytes_]) -> Any:
+    buffer = pa.py_buffer(np.ascontiguousarray(keys).view(np.uint8).data)
+    return pa.Array.from_buffers(pa.binary(16), len(keys), [None, buffer])
 
 
 @dataclass
@@ -292,7 +297,7 @@ class LogState:
         if is_recent.any():
             latest = before.filter(pa.array(is_recent))
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
-            digests: Any = pa.array(_bytes_of(found[kept][is_recent]), pa.binary(16))
+            digests = _array_of(found[kept][is_recent])
             self._recent.append(latest.select(list(self.keys)).append_column("digest", digests))
         part = _Last(found[kept], _ordered_numbers(before), micros[kept], _removed(before), images)
         self._last.append(part)
@@ -315,15 +320,18 @@ class LogState:
         for window, export in enumerate(self.exports):
             passed = places_of(export.keys, after)[1]
             places, is_known = places_of(export.keys, last.keys)
-            for at in np.flatnonzero(~passed).tolist():
+            # What the log has already, unless an export before has told otherwise. The image of a delete is empty.
+            is_same = np.zeros(len(passed), np.bool_)
+            at_last = places[is_known]
+            is_same[is_known] = (last.micros[at_last] >= since) & (last.images[at_last] == export.images[is_known])
+            if given:
+                is_same &= ~np.isin(export.keys, np.array(list(given), _KEY))
+            for at in np.flatnonzero(~passed & ~is_same).tolist():
                 key, image, place = bytes(export.keys[at]), bytes(export.images[at]), int(places[at])
                 there: bool | None = None
                 if key in given:
                     number, there = given[key]
                 elif is_known[at]:
-                    # The image of a delete is empty.
-                    if last.micros[place] >= since and bytes(last.images[place]) == image:
-                        continue
                     number, there = int(last.numbers[place]), not last.removed[place]
                 else:
                     fresh += 1

@@ -13,13 +13,23 @@ from ddbio.core.capture.columns import SEQUENCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 _DIGITS, _ROW = "_digits", "_row"
 
 
+def order_of(rows: pa.Table) -> NDArray[np.uint64]:
+    """Return the places of rows in the order of their sequence numbers, which are digits of different lengths."""
+    numbers = rows.select([SEQUENCE])
+    digits = numbers.append_column(_DIGITS, pc.binary_length(rows.column(SEQUENCE)))
+    found: Any = pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")])
+    order: NDArray[np.uint64] = found.to_numpy()
+    return order
+
+
 def in_order(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of their sequence numbers, which are digits of different lengths."""
-    digits = rows.append_column(_DIGITS, pc.binary_length(rows.column(SEQUENCE)))
-    order = pc.sort_indices(digits, sort_keys=[(_DIGITS, "ascending"), (SEQUENCE, "ascending")]).to_numpy()
+    """Return rows in the order of their sequence numbers."""
+    order: Any = order_of(rows)
     return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
 
 

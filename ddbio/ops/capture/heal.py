@@ -445,6 +445,8 @@ class _Job:
         removed = frozenset(path for each in read_history(self.state.store) for path in each.removed)
         gathered, count = list[pa.Table](), 0
         for number, source in enumerate(exports):
+            if not decided.has(number):
+                continue
             name = source.summary.export_arn or source.folder
             for rows in self._rows(source):
                 kept = decided.rows(number, rows, self.keys, name)
