@@ -93,23 +93,19 @@ class HttpExchange:
     ----------
     expires_at
         The monotonic time by which the response should have begun; after it ``result`` raises.
+    link
+        The connection that carries the request.
+    fileno
+        Returns the file descriptor that becomes readable when the response begins.
     """
 
-    __slots__ = ("_connection", "_pool", "_request", "expires_at")
+    __slots__ = ("_connection", "_pool", "_request", "expires_at", "fileno", "link")
 
     def __init__(self, pool: ConnectionPool, request: bytes) -> None:
         self._pool, self._request = pool, request
-        self._connection = pool.send(request)
-        self.expires_at = self._connection.expires_at
-
-    @property
-    def link(self) -> object:
-        """Return the connection that carries the request."""
-        return self._connection
-
-    def fileno(self) -> int:
-        """Return the file descriptor that becomes readable when the response begins."""
-        return self._connection.fileno()
+        self.link: object
+        self._connection = self.link = connection = pool.send(request)
+        self.expires_at, self.fileno = connection.expires_at, connection.fileno
 
     def result(self) -> HttpResponse:
         """Wait for the response and return it; to be called once.

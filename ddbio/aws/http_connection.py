@@ -38,8 +38,9 @@ _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
 # For a response whose deadline passed before anybody read it: it may have been received in time.
 _EXPIRED_READ_SECONDS = 0.001
-# What comes so soon after a response may as well come after a look at the connection: none is taken.
-_JUST_NOW_SECONDS = 0.001
+# What comes so soon after a response may as well come after a look at the connection: none is taken. With 64 requests
+# in flight a connection is used again after some milliseconds; endpoints close those that were idle for seconds.
+_JUST_NOW_SECONDS = 0.02
 # A response that trickles never runs into the timeout of one read: this bounds the whole of it.
 _READ_TIMEOUTS_PER_RESPONSE = 2
 

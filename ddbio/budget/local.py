@@ -233,7 +233,7 @@ class LocalBudget:
                 now = self._clock()
                 if self._started_at is None:
                     self._started_at = now
-                return Granted(Grant(units, now - self._started_at))
+                return Granted(units, now - self._started_at)
         with self._lock:
             position = self._enqueue(units)
             wait_seconds, run_seconds = self._check(position)
@@ -263,6 +263,9 @@ class LocalBudget:
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)
                 self._pacer.settle(grant.units, consumed, run_seconds)
+            # Each request passes here, and nearly all have nothing to tell.
+            if not self._is_bound and run_seconds < self._logged.next_at:
+                return
             progress = self._counted(run_seconds)
         self._tell(progress)
 

@@ -69,13 +69,10 @@ class Reservation(Protocol):
         """Return the permission, after ``wait_seconds`` was 0."""
 
 
-class Granted:
-    """A reservation that waits for nothing, where there is no rate; see `Reservation`."""
+class Granted(Grant):
+    """A reservation that waits for nothing, where there is no rate: it is its own grant; see `Reservation`."""
 
-    __slots__ = ("_grant",)
-
-    def __init__(self, grant: Grant) -> None:
-        self._grant = grant
+    __slots__ = ()
 
     def wait_seconds(self) -> float:
         """Return that there is no wait."""
@@ -83,7 +80,7 @@ class Granted:
 
     def grant(self) -> Grant:
         """Return the permission."""
-        return self._grant
+        return self
 
 
 class Budget(Protocol):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
-from ddbio.budget.reservation import BudgetClosedError, Grant, Granted
+from ddbio.budget.reservation import BudgetClosedError, Granted
 from ddbio.core.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from ddbio.budget.messages import BudgetAddress, MessageChannel
-    from ddbio.budget.reservation import Reservation
+    from ddbio.budget.reservation import Grant, Reservation
     from ddbio.core.pacing import ThrottleScope
 
 __all__ = ["UnlimitedBudget"]
@@ -44,17 +44,17 @@ class UnlimitedBudget:
         if address is not None:
             Thread(target=self._report, args=(address,), name="ddbio-budget", daemon=True).start()
 
-    def acquire(self, units: float) -> Grant:
+    def acquire(self, units: float) -> Granted:
         """Return the permission to send a request; see `Budget.acquire`."""
         if self._closed.is_set():
             raise BudgetClosedError
         if self._began_seconds is None:
             self._began_seconds = time.monotonic()
-        return Grant(units, 0.0)
+        return Granted(units, 0.0)
 
     def reserve(self, units: float) -> Reservation:
         """Reserve units, which are there; see `Budget.reserve`."""
-        return Granted(self.acquire(units))
+        return self.acquire(units)
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Count what a request brought; see `Budget.settle`."""

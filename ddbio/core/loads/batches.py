@@ -100,9 +100,11 @@ class Writes:
         """Return the operation and the body of the request for some rows, and its write units as they are expected."""
         template = self.own_templates.get(batch[0], self.template) if self.own_templates else self.template
         if type(batch) is range:
-            first, stop = batch.start, batch.stop
-            texts, units = self._run(first, stop), self._unit_ends[stop] - self._unit_ends[first]
-            return template.operation, b"".join((template.opening, texts, template.closing)), units
+            # Each request passes here: a call less is felt.
+            first, stop, offsets, unit_ends = batch.start, batch.stop, self.offsets, self._unit_ends
+            texts = self._view[offsets[first] : offsets[stop] - self._separator_bytes]
+            body = b"".join((template.opening, texts, template.closing))
+            return template.operation, body, unit_ends[stop] - unit_ends[first]
         body = template.body([self.part(place) for place in batch])
         return template.operation, body, self.units_of(batch)
 
