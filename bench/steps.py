@@ -121,6 +121,7 @@ class Steps:
             "read few": self._read_few,
             "write Parquet": self._write,
             "lay out": lambda: deque(self._laid_out(self._lines), maxlen=0),
+            "lay out few": self._lay_out_few,
             "send batches": lambda: self._send("BatchWriteItem", self._batches, _IN_FLIGHT),
             "send singles": lambda: self._send("UpdateItem", self._singles, _SINGLES_IN_FLIGHT),
         }
@@ -216,6 +217,11 @@ class Steps:
         for start in range(0, len(items), _PUTS_PER_REQUEST):
             puts = b'}},{"PutRequest":{"Item":'.join(items[start : start + _PUTS_PER_REQUEST])
             yield b"".join((opening, puts, b'}}]},"ReturnConsumedCapacity":"INDEXES"}'))
+
+    def _lay_out_few(self) -> None:
+        """Put what all updates have in common around the text of each, in a body of its own."""
+        opening = b'{"TableName":"%b","ReturnConsumedCapacity":"INDEXES","Key":' % TABLE.encode()
+        deque((b"".join((opening, text, b"}")) for text in self._lines[: self._few]), maxlen=0)
 
     @cached_property
     def _singles(self) -> list[bytes]:

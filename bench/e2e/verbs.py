@@ -104,7 +104,7 @@ VERBS: dict[str, Verb] = {
     ),
     "load update": Verb(
         lambda places, folder, number: _load(places.parquet, places, folder, number, "--mode", "update"),
-        ("read few", "encode few", "spread few", "deal few", "send singles"),
+        ("read few", "encode few", "spread few", "deal few", "lay out few", "send singles"),
         UPDATE_ITEM,
         few=True,
     ),
