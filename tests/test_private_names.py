@@ -68,6 +68,7 @@ NAMES = {
     ],
     "ddbio/spark/engine.py": ["pyspark SparkContext._jsc"],
     "ddbio/spark/hudi.py": ["pyspark SparkContext._jsc"],
+    "ddbio/spark/hudi_catalog.py": ["pyspark SparkContext._jsc", "pyspark SparkContext._jvm"],
     "ddbio/spark/session.py": [
         "pyspark SparkContext._accumulatorServer",
         "pyspark SparkContext._active_spark_context",

@@ -447,8 +447,9 @@ class ApplyKeywords(CatalogConnectionKeywords, total=False):
     shared_paths: bool
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None
-    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only, or of Iceberg
-    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL.
+    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only; of Iceberg
+    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL; of Hudi
+    ``hive://database.table``, in the metastore of Spark's session.
     """
     job_id: str | None
     """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""

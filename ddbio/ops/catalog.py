@@ -22,7 +22,9 @@ from ddbio.core.catalog.definition import (
     partition_values,
 )
 from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, home_of, partition_inputs, table_input
-from ddbio.core.catalog.lake_ddl import lake_ddl
+from ddbio.core.catalog.lake import hudi_input
+from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
+from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.snapshot import PUBLISHED, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
@@ -186,11 +188,6 @@ def write_ddl(options: CatalogDdlOptions) -> str:
 
 
 def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
-    if table_format == "hudi":
-        raise OptionError(
-            f"{options.path} is a Hudi table, which Hudi's own sync registers (hoodie.datasource.hive_sync); in Spark "
-            "CREATE TABLE … USING hudi LOCATION … names it"
-        )
     if options.projection:
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
     table = open_lake_table(options.path, table_format, options)
@@ -198,6 +195,10 @@ def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: s
     assert state is not None  # noqa: S101 - its format was found
     uri = table.store.uri.rstrip("/")
     location = uri if "://" in uri else str(Path(uri).resolve())
+    if table_format == "hudi":
+        buckets = sorted({each.bucket for each in state.files})
+        definition = hudi_input(name, state.schema, BUCKET, location, "")
+        return hudi_ddl(name, definition, map(str, buckets), options.dialect)
     metadata = None if table_format == "delta" else f"{location}/metadata/v{state.version}.metadata.json"
     return lake_ddl(name, state.schema, location, options.dialect, metadata)
 

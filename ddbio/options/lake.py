@@ -36,8 +36,9 @@ class ApplyOptions(CatalogConnectionOptions):
     shared_paths: bool = False
     """All workers of the cluster see local paths as this machine does, for example through NFS."""
     catalog: str | None = None
-    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only, or of Iceberg
-    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL."""
+    """Table of a catalog that is to name the lake table: ``glue://database.table``, on S3 only; of Iceberg
+    ``iceberg://catalog/namespace.table``, a catalog of pyiceberg's configuration: REST, Hive, SQL; of Hudi
+    ``hive://database.table``, in the metastore of Spark's session."""
     job_id: str | None = None
     """The capture whose changes are applied; default is all that write the log. Of rows: who gives them."""
     key: Names | None = None
@@ -59,7 +60,6 @@ class ApplyOptions(CatalogConnectionOptions):
     def _check_format(self) -> ApplyOptions:
         if self.format == "hudi":
             check_hudi_engine(self.engine)
-            check_hudi_catalog(self.catalog)
         return self
 
 
@@ -104,24 +104,9 @@ class MaintainOptions(CatalogConnectionOptions):
             raise ValueError("z_order_by is for Delta tables: give sort_by")
         if self.format == "hudi":
             check_hudi_engine(self.engine)
-            check_hudi_catalog(self.catalog)
         elif self.engine == "spark":
             raise ValueError(f"a table of format {self.format} is maintained by this process: leave engine out")
         return self
-
-
-def check_hudi_catalog(catalog: str | None) -> None:
-    """Refuse a catalog for a Hudi table.
-
-    Raises
-    ------
-    ValueError
-        If one is given.
-    """
-    if catalog is not None:
-        raise ValueError(
-            "a Hudi table is registered by Hudi's own sync (hoodie.datasource.hive_sync): leave catalog out"
-        )
 
 
 def _hours(age: str) -> int:

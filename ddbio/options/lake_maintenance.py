@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from ddbio.options.capture_audit import CaptureHealOptions
 from ddbio.options.catalog import CatalogConnectionOptions
 from ddbio.options.files import check_hudi_engine
-from ddbio.options.lake import TableFormat, check_hudi_catalog
+from ddbio.options.lake import TableFormat  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.lake_proof import AnyTableFormat  # noqa: TC001 - as above
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG
@@ -68,5 +68,4 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions
             raise ValueError("base=export needs export_to, an s3:// prefix for the export")
         if self.format == "hudi":
             check_hudi_engine(self.engine)
-            check_hudi_catalog(self.catalog)
         return self

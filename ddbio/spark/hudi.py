@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION, attribute_columns
+from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.core.lake.merge import Outcome
 from ddbio.core.lake.rows import newest
 from ddbio.core.schema.arrow import fields_within
@@ -42,10 +42,11 @@ from ddbio.spark.types import to_spark_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from ddbio.core.lake.rows import LakeShape
     from ddbio.files.object_store import ObjectStore
+    from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import Commit
     from ddbio.ops.job.report import Clock
     from ddbio.ops.lake.apply import ApplyReport
@@ -83,6 +84,15 @@ _OPTIONS = {
 }
 
 
+# In front of the columns of each row Hudi has its own, which say where the row lies:
+# https://hudi.apache.org/tech-specs/#meta-fields
+_ROW_COMMIT, _ROW_NUMBER, _ROW_KEY = "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key"
+_ROW_PARTITION, _ROW_FILE = "_hoodie_partition_path", "_hoodie_file_name"
+_PLACE_FIELDS = (pa.field(_ROW_COMMIT, pa.string()), pa.field(_ROW_FILE, pa.string()))
+# With it rows say where the rows lie that they take the place of, and Hudi does not look for these again, as its own
+# UPDATE does not: org.apache.hudi.DataSourceWriteOptions.SPARK_SQL_WRITES_PREPPED_KEY, since Hudi 0.14.
+_PLACED = {"_hoodie.spark.sql.writes.prepped": "true"}
+
 _NO_ROW = {KEY: "", BUCKET: -1, VERSION: "", DELETED: False}
 
 
@@ -112,6 +122,7 @@ class HudiTable(HudiLakeTable):
         self._fields: tuple[pa.Field[Any], ...] = ()
         self._properties: dict[str, str] = {}
         self._winners: DataFrame | None = None
+        self._joined: list[Instant] = []
         require_hudi(session)
 
     def load(self, version: int | None = None) -> LakeState | None:
@@ -150,22 +161,20 @@ class HudiTable(HudiLakeTable):
             As of ``ddbio.core.lake.merge.BucketMerge``.
         """
         self.release()
+        self._joined = self.timeline()
         order = Window.partitionBy(BUCKET, KEY).orderBy(sql.desc(VERSION))
         changes = rows.withColumn("_place", sql.row_number().over(order))
         stale = (sql.col("_place") > 1) | (sql.col(BUCKET) < 0)
-        if not self.timeline():
-            found = changes.withColumn(_FOUND, sql.when(stale, _STALE).otherwise(_NEW))
-        else:
-            had = self.rows().select(BUCKET, KEY, sql.col(VERSION).alias("_had"), sql.col(DELETED).alias("_gone"))
-            is_new = sql.col("_had").isNull()
-            state = (
-                sql.when(stale if floor is None else stale | (is_new & (sql.col(TIME) <= floor)), _STALE)
-                .when(is_new, _NEW)
-                .when(sql.col(VERSION) <= sql.col("_had"), _STALE)
-                .when(sql.col("_gone"), _OVER_TOMBSTONE)
-                .otherwise(_OVER_ITEM)
-            )
-            found = changes.join(had, [BUCKET, KEY], "left").withColumn(_FOUND, state)
+        had = self.keys().drop(TIME, OPERATION).withColumnsRenamed({VERSION: "_had", DELETED: "_gone"})
+        is_new = sql.col("_had").isNull()
+        state = (
+            sql.when(stale if floor is None else stale | (is_new & (sql.col(TIME) <= floor)), _STALE)
+            .when(is_new, _NEW)
+            .when(sql.col(VERSION) <= sql.col("_had"), _STALE)
+            .when(sql.col("_gone"), _OVER_TOMBSTONE)
+            .otherwise(_OVER_ITEM)
+        )
+        found = changes.join(had, [BUCKET, KEY], "left").withColumn(_FOUND, state)
         # It is counted, and then written: what it was made of must not be read in between as something else.
         self._winners = found.persist(StorageLevel.MEMORY_AND_DISK)
         with self._spark_errors("merged no changes into"):
@@ -184,26 +193,44 @@ class HudiTable(HudiLakeTable):
 
         The metadata of the commit has columns, properties and positions.
         """
-        before = self.stored()
+        timeline = self.timeline()
+        before = self.stored(timeline=timeline)
         if (before.version if before else 0) != state.version:
             raise ConflictError(f"{self.store.uri} has a commit behind {state.version}")
+        names, services = list(map(_quoted, state.schema.names)), dict[str, str]()
         if self._winners is not None:
+            if timeline != self._joined:
+                # Clustering of others, for example: the rows lie elsewhere.
+                raise ConflictError(f"{self.store.uri} has a commit since its keys were read")
             rows, operation = self._winners.where(sql.col(_FOUND) != _STALE), "upsert"
+            rows = rows.select(*_places(), *names)
+            services = _PLACED
         else:
             rows = self._base(state, commit)
+            rows = rows.select(*names)
             operation = "bulk_insert" if before is None else "insert_overwrite_table"
         positions = {f"{PREFIX}position.{name}": str(number) for name, number in commit.positions.items()}
         properties = {**state.properties, **positions, **commit.metadata}
-        version = self.write(
-            rows.select(*map(_quoted, state.schema.names)), operation, dataclasses.replace(state, properties=properties)
-        )
+        version = self.write(rows, operation, dataclasses.replace(state, properties=properties), services)
         self.release()
         self._fields, self._properties = (), {}
         return version
 
-    def rows(self) -> DataFrame:
-        """Return the rows of the newest version, as Spark reads them."""
-        return self._session.read.format("hudi").load(spark_place(self._session, self.store.uri))
+    def keys(self) -> DataFrame:
+        """Return of each row the columns that all tables have, and where it lies.
+
+        The files are known; Hudi's own reader would list them again, in jobs of its own.
+        """
+        place = spark_place(self._session, self.store.uri.rstrip("/"))
+        schema = to_spark_schema(pa.schema([*OWN_FIELDS, *_PLACE_FIELDS]))
+        files = [f"{place}/{each.path}" for each in self.files()]
+        if not files:
+            return self._session.createDataFrame([], schema)
+        return self._session.read.schema(schema).parquet(*files)
+
+    def no_rows(self, state: LakeState) -> DataFrame:
+        """Return no rows, of all columns."""
+        return self._session.createDataFrame([], to_spark_schema(state.schema))
 
     def write(
         self, rows: DataFrame, operation: str, state: LakeState, services: Mapping[str, str] | None = None
@@ -213,7 +240,7 @@ class HudiTable(HudiLakeTable):
         Parameters
         ----------
         services
-            What Hudi is to do besides: clustering, cleaning, archiving.
+            More options: what Hudi is to do besides, clustering, cleaning, archiving, and how rows are given.
         """
         self.fence()
         stored = {
@@ -240,7 +267,7 @@ class HudiTable(HudiLakeTable):
         assert self._parts is not None  # noqa: S101 - who loads a base gives it
         schema, place = to_spark_schema(state.schema), spark_place(self._session, self._parts.uri.rstrip("/"))
         if not commit.added:
-            return self._session.createDataFrame([], schema)
+            return self.no_rows(state)
         return self._session.read.schema(schema).parquet(*(f"{place}/{each.path}" for each in commit.added))
 
     def release(self) -> None:
@@ -255,7 +282,7 @@ class HudiTable(HudiLakeTable):
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:
-            raise ServiceError(f"Hudi {what} {self.store.uri}: {_told(error)}") from error
+            raise ServiceError(f"Hudi {what} {self.store.uri}: {told(error)}") from error
 
 
 class HudiMerging(SpreadMerging):
@@ -401,7 +428,19 @@ def require_hudi(session: SparkSession) -> None:
             raise OptionError(f"this session has no jar of Hudi: {how}") from error
 
 
-def _told(error: BaseException) -> str:
+def _places() -> list[Column]:
+    """Return Hudi's own columns of changes that were joined with the keys; new rows lie nowhere yet."""
+    return [
+        sql.col(_ROW_COMMIT),
+        sql.lit(None).cast("string").alias(_ROW_NUMBER),
+        sql.col(KEY).alias(_ROW_KEY),
+        sql.concat(sql.lit(f"{BUCKET}="), sql.col(BUCKET)).alias(_ROW_PARTITION),
+        sql.col(_ROW_FILE),
+    ]
+
+
+def told(error: BaseException) -> str:
+    """Return what an error of Spark or Java says, without its stack."""
     text = str(getattr(error, "java_exception", None) or error).partition("\n\tat ")[0].strip()
     return text.splitlines()[-1] if text else type(error).__name__
 

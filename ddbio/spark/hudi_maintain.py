@@ -22,6 +22,7 @@ from ddbio.ops.lake.maintain import (
     plan_swept,
     seconds_of,
 )
+from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import HudiTable, claimed
 
@@ -55,6 +56,7 @@ def maintain_table(
     now = time.time()
     job = open_maintainer(options)
     with closing(SparkEngine(master, dict(conf))) as engine:
+        check_lake_catalog(options)
         table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
         with claimed(table.store) as claim:
             table.fence = claim.require
@@ -69,6 +71,7 @@ def maintain_table(
                 services = _clustering(options, before, files) | _cleaning(options, table, sweep, log, now)
                 _commit(table, kept, tombstones, services)
             after = job.state()
+            register_lake(options, table, after)
         cpu_seconds = round(engine.cpu_seconds(), 3)
     left = _stored(table.store)
     gone = [(path, size) for path, size in stored.items() if path not in left]
@@ -95,14 +98,12 @@ def maintain_table(
 
 
 def _commit(table: HudiTable, state: LakeState, tombstones: int, services: Mapping[str, str]) -> None:
-    rows = table.rows()
     if tombstones:
         floor = int(state.properties[FLOOR])
-        gone = rows.where(sql.col(DELETED) & (sql.col(TIME) <= floor))
+        gone = table.keys().where(sql.col(DELETED) & (sql.col(TIME) <= floor))
         table.write(gone.select(KEY, BUCKET, VERSION), "delete", state, services)
     else:
-        own = [name for name in rows.columns if name.startswith("_hoodie_")]
-        table.write(rows.drop(*own).limit(0), "upsert", state, services)
+        table.write(table.no_rows(state), "upsert", state, services)
 
 
 def _clustering(options: MaintainOptions, state: LakeState, files: Sequence[LakeFile]) -> dict[str, str]:

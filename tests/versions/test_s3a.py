@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from datetime import timedelta
 from pathlib import Path
 
 import boto3
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import ddbio
 from ddbio.cli.main import cli
-from ddbio.testing import MotoServer
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 # Moto is part of the first environment alone.
 PYTHON = Path(__file__).parents[2] / ".venv/bin/python"
@@ -55,7 +58,8 @@ def test_a_hudi_table_on_s3(s3, fake):
         client.put_item(TableName=name, Item={"pk": {"S": f"k{n}"}, "n": {"N": str(n)}})
     given = ("--endpoint-url", fake.endpoint_url, "--s3-endpoint-url", s3_url, "--region", "us-east-1")
     on_spark = ("--format", "hudi", "--engine", "spark", *given)
-    command = ("bootstrap", name, lake, "--log", "s3://lake/log", "--buckets", 1, *on_spark)
+    named = ("--catalog", "glue://shop.orders", "--glue-endpoint-url", s3_url)
+    command = ("bootstrap", name, lake, "--log", "s3://lake/log", "--buckets", 1, *named, *on_spark)
     assert invoked(*command)[1]["base_rows"] == 5
     client.delete_item(TableName=name, Key={"pk": {"S": "k0"}})
     client.put_item(TableName=name, Item={"pk": {"S": "k1"}, "n": {"N": "-1"}})
@@ -70,3 +74,61 @@ def test_a_hudi_table_on_s3(s3, fake):
     rows = session.read.format("hudi").load("s3a://lake/orders").where("not _deleted").select("pk", "n").collect()
     assert {row["pk"]: int(row["n"]) for row in rows} == {"k1": -1, "k2": 2, "k3": 3, "k4": 4}
     client.close()
+    glue = boto3.client("glue", endpoint_url=s3_url, region_name="us-east-1")
+    table = glue.get_table(DatabaseName="shop", Name="orders")["Table"]
+    assert table["StorageDescriptor"]["Location"] == lake
+    assert table["StorageDescriptor"]["InputFormat"] == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+    assert table["Parameters"]["spark.sql.sources.provider"] == "hudi"
+    assert [each["Name"] for each in table["PartitionKeys"]] == ["_b"]
+    assert {"_hoodie_commit_time", "_key", "_deleted", "pk", "n"} <= {
+        each["Name"] for each in table["StorageDescriptor"]["Columns"]
+    }
+    (partition,) = glue.get_partitions(DatabaseName="shop", TableName="orders")["Partitions"]
+    assert (partition["Values"], partition["StorageDescriptor"]["Location"]) == (["0"], f"{lake}/_b=0")
+    glue.close()
+
+
+@pytest.mark.timeout(900)
+def test_what_a_log_lost_reaches_a_hudi_table(s3, tmp_path):
+    """``reconcile`` finds in an export what the log lacks, and applies it to the table, which is right again."""
+    _, s3_url = s3
+    log, lake = tmp_path / "log", tmp_path / "lake"
+    with FakeDynamoDB(partitions=2, burst_at_creation=1.0, export_to=s3_url) as fake:
+        client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
+        client.create_table(
+            TableName="lossy",
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )
+        recovery = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+        client.update_continuous_backups(TableName="lossy", **recovery)
+        fake.pass_time(1800)
+        for key in "abcdef":
+            client.put_item(TableName="lossy", Item={"pk": {"S": key}, "n": {"N": "1"}})
+        given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+        on_spark = {"format": "hudi", "engine": "spark"}
+        ddbio.bootstrap("lossy", lake, log=str(log), buckets=2, **on_spark, **given)
+        client.put_item(TableName="lossy", Item={"pk": {"S": "a"}, "n": {"N": "2"}})
+        client.delete_item(TableName="lossy", Key={"pk": {"S": "b"}})
+        client.put_item(TableName="lossy", Item={"pk": {"S": "new"}, "n": {"N": "1"}})
+        ddbio.capture("lossy", log, available_now=True, endpoint_url=fake.endpoint_url)
+        newest = max(log.glob("year=*/**/*.parquet"), key=lambda each: each.name)
+        rows = pq.ParquetFile(newest).read()
+        assert rows.num_rows == 3
+        pq.write_table(rows.slice(0, 0), newest)
+        ddbio.apply(log, lake, **on_spark)
+        assert not ddbio.verify("lossy", lake, **given).equal
+        began = rows["_event_time"].to_pylist()[0] - timedelta(seconds=30)
+        fake.pass_time(1200)
+        asked = {"export_to": "s3://lake/windows", "poll_seconds": 0.2, "since": began, **given}
+        asked["until"] = began + timedelta(seconds=900)
+        # The format is that of the table.
+        report = ddbio.reconcile("lossy", log, target=str(lake), engine="spark", **asked)
+        assert (len(report.windows), report.lost) == (1, 3), report
+        assert (report.applied.inserted, report.applied.updated, report.applied.deleted) == (1, 1, 1)
+        assert ddbio.verify("lossy", lake, **given).equal
+        again = ddbio.reconcile("lossy", log, target=str(lake), engine="spark", **asked)
+        assert (again.windows, again.lost, again.applied.changes) == ((), 0, 0)
+        client.close()

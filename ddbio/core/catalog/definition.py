@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MOST_NAME_CHARS = 255
 _MOST_TYPE_CHARS = 131_072
 _GLUE = re.compile(r"glue://(?P<database>[^/.]+)[./](?P<table>[^/.]+)")
+HIVE = "hive://"
+"""Begins the names of tables in the metastore of a session of Spark."""
+_HIVE = re.compile(rf"{HIVE}(?P<database>[a-z0-9_]+)\.(?P<table>[a-z0-9_]+)")
 _LEGAL_NAME = re.compile(r"[a-z0-9_-]{1,255}")
 # Characters with a meaning in the text of a Hive type, which has no quotes.
 _IN_TYPES = re.compile(r"[:,<>()`\s]")
@@ -37,10 +40,11 @@ class TableName:
 
     database: str
     table: str
+    catalog: str = "glue"
 
     def __str__(self) -> str:
         """Return the name as the option ``catalog`` takes it."""
-        return f"glue://{self.database}.{self.table}"
+        return f"{self.catalog}://{self.database}.{self.table}"
 
 
 def parse_table_name(text: str) -> TableName:
@@ -60,6 +64,22 @@ def parse_table_name(text: str) -> TableName:
                 f"catalog: {name!r} is no name that Glue keeps and Athena reads: use lower case letters, digits and _"
             )
     return TableName(found["database"], found["table"])
+
+
+def parse_hive_name(text: str) -> TableName:
+    """Return the name that ``hive://database.table`` says.
+
+    Raises
+    ------
+    OptionError
+        It says none that Hive keeps as it is.
+    """
+    found = _HIVE.fullmatch(text)
+    if found is None:
+        raise OptionError(
+            f"catalog: {text!r} names no table of Hive: write {HIVE}database.table in lower case letters, digits and _"
+        )
+    return TableName(found["database"], found["table"], "hive")
 
 
 @dataclass(frozen=True, slots=True)

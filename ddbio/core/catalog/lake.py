@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ddbio.core.catalog.definition import columns_of
-from ddbio.core.catalog.glue import hive_columns
+from ddbio.core.catalog.glue import STORAGE, hive_columns
 from ddbio.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ddbio.core.catalog.definition import TableName
 
@@ -23,6 +23,17 @@ _DELTA_STORAGE = {
     "InputFormat": f"{_IO}.mapred.SequenceFileInputFormat",
     "OutputFormat": f"{_IO}.hive.ql.io.HiveSequenceFileOutputFormat",
 }
+# What Hudi's own sync makes, and Athena reads:
+# https://docs.aws.amazon.com/athena/latest/ug/querying-hudi-copy-on-write-create-table-examples.html
+HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+"""The class by which Hive reads a Hudi table."""
+HUDI_COLUMNS = tuple(
+    pa.field(f"_hoodie_{name}", pa.string())
+    for name in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+)
+"""The columns that Hudi puts before those of a table."""
+# Hive's metastore keeps so many characters of a property; Spark puts the parts together again.
+_PART_CHARS = 4000
 ICEBERG = "iceberg://"
 """Begins the names of tables in catalogs that pyiceberg knows."""
 _NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
@@ -99,6 +110,76 @@ def lake_input(
     }
 
 
+def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str, spark_schema: str) -> dict[str, Any]:
+    """Return the definition of a Hudi table, as CreateTable takes it and Hudi's own sync makes it.
+
+    Parameters
+    ----------
+    partition
+        The column of the partitions.
+    spark_schema
+        All columns as Spark's JSON, those of partitions at the end: names in Glue have lower case.
+
+    Raises
+    ------
+    SchemaError
+        If Hive has no type for a column.
+    """
+    columns, partitions = columns_of(hudi_schema(schema, partition), [partition])
+    parts = [spark_schema[place : place + _PART_CHARS] for place in range(0, len(spark_schema), _PART_CHARS)]
+    provider = "spark.sql.sources"
+    parameters = {
+        "EXTERNAL": "TRUE",
+        "created_by": "ddbio",
+        f"{provider}.provider": "hudi",
+        f"{provider}.schema.numParts": str(len(parts)),
+        **{f"{provider}.schema.part.{number}": part for number, part in enumerate(parts)},
+        f"{provider}.schema.numPartCols": "1",
+        f"{provider}.schema.partCol.0": partition,
+    }
+    library = {"serialization.format": "1", "hoodie.query.as.ro.table": "false", "path": location}
+    return {
+        "Name": name.table,
+        "TableType": "EXTERNAL_TABLE",
+        "Parameters": parameters,
+        "PartitionKeys": [{"Name": each, "Type": kind} for each, kind in hive_columns(partitions, "parquet")],
+        "StorageDescriptor": _hudi_storage(location, hive_columns(columns, "parquet"), library),
+    }
+
+
+def hudi_schema(schema: pa.Schema, partition: str) -> pa.Schema:
+    """Return the columns of a Hudi table with its own, and that of the partitions at the end, as catalogs have them."""
+    own = [each for each in schema if each.name != partition]
+    return pa.schema(
+        [each.with_nullable(nullable=True).remove_metadata() for each in (*HUDI_COLUMNS, *own, schema.field(partition))]
+    )
+
+
+def hudi_partitions(table: Mapping[str, Any], values: Iterable[str]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the partitions of a Hudi table by their values, as BatchCreatePartition takes them."""
+    storage = table["StorageDescriptor"]
+    columns = [(each["Name"], each["Type"]) for each in storage["Columns"]]
+    partition = table["PartitionKeys"][0]["Name"]
+    return {
+        (each,): {
+            "Values": [each],
+            "StorageDescriptor": _hudi_storage(f"{storage['Location']}/{partition}={each}", columns, {}),
+        }
+        for each in sorted(set(values))
+    }
+
+
+def _hudi_storage(location: str, columns: Sequence[tuple[str, str]], given: Mapping[str, str]) -> dict[str, Any]:
+    _, writer, library, parameters = STORAGE["parquet"]
+    return {
+        "Columns": [{"Name": each, "Type": kind} for each, kind in columns],
+        "Location": location,
+        "InputFormat": HUDI_INPUT,
+        "OutputFormat": writer,
+        "SerdeInfo": {"SerializationLibrary": library, "Parameters": {**parameters, **given}},
+    }
+
+
 def changed_lake_input(
     name: TableName, existing: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> dict[str, Any] | None:
@@ -111,10 +192,10 @@ def changed_lake_input(
     """
     there = str(existing.get("StorageDescriptor", {}).get("Location", "")).rstrip("/")
     given, parameters = existing.get("Parameters") or {}, dict(wanted["Parameters"])
-    kind = str(given.get("table_type", "")).upper()
-    if there != wanted["StorageDescriptor"]["Location"] or kind != parameters["table_type"]:
+    kind, ours = _kind(given), _kind(parameters)
+    if there != wanted["StorageDescriptor"]["Location"] or kind != ours:
         raise TargetError(
-            f"{name} is the {kind or 'plain'} table of {there}, not the {parameters['table_type']} table of "
+            f"{name} is the {kind or 'plain'} table of {there}, not the {ours} table of "
             f"{wanted['StorageDescriptor']['Location']}: give another name",
             str(name),
         )
@@ -129,6 +210,10 @@ def changed_lake_input(
     if before is not None:
         parameters["previous_metadata_location"] = before
     return {**wanted, "Parameters": {**given, **parameters}}
+
+
+def _kind(parameters: Mapping[str, Any]) -> str:
+    return str(parameters.get("table_type") or parameters.get("spark.sql.sources.provider") or "").upper()
 
 
 def _number(location: str) -> int:

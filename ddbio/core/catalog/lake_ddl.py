@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddbio.core.catalog.definition import columns_of
 from ddbio.core.catalog.glue import hive_columns
@@ -10,6 +10,8 @@ from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_t
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     import pyarrow as pa
 
     from ddbio.core.catalog.ddl import Dialect
@@ -38,6 +40,52 @@ def lake_ddl(
     if metadata_location is None:
         return _delta(name, schema, location, dialect)
     return _iceberg(name, location, dialect, metadata_location)
+
+
+def hudi_ddl(name: TableName, table: Mapping[str, Any], partitions: Iterable[str], dialect: Dialect) -> str:
+    """Return the statements that name a Hudi table, each ended by a semicolon.
+
+    Parameters
+    ----------
+    table
+        Its definition, as of ``hudi_input``.
+    partitions
+        The values of its partitions: Athena finds those alone that it was told of.
+
+    Raises
+    ------
+    OptionError
+        If the dialect cannot name a Hudi table.
+    """
+    storage, keys = table["StorageDescriptor"], table["PartitionKeys"]
+    place = location_uri(storage["Location"])
+    if dialect == "spark":
+        # Columns are those of the timeline of the table.
+        quoted = f"{dotted(name.database)}.{back_quoted(name.table)}"
+        return (
+            f"CREATE DATABASE IF NOT EXISTS {dotted(name.database)};\n\n"
+            f"CREATE TABLE IF NOT EXISTS {quoted} USING HUDI\nLOCATION {hive_text(place)};\n"
+        )
+    if dialect not in {"athena", "hive"}:
+        reader = "DuckDB has no reader of Hudi" if dialect == "duckdb" else "Unity takes no Hudi tables of others"
+        raise OptionError(f"{reader}: give athena, hive or spark, or apply with format delta")
+    database, quoted = back_quoted(name.database), f"{back_quoted(name.database)}.{back_quoted(name.table)}"
+    columns, partitioned = (
+        ",\n".join(f"  {back_quoted(each['Name'])} {each['Type']}" for each in found)
+        for found in (storage["Columns"], keys)
+    )
+    text = (
+        f"CREATE DATABASE IF NOT EXISTS {database};\n\n"
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted} (\n{columns}\n)\nPARTITIONED BY (\n{partitioned}\n)\n"
+        f"ROW FORMAT SERDE {hive_text(storage['SerdeInfo']['SerializationLibrary'])}\n"
+        f"STORED AS INPUTFORMAT {hive_text(storage['InputFormat'])} OUTPUTFORMAT {hive_text(storage['OutputFormat'])}\n"
+        f"LOCATION {hive_text(place)};\n"
+    )
+    key = keys[0]["Name"]
+    added = "".join(
+        f"\n  PARTITION ({key} = {each}) LOCATION {hive_text(f'{place}/{key}={each}')}" for each in partitions
+    )
+    return f"{text}\nALTER TABLE {quoted} ADD IF NOT EXISTS{added};\n" if added else text
 
 
 def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) -> str:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import glue
-from ddbio.core.catalog.definition import parse_table_name
-from ddbio.core.catalog.lake import ICEBERG, changed_lake_input, lake_input, parse_iceberg_name
-from ddbio.core.lake.columns import shown_schema
+from ddbio.core.catalog.definition import HIVE, parse_hive_name, parse_table_name
+from ddbio.core.catalog.lake import (
+    ICEBERG,
+    changed_lake_input,
+    hudi_input,
+    hudi_partitions,
+    lake_input,
+    parse_iceberg_name,
+)
+from ddbio.core.lake.columns import BUCKET, shown_schema
 from ddbio.errors import OptionError, ServiceError
+from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.clients import catalog_spec
 
 if TYPE_CHECKING:
+    from ddbio.aws.client import ClientSpec
+    from ddbio.core.catalog.definition import TableName
     from ddbio.lake.lake_table import LakeState, LakeTable
     from ddbio.options.lake import ApplyOptions, MaintainOptions
 
@@ -42,6 +53,13 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
 
         require_namespace(parse_iceberg_name(options.catalog))
         return
+    if options.catalog.startswith(HIVE):
+        name = parse_hive_name(options.catalog)
+        if options.format != "hudi":
+            other = "iceberg://catalog/namespace.table" if options.format == "iceberg" else "'ddbio catalog ddl'"
+            raise OptionError(f"catalog: {name} is for Hudi tables, and this one is {options.format}: take {other}")
+        _hudi_catalog().require_metastore(name, options.table)
+        return
     parse_table_name(options.catalog)
     if not options.table.startswith("s3://"):
         raise OptionError(f"catalog: {options.table} is not on S3, where readers of a Glue table look")
@@ -64,9 +82,23 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
 
         publish(parse_iceberg_name(options.catalog), table)
         return
+    if options.catalog.startswith(HIVE):
+        _hudi_catalog().publish(parse_hive_name(options.catalog), table.store.uri)
+        return
     name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
+    if options.format == "hudi":
+        hudi = hudi_input(name, state.schema, BUCKET, location, _hudi_catalog().spark_schema(state.schema))
+        _make_table(spec, name, hudi)
+        # Readers list the partitions that they find here.
+        found = hudi_partitions(hudi, (str(each.bucket) for each in HudiLakeTable(table.store).files()))
+        there = glue.read_partitions(spec, name)
+        glue.create_partitions(spec, name, [each for values, each in found.items() if values not in there])
+        return
     metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None
-    wanted = lake_input(name, shown_schema(state.schema, options.format), location, metadata)
+    _make_table(spec, name, lake_input(name, shown_schema(state.schema, options.format), location, metadata))
+
+
+def _make_table(spec: ClientSpec, name: TableName, wanted: dict[str, Any]) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         existing = glue.read_table(spec, name)
         try:
@@ -82,3 +114,8 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
                 raise
         else:
             return
+
+
+def _hudi_catalog() -> Any:
+    # Only ddbio.spark knows Spark, and who names no table needs none of it.
+    return importlib.import_module("ddbio.spark.hudi_catalog")

@@ -13,7 +13,8 @@ from ddbio.core.catalog.definition import (
     parse_table_name,
 )
 from ddbio.core.catalog.glue import changed_input, table_input
-from ddbio.errors import OptionError, SchemaError
+from ddbio.core.catalog.lake import changed_lake_input, hudi_input, hudi_partitions, lake_input
+from ddbio.errors import OptionError, SchemaError, TargetError
 
 NAME = TableName("shop", "orders")
 SCHEMA = pa.schema([("pk", pa.string()), ("it's", pa.decimal128(38, 2)), ("day", pa.string()), ("n", pa.int64())])
@@ -133,3 +134,25 @@ def test_duckdb_reads_what_it_can():
     assert "read_parquet('s3://lake/o''r/**/*.parquet', union_by_name = true, hive_partitioning = true" in text
     with pytest.raises(OptionError, match="DuckDB does not read orc"):
         ddl(NAME, definition(format="orc"), "duckdb")
+
+
+def test_a_hudi_table_grows_and_keeps_what_others_noted():
+    """New columns change the definition; the same ones do not; a table of Delta there is another one."""
+    name, place = TableName("shop", "orders"), "s3://lake/orders"
+    schema = pa.schema([pa.field("_key", pa.string()), pa.field("_b", pa.int32()), pa.field("n", pa.int64())])
+    made = hudi_input(name, schema, "_b", place, "x" * 9000)
+    parts = [value for key, value in made["Parameters"].items() if ".schema.part." in key]
+    assert [len(each) for each in parts] == [4000, 4000, 1000]
+    assert made["Parameters"]["spark.sql.sources.schema.numParts"] == "3"
+    assert made["PartitionKeys"] == [{"Name": "_b", "Type": "int"}]
+    assert [each["Name"] for each in made["StorageDescriptor"]["Columns"]][-3:] == ["_hoodie_file_name", "_key", "n"]
+    existing = {**made, "Parameters": {**made["Parameters"], "last_commit_time_sync": "7"}}
+    assert changed_lake_input(name, existing, made) is None
+    wider = hudi_input(name, schema.append(pa.field("m", pa.string())), "_b", place, "y")
+    changed = changed_lake_input(name, existing, wider)
+    assert changed["Parameters"]["last_commit_time_sync"] == "7"
+    assert changed["StorageDescriptor"]["Columns"][-1] == {"Name": "m", "Type": "string"}
+    with pytest.raises(TargetError, match="is the DELTA table of s3://lake/orders, not the HUDI table"):
+        changed_lake_input(name, lake_input(name, schema, place), made)
+    (found,) = hudi_partitions(made, ["3", "3"]).values()
+    assert (found["Values"], found["StorageDescriptor"]["Location"]) == (["3"], "s3://lake/orders/_b=3")

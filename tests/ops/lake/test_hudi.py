@@ -129,8 +129,25 @@ def test_history_and_validate_read_it(hudi, tmp_path):
     assert ddbio.validate(hudi.folder, other.folder).different == 1
 
 
+def test_statements_that_name_it(hudi):
+    """Spark takes the columns of the timeline; Hive and Athena are told them, and where each partition lies."""
+    assert ddbio.catalog_ddl(hudi.folder, dialect="spark", name="shop.orders") == (
+        "CREATE DATABASE IF NOT EXISTS `shop`;\n\n"
+        f"CREATE TABLE IF NOT EXISTS `shop`.`orders` USING HUDI\nLOCATION 'file://{hudi.folder}';\n"
+    )
+    text = ddbio.catalog_ddl(hudi.folder, dialect="athena", name="shop.orders")
+    assert text == ddbio.catalog_ddl(hudi.folder, dialect="hive", name="shop.orders")
+    begin = "CREATE EXTERNAL TABLE IF NOT EXISTS `shop`.`orders` (\n  `_hoodie_commit_time` string,\n"
+    assert begin in text
+    assert "  `n` bigint\n)\nPARTITIONED BY (\n  `_b` int\n)\n" in text
+    assert "STORED AS INPUTFORMAT 'org.apache.hudi.hadoop.HoodieParquetInputFormat'" in text
+    assert text.endswith(
+        f"ALTER TABLE `shop`.`orders` ADD IF NOT EXISTS\n  PARTITION (_b = 0) LOCATION 'file://{hudi.folder}/_b=0';\n"
+    )
+
+
 def test_what_is_refused(hudi, tmp_path):
-    """Nothing here writes; tables of others, and of newer versions, are told apart; a catalog is Hudi's own matter."""
+    """Nothing here writes; tables of others, and of newer versions, are told apart."""
     table = HudiLakeTable(LocalStore(hudi.folder))
     state = table.load()
     for step in (
@@ -142,8 +159,9 @@ def test_what_is_refused(hudi, tmp_path):
     ):
         with pytest.raises(OptionError, match="engine='spark'"):
             step()
-    with pytest.raises(OptionError, match="USING hudi"):
-        ddbio.catalog_ddl(hudi.folder, dialect="spark")
+    for dialect, reason in (("unity", "Unity takes no Hudi"), ("duckdb", "DuckDB has no reader of Hudi")):
+        with pytest.raises(OptionError, match=reason):
+            ddbio.catalog_ddl(hudi.folder, dialect=dialect)
     foreign = VirtualHudi(tmp_path / "foreign")
     foreign.write(20261105, {"x-0": {"a": 2}}, state=False)
     with pytest.raises(OptionError, match="did not make"):
@@ -158,7 +176,5 @@ def test_what_is_refused(hudi, tmp_path):
         more = {"log": "log"} if kind == "bootstrap" else {}
         with pytest.raises(OptionError, match="give engine='spark'"):
             getattr(ddbio, kind)(*given, format="hudi", **more)
-        with pytest.raises(OptionError, match="leave catalog out"):
-            getattr(ddbio, kind)(*given, format="hudi", engine="spark", catalog="glue://a.b", **more)
     with pytest.raises(OptionError, match="leave engine out"):
         ddbio.maintain("lake", engine="spark")
