@@ -304,11 +304,16 @@ def sample_keys(changes: Sequence[str]) -> tuple[str, ...]:
 
 
 def records_of(text: bytes) -> bytes:
-    """Return the records of a text behind each other, also if it is an answer of GetRecords or an event of Lambda."""
+    """Return the records of a text behind each other, also of answers of GetRecords and events of Lambda."""
     if not re.match(rb'\s*\{\s*"(?:Records|NextShardIterator)"', text):
         return text
-    found, _ = EXACT_DECODER.raw_decode(text.decode().strip())
-    return "\n".join(json.dumps(each, default=_number_text) for each in found.get("Records", [])).encode()
+    lines = list[str]()
+    for document, raw in _documents(text):
+        if isinstance(document, dict) and document.keys() & {"Records", "NextShardIterator"}:
+            lines += [json.dumps(each, default=_number_text) for each in document.get("Records", [])]
+        else:
+            lines.append(raw)
+    return "\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def _number_text(value: Decimal) -> int | float:

@@ -139,7 +139,7 @@ class DeliveredObjects:
 
     def _plain_rows(self, data: bytes) -> LogRows | None:
         """Return the changes of a text that holds nothing but records, each once; None if it holds other things."""
-        ids = re.findall(rb'"eventID":"([^"]+)"', data)
+        ids = re.findall(rb'"eventID"\s*:\s*"([^"]+)"', data)
         if self._decoder is None or len(set(ids)) != len(ids):
             return None
         try:

@@ -231,6 +231,23 @@ def test_what_is_written_is_read_back(tmp_path, records):
             ddbio.write_changes([reply], tmp_path, prefix=wrong)
 
 
+def test_all_of_several_answers_is_written(tmp_path):
+    """A text may have one answer of GetRecords behind the other, and lines that are none."""
+    answers = [{"Records": [change("a", 1)], "NextShardIterator": "x"}, {"NextShardIterator": "y"}, {"Records": []}]
+    text = b"\n".join(json.dumps(each).encode() for each in [*answers, {"Records": [change("b", 2)]}])
+    report = ddbio.write_changes([text + b"\nno change\n" + joined(change("c", 3))], tmp_path, prefix="log/")
+    assert (report.records, report.rejected) == (3, 1)
+    found = ddbio.read_changes(tmp_path / "log", keys="pk")
+    assert values(found.to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2), ("MODIFY", "c", 3)]
+
+
+def test_records_that_came_twice_are_read_once(tmp_path):
+    """Whether there are blanks in them or not."""
+    once = joined(change("a", 1), change("b", 2))
+    (tmp_path / "object").write_bytes(once + once.replace(b'"eventID":', b'"eventID" : '))
+    assert values(ddbio.read_changes(tmp_path, keys="pk").to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2)]
+
+
 @pytest.mark.parametrize("prefix", ["log/", "log/hour=!{partitionKeyFromLambda:hour}/"])
 @pytest.mark.parametrize("buffer_bytes", [1024, 4000])
 def test_many_lines_go_to_the_objects_that_single_ones_go_to(tmp_path, prefix, buffer_bytes):
