@@ -23,6 +23,8 @@ WRITE_UNIT_BYTES = 1024
 TRANSACTION_RATIO = 2
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html: a page ends with the item that reaches it.
 PAGE_BYTES = 1024 * 1024
+SEGMENT_BYTES = 512 * PAGE_BYTES
+"""What a segment of a scan of a large table reads."""
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html: a change is billed by the KB.
 CHANGE_UNIT_BYTES = 1024
 

@@ -10,10 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.capacity import scan_units
+from ddbio.core.capacity import SEGMENT_BYTES, scan_units
 from ddbio.core.prices import CostLine
 from ddbio.core.result import Result
-from ddbio.core.scan_plan import SEGMENT_BYTES
 from ddbio.core.speeds import ASSUMED_BYTES_PER_SECOND
 
 if TYPE_CHECKING:

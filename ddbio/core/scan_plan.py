@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import BATCH_KEYS, PAGE_BYTES, page_limit, read_units, scan_pages, scan_units
+from ddbio.core.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.core.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.job_outline import JobOutline
 from ddbio.core.pacing import DEFAULT_RATIO
@@ -47,7 +47,6 @@ REQUEST_SECONDS = 0.01
 LANES_PER_CORE = 4
 COLLECTION_GROUPS_PER_LANE = 16
 """Item collections are read in so many groups a lane, so that a group of large ones holds up few others."""
-SEGMENT_BYTES = 512 * MIB
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
 MIN_TASK_SECONDS = 10.0

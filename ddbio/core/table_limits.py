@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-
 from ddbio.core.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_RCU, NEW_TABLE_WCU, Ramp
 
 if TYPE_CHECKING:
@@ -128,6 +126,9 @@ def largest_share(weights: Sequence[float], partitions: int) -> float:
     """
     if not weights or partitions == 1:
         return 0.0
+    # Verbs that only ask the service load this module too, and half of their start would be numpy.
+    import numpy as np  # noqa: PLC0415
+
     places = np.random.default_rng(0).integers(partitions, size=(_TRIALS, len(weights)))
     sums = np.zeros((_TRIALS, partitions))
     np.add.at(sums, (np.arange(_TRIALS)[:, None], places), np.asarray(weights))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.job.report import Report
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
 
 ReportT = TypeVar("ReportT", bound="Report")

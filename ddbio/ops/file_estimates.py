@@ -15,7 +15,7 @@ from ddbio.core.partitions import Partitioner, partitioning_of
 from ddbio.core.speeds import PROCESSORS
 from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.files.size_estimate import file_row_bytes
-from ddbio.ops.job.storage import partition_by_of
+from ddbio.ops.job.staging import partition_by_of
 from ddbio.ops.prices import prices_of
 from ddbio.ops.user_files import machine_speeds
 from ddbio.options import TimeLimitOptions

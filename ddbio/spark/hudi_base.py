@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ddbio.files.committer import CommitInfo
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.job.base_load import LakeStaging
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.options import FilesOptions
 
 _FOLDER = f"{META}base"

@@ -134,6 +134,7 @@ def test_help_imports_no_verb():
         ["backup", "create", "flights"],
         ["backup", "list"],
         ["export", "list"],
+        ["import", "list"],
     ],
 )
 def test_verbs_that_only_ask_the_service_load_no_loops(endpoint, words):
@@ -141,6 +142,14 @@ def test_verbs_that_only_ask_the_service_load_no_loops(endpoint, words):
     given = [*words, "--endpoint-url", endpoint, "--region", "us-east-1", "--json"]
     script = f"import sys\nfrom ddbio.cli.main import run\nrun({given})\n"
     script += "print(sorted({'moto', 'numba', 'pyarrow', 'pyspark'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", ["imports.jobs", "provisioning", "advice"])
+def test_what_plans_by_figures_loads_no_loops(name):
+    """Imports of the service, and advice on capacity and ways, read no items: their modules load nothing that does."""
+    script = f"import sys, ddbio.ops.{name}\nprint(sorted({{'numba', 'pyarrow'}} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
 

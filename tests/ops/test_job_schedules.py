@@ -32,7 +32,7 @@ from ddbio.ops.exports import fold
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportFilesTask, export_columns, export_tasks, write_export_task
-from ddbio.ops.job.storage import Staging
+from ddbio.ops.job.staging import Staging
 from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
 from ddbio.testing.export import ExportWriter

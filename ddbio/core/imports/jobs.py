@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html
 _MAX_OBJECTS = 50_000
+FOLDER = "data/"
+"""The folder of the objects of ``import files`` below its target: the service reads all that is below a prefix."""
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,8 @@ from ddbio.ops.job.report import (
     merged_nulls,
     misfit_reports,
 )
-from ddbio.ops.job.storage import (
-    committed_report,
-    open_staging,
-    open_store,
-    protect_sources,
-    require_same_columns,
-    require_shared,
-    stored_format,
-    target_of,
-)
+from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.ops.job.storage import committed_report, open_store, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -67,7 +59,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.fold_plan import ExportFoldPlan
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
 
 _LOG = logging.getLogger("ddbio.export")

@@ -14,7 +14,7 @@ from ddbio.ops.exports.read import engine_name
 from ddbio.ops.exports.tasks import ExportColumns
 from ddbio.ops.file_estimates import file_estimate, file_figures
 from ddbio.ops.job.report import FileReport, MisfitReport, Report
-from ddbio.ops.job.storage import stored_format
+from ddbio.ops.job.staging import stored_format
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ddbio.core.rescue import OnMisfit
     from ddbio.ops.exports.spill import Spill
     from ddbio.ops.exports.tasks import ExportTask
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
 
 _CHANGES, _ITEMS = "changes", "items"
 

@@ -46,15 +46,8 @@ from ddbio.ops.job.report import (
     merged_nulls,
     misfit_reports,
 )
-from ddbio.ops.job.storage import (
-    committed_report,
-    open_staging,
-    protect_sources,
-    require_same_columns,
-    require_shared,
-    stored_format,
-    target_of,
-)
+from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.ops.job.storage import committed_report, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -68,7 +61,7 @@ if TYPE_CHECKING:
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddbio.core.staged import StagedFile
     from ddbio.core.text.framing import Framing
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions
 
 # On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.

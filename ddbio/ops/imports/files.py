@@ -29,6 +29,7 @@ from ddbio.core.estimate import (
     output_parts,
     s3_requests,
 )
+from ddbio.core.imports.jobs import FOLDER
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
 from ddbio.core.job_limits import check_actual, check_estimate
@@ -44,7 +45,8 @@ from ddbio.files.row_files import RowFiles
 from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of
-from ddbio.ops.job.storage import committed_report, new_job_id, open_store, protect_sources, target_of
+from ddbio.ops.job.staging import target_of
+from ddbio.ops.job.storage import committed_report, new_job_id, open_store, protect_sources
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
     Key: TypeAlias = tuple[tuple[str, str], ...]
 
 _LOG = logging.getLogger("ddbio.import")
-FOLDER = "data/"
-"""The folder of the objects below the target. The service reads everything below the prefix that it imports."""
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 

@@ -23,7 +23,7 @@ from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import open_lake_table
-from ddbio.ops.job.storage import Staging
+from ddbio.ops.job.staging import Staging
 
 if TYPE_CHECKING:
     import contextlib

@@ -1,49 +1,28 @@
-"""Open the stores that a job reads and writes, by their URIs, and stage its files in them.
-
-Staged files stay invisible until the job's commit.
-"""
+"""Open the stores that a job reads and writes, by their URIs. This loads no format of files."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import re
 import secrets
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ddbio.aws.s3_store import S3Store
-from ddbio.core.partitions import PartitionBy, Partitioning, partitioning_of
-from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.errors import OptionError, TargetError
-from ddbio.files import appending
-from ddbio.files.commit import Target
-from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
-from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.clients import s3_spec
 from ddbio.ops.job.report import Report
-from ddbio.options.files import LAKE_FORMATS
-from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import pyarrow as pa
-
-    from ddbio.core.rescue import MisfitLog
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import (
-        ConnectionOptions,
-        FilesOptions,
-        ImportFilesOptions,
-    )
+    from ddbio.options import ConnectionOptions
 
 _ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -123,141 +102,6 @@ def _real(uri: str) -> str:
 
 
 ReportT = TypeVar("ReportT", bound=Report)
-
-
-@dataclass(frozen=True)
-class Staging:
-    """Say where a job's files are staged, and their format and size. Picklable."""
-
-    store: ObjectStore
-    job_id: str
-    files: FileOptions
-    partition_by: PartitionBy | None = None
-
-    def write(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int, log: MisfitLog
-    ) -> tuple[StagedFile, ...]:
-        """Stage the batches of one attempt of one task; if it fails, nothing stays staged.
-
-        The attempt's number in the file names is random, so that no two attempts use the same names.
-
-        Parameters
-        ----------
-        log
-            Where values without a partition are counted.
-        """
-        writer = self.writer(schema, FileNaming(self.job_id, task, secrets.randbelow(10**6)))
-        try:
-            for batch in batches:
-                writer.write(batch)
-            staged = tuple(writer.finish())
-        except BaseException:
-            writer.abort()
-            raise
-        if isinstance(writer, PartitionedWriter):
-            log.merge(writer.log)
-        return staged
-
-    def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
-        """Stage a file without rows, so that readers of an empty source's output find its columns."""
-        return tuple(self.writer(schema, FileNaming(self.job_id, 0)).finish(keep_empty=True))
-
-    def partitioning(self, schema: pa.Schema) -> Partitioning | None:
-        """Return how rows of a schema are partitioned, if they are.
-
-        Raises
-        ------
-        OptionError
-            If the schema lacks a column, or has one of the same name.
-        """
-        return None if self.partition_by is None else partitioning_of(self.partition_by, schema)
-
-    def described_partitions(self, schema: pa.Schema) -> list[dict[str, Any]]:
-        """Return the columns of the folders as a manifest says them; none if rows are not partitioned."""
-        partitioning = self.partitioning(schema)
-        return [] if partitioning is None else partitioning.describe()
-
-    def writer(self, schema: pa.Schema, naming: FileNaming) -> RollingWriter | PartitionedWriter:
-        """Return a writer of the files of one attempt of one task."""
-        partitioning = self.partitioning(schema)
-        if partitioning is None:
-            return RollingWriter(self.store, naming, schema, self.files)
-        times = tuple(column.attribute for column in partitioning.columns if column.part is not None)
-        files = dataclasses.replace(self.files, statistics=(*self.files.statistics, *times))
-        return PartitionedWriter(self.store, naming, schema, files, partitioning)
-
-
-def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iterable[str] = ()) -> Staging:
-    """Return the staging of a job at the target that its options name.
-
-    Parameters
-    ----------
-    keys
-        Key attributes, of which each file's statistics are noted.
-
-    Raises
-    ------
-    OptionError, DdbioError
-        As :func:`ddbio.ops.job.storage.open_store` says; or if the format has no such compression, or its library is
-        not installed.
-    """
-    FORMATS[file_format].codec(options.compression)
-    files = FileOptions(
-        compression=options.compression,
-        target_file_bytes=int(options.target_file_bytes),
-        format=file_format,
-        statistics=tuple(keys),
-    )
-    by = None if options.partition_by is None else partition_by_of(options)
-    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files, by)
-
-
-def stored_format(asked: str) -> str:
-    """Return the format of the data files of what a job writes, which may be more than files."""
-    if asked in LAKE_FORMATS:
-        return "parquet"
-    return "dynamodb-json" if asked == "dynamodb-export" else asked
-
-
-def partition_by_of(options: FilesOptions) -> PartitionBy:
-    """Return what the options say of partitions."""
-    return PartitionBy(
-        texts=options.partition_by or (),
-        time_unit=options.partition_time_unit,
-        time_zone=options.partition_time_zone,
-        keep_columns=options.keep_partition_columns,
-    )
-
-
-def target_of(options: FilesOptions | ImportFilesOptions, store: ObjectStore) -> Target:
-    """Return the target of a job's commit."""
-    names = {field.name for field in dataclasses.fields(options)} - PYTHON_ONLY
-    given = {name: getattr(options, name) for name in sorted(names)}
-    del given["job_id"]
-    command = hashlib.blake2b(f"{type(options).__name__} {given}".encode(), digest_size=16).hexdigest()
-    return Target(
-        store=store,
-        mode=options.mode,
-        overwrite_foreign=options.overwrite_foreign,
-        command=command,
-        partitions_only=getattr(options, "overwrite_partitions", False),
-    )
-
-
-def require_same_columns(options: FilesOptions, staging: Staging, schema: pa.Schema) -> None:
-    """Refuse columns to add that have another type in the files of the target, or other partitions.
-
-    Raises
-    ------
-    TargetError
-        As :func:`ddbio.files.appending.require_same_types` and ``require_same_partitions`` say.
-    OptionError
-        If the rows cannot be partitioned as asked.
-    """
-    partitioning = staging.partitioning(schema)
-    if options.mode == "append" or options.overwrite_partitions:
-        appending.require_same_types(staging.store, schema)
-        appending.require_same_partitions(staging.store, partitioning)
 
 
 def committed_report(kind: type[ReportT], committed: AlreadyCommittedError) -> ReportT:

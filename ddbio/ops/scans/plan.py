@@ -32,7 +32,8 @@ from ddbio.files import commit
 from ddbio.ops.catalog import check_catalog
 from ddbio.ops.file_estimates import sampled_partitions
 from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.storage import open_staging, open_store, require_same_columns, stored_format, target_of
+from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.ops.job.storage import open_store
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.ops.table_statistics import read_statistics

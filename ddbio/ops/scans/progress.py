@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.partitioned_writer import PartitionedWriter
     from ddbio.files.rolling_writer import RollingWriter
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.ops.scans.stream import ReadPage, ScanTask
     from ddbio.options import ScanToFilesOptions
 

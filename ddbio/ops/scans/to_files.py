@@ -27,14 +27,8 @@ from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
-from ddbio.ops.job.storage import (
-    committed_report,
-    open_staging,
-    require_same_columns,
-    require_shared,
-    stored_format,
-    target_of,
-)
+from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.ops.job.storage import committed_report, require_shared
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import (
@@ -59,7 +53,7 @@ if TYPE_CHECKING:
     from ddbio.core.table_description import TableDescription
     from ddbio.files.committer import Committer, Publish
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.storage import Staging
+    from ddbio.ops.job.staging import Staging
     from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
 
