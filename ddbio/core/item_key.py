@@ -291,10 +291,9 @@ class KeySet:
         """Return which rows have a new key; of several rows with one key, the first has it."""
         order = _order(fingerprints)
         sorted_ = Fingerprints(fingerprints.high[order], fingerprints.low[order])
-        new = np.ones(len(order), bool)
-        new[1:] = (sorted_.high[1:] != sorted_.high[:-1]) | (sorted_.low[1:] != sorted_.low[:-1])
+        new = _begins(sorted_)
         for run in self._runs:
-            new &= ~_held(run, sorted_)
+            new &= _places_in(run, sorted_) < 0
         self._insert(Fingerprints(sorted_.high[new], sorted_.low[new]))
         mask = np.empty(len(order), bool)
         mask[order] = new
@@ -309,6 +308,38 @@ class KeySet:
         self._runs.append(run)
 
 
+class KeyGroups:
+    """Group rows by their keys, and find the rows of other keys' fingerprints.
+
+    Attributes
+    ----------
+    known
+        The fingerprint of each group's key, in order.
+    rows
+        The numbers of the rows, those of a group one after the other.
+    starts, counts
+        Where each group begins in them, and how many it has.
+    """
+
+    def __init__(self, fingerprints: Fingerprints) -> None:
+        self.rows = _order(fingerprints)
+        sorted_ = Fingerprints(fingerprints.high[self.rows], fingerprints.low[self.rows])
+        self.starts = np.flatnonzero(_begins(sorted_))
+        self.counts = np.diff(self.starts, append=len(self.rows))
+        self.known = Fingerprints(sorted_.high[self.starts], sorted_.low[self.starts])
+
+    def find(self, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Return the group of each key, -1 if there is none."""
+        return _places_in(self.known, fingerprints)
+
+
+def _begins(fingerprints: Fingerprints) -> _Flags:
+    """Return which of some sorted fingerprints differ from the one before."""
+    begins = np.ones(len(fingerprints.high), bool)
+    begins[1:] = (fingerprints.high[1:] != fingerprints.high[:-1]) | (fingerprints.low[1:] != fingerprints.low[:-1])
+    return begins
+
+
 def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Return a stable order of the fingerprints."""
     order = np.argsort(fingerprints.high, kind="stable")
@@ -319,17 +350,18 @@ def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
     return np.lexsort((fingerprints.low, fingerprints.high))
 
 
-def _held(run: Fingerprints, fingerprints: Fingerprints) -> _Flags:
-    """Return which of some sorted fingerprints a run holds."""
+def _places_in(run: Fingerprints, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the places of fingerprints in a sorted run that has none twice; -1 of those that it lacks."""
+    found = np.full(len(fingerprints.high), -1, np.intp)
     if not len(run.high):
-        return np.zeros(len(fingerprints.high), bool)
+        return found
     first = np.searchsorted(run.high, fingerprints.high)
-    held = np.zeros(len(first), bool)
     while True:
         # If a run has several fingerprints with one first word, each is compared.
         place = np.minimum(first, len(run.high) - 1)
-        same = (first < len(run.high)) & (run.high[place] == fingerprints.high)
-        held |= same & (run.low[place] == fingerprints.low)
-        if not (same & ~held).any():
-            return held
-        first = first + (same & ~held)
+        same = (first < len(run.high)) & (run.high[place] == fingerprints.high) & (found < 0)
+        found = np.where(same & (run.low[place] == fingerprints.low), place, found)
+        same &= found < 0
+        if not same.any():
+            return found
+        first = first + same

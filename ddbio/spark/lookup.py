@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkFiles
-from pyspark.sql import functions
-from pyspark.sql.types import BinaryType, DecimalType, IntegralType, StringType
+from pyspark.sql.types import BinaryType, DecimalType, IntegralType, StringType, StructField, StructType
 
 from ddbio.errors import OptionError
 from ddbio.spark.registration import keep_budgets
 from ddbio.spark.session import is_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from ddbio.spark.lookup_tasks import LookupTask
 
 _TYPES = {"S": (StringType,), "N": (IntegralType, DecimalType), "B": (BinaryType,)}
-_KEY = "__ddbio_key"
 
 
 def lookup(
@@ -37,8 +36,10 @@ def lookup(
     """Return a DataFrame joined with the items of a table that have its keys, and their attributes as columns.
 
     Each key is asked for once, by BatchGetItem, or by Query if ``on`` has no sort key, and all tasks keep one budget. A
-    row whose key has no item has nulls. Rows without a key, or with a null in it, are asked for nothing. The DataFrame
-    is computed twice, for its keys and for its rows: cache it if that is dear.
+    row whose key has no item has nulls. Rows without a key, or with a null in it, are asked for nothing.
+
+    Spark brings all rows with one key into one task, which puts the items beside them. A DataFrame with columns that
+    Arrow cannot hold, such as intervals of months, is computed twice and joined: leave these out if that is dear.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ def lookup(
         As a read of the table.
     """
     # PySpark imports this package to look for data sources, and should not wait for Arrow.
-    from ddbio.spark.lookup_tasks import describe_lookup, read_keys  # noqa: PLC0415 - see above
-    from ddbio.spark.types import to_spark_schema  # noqa: PLC0415 - see above
+    from ddbio.spark.lookup_tasks import describe_lookup  # noqa: PLC0415 - see above
+    from ddbio.spark.types import is_carried, to_spark_schema  # noqa: PLC0415 - see above
 
     if how not in {"left", "inner"}:
         raise OptionError(f"how={how!r} is neither 'left' nor 'inner'")
@@ -75,26 +76,56 @@ def lookup(
     task = describe_lookup({**given, "table": table}, application)
     columns = _key_columns(frame, task, on)
     attributes = to_spark_schema(task.sample.schema)
-    names = [name for name, _ in task.key_types[: len(columns)]]
-    unasked = set() if task.asked is None else {name for name, _ in task.key_types} - {*task.asked}
-    kept = [field.name for field in attributes if field.name not in unasked.union(names)]
-    twice = sorted({into} & {*frame.columns} if into else {*kept} & {*frame.columns})
+    task = replace(task, places=tuple(map(frame.columns.index, columns)), keeps_rows=how == "left", into=bool(into))
+    kept = [attributes[name] for name in task.shown]
+    twice = sorted(({into} if into else {field.name for field in kept}) & {*frame.columns})
     if twice:
         raise OptionError(
             f"the DataFrame and the items both have a column {twice[0]!r}: rename it before, choose columns, or give "
             "into, a column for the whole item"
         )
-    keys = frame.select(*(_column(column).alias(name) for column, name in zip(columns, names, strict=True)))
-    keys = keys.where(_all(functions.col(_quoted(name)).isNotNull() for name in names)).distinct()
-    if task.tasks is not None:
-        keys = keys.coalesce(task.tasks)
-    found = keys.mapInArrow(partial(read_keys, task), attributes)
-    sides = [f"{_KEY}_{place}" for place in range(len(names))]
-    item = [_column(name) for name in (attributes.names if into else kept)]
-    shown = [functions.struct(*item).alias(into)] if into else item
-    found = found.select(*(_column(name).alias(side) for name, side in zip(names, sides, strict=True)), *shown)
-    condition = _all(_column(column) == _column(side) for column, side in zip(columns, sides, strict=True))
-    return frame.join(found, condition, how).drop(*sides)
+    items = [StructField(into, StructType(kept))] if into else kept
+    if is_carried(frame.schema):
+        return _looked_up(frame, task, items)
+    # Arrow cannot hold all of the rows: their keys alone are looked up, and Spark joins them with the rows.
+    places, numbered = task.places, frame.toDF(*_numbered(frame.columns))
+    names = [f"key_{number}" for number in range(len(columns))]
+    keys = numbered.select(*(numbered[f"_{place}"].alias(name) for place, name in zip(places, names, strict=True)))
+    task = replace(task, places=(*range(len(names)),), keeps_rows=False)
+    found = _looked_up(keys.distinct(), task, items)
+    found = found.toDF(*names, *(f"item_{number}" for number in range(len(items))))
+    same = [numbered[f"_{place}"] == found[name] for place, name in zip(places, names, strict=True)]
+    return (
+        numbered.join(found, reduce(and_, same), how).drop(*names).toDF(*frame.columns, *(item.name for item in items))
+    )
+
+
+def _looked_up(frame: DataFrame, task: LookupTask, items: list[StructField]) -> DataFrame:
+    """Bring rows with the same key together, in order of a hash, and let tasks put the items beside them."""
+    # PySpark imports this package to look for data sources, and should not wait for Arrow.
+    from ddbio.spark.lookup_tasks import look_up_rows  # noqa: PLC0415 - see above
+
+    # Spark looks up names with dots as paths, and a name may occur twice: columns have numbers until the end.
+    numbers = _numbered(frame.columns)
+    keys = [f"_{place}" for place in task.places]
+    has_key = " and ".join(f"{key} is not null" for key in keys)
+    rows = frame.toDF(*numbers)
+    if not task.keeps_rows:
+        rows = rows.where(has_key)
+    # Rows without a key stay apart, so that they do not all come to one task.
+    hashed = f"case when {has_key} then xxhash64({', '.join(keys)}) else spark_partition_id() end as hash"
+    rows = rows.selectExpr("*", hashed)
+    rows = rows.repartition(task.tasks, "hash") if task.tasks else rows.repartition("hash")
+    fields = [*frame.schema.fields, *items]
+    numbered = [
+        StructField(f"_{number}", field.dataType, field.nullable, field.metadata) for number, field in enumerate(fields)
+    ]
+    found = rows.sortWithinPartitions("hash").mapInArrow(partial(look_up_rows, task), StructType(numbered))
+    return found.toDF(*(field.name for field in fields))
+
+
+def _numbered(columns: list[str]) -> list[str]:
+    return [f"_{number}" for number in range(len(columns))]
 
 
 def _key_columns(frame: DataFrame, task: LookupTask, on: str | Sequence[str] | None) -> list[str]:
@@ -111,24 +142,14 @@ def _key_columns(frame: DataFrame, task: LookupTask, on: str | Sequence[str] | N
     for column, (name, tag) in zip(columns, key_types, strict=False):
         if column not in types:
             raise OptionError(f"on: the DataFrame has no column {column!r}")
+        if frame.columns.count(column) > 1:
+            raise OptionError(f"on: the DataFrame has several columns {column!r}: rename those that are no key")
         if not isinstance(types[column], _TYPES[tag]):
             raise OptionError(
                 f"on: column {column!r} has Spark's type {types[column].simpleString()}, and the key {name!r} has type "
                 f"{tag}: cast it"
             )
     return columns
-
-
-def _all(conditions: Iterable[Column]) -> Column:
-    return reduce(and_, conditions)
-
-
-def _column(name: str) -> Column:
-    return functions.col(_quoted(name))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 __all__ = ["lookup"]

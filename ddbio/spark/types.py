@@ -87,6 +87,15 @@ def written_schema(schema: StructType) -> pa.Schema:
     return pa.schema([_to_arrow_field(field, field.name, _WRITTEN) for field in schema.fields])
 
 
+def is_carried(schema: StructType) -> bool:
+    """Return whether rows with these columns may pass through Arrow, and be the same afterwards."""
+    try:
+        written_schema(schema)
+    except SchemaError:
+        return False
+    return True
+
+
 def _to_spark_field(field: pa.Field[Any], path: str) -> StructField:
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     return StructField(field.name, _to_spark_type(field.type, path), nullable=True, metadata=metadata)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import BINARIES, NUMBERS, TEXT
 
-from ddbio.core.item_key import key_hashes, key_identity
+from ddbio.core.item_key import Fingerprints, KeyGroups, key_hashes, key_identity
 from ddbio.core.kernel.hash.keys import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
@@ -249,3 +249,28 @@ def test_a_key_of_a_time_is_its_text():
     assert key_hashes(times, ["a", "b"]).tolist() == key_hashes(texts, ["a", "b"]).tolist()
     fixed, free = (pa.record_batch({"a": pa.array([b"ab"], kind)}) for kind in (pa.binary(2), pa.binary()))
     assert key_hashes(fixed, ["a"]).tolist() == key_hashes(free, ["a"]).tolist()
+
+
+PRINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30)
+
+
+def fingerprints(pairs):
+    """Return fingerprints that often have one first word."""
+    high, low = np.array(pairs, np.uint64).reshape(len(pairs), 2).T
+    return Fingerprints(high, low)
+
+
+@given(PRINTS, PRINTS)
+def test_rows_of_a_key_are_one_group(pairs, others):
+    """Rows with one fingerprint are a group, which is found by it; a fingerprint of no row is in none."""
+    groups = KeyGroups(fingerprints(pairs))
+    spans = (groups.starts, groups.counts)
+    members = [groups.rows[start : start + count].tolist() for start, count in zip(*spans, strict=True)]
+    assert sorted(row for rows in members for row in rows) == [*range(len(pairs))]
+    assert [{pairs[row] for row in rows} for rows in members] == [
+        {(int(high), int(low))} for high, low in zip(*groups.known, strict=True)
+    ]  # fmt: skip
+    assert len(members) == len(set(pairs))
+    for pair, group in zip(others, groups.find(fingerprints(others)).tolist(), strict=True):
+        assert (group >= 0) == (pair in pairs)
+        assert group < 0 or pairs[members[group][0]] == pair

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import functions
 
 import ddbio.spark
 from ddbio.errors import OptionError
@@ -49,6 +51,66 @@ def test_join_by_partition_keys(frame, orders):
     assert joined.count() == 4 * 30
 
 
+def test_many_rows_of_a_key(spark, fake):
+    """A key that has more rows than a task takes at once is asked for once, as others are; so is its collection."""
+    items = [{"pk": {"S": f"p-{p}"}, "sk": {"N": str(n)}, "text": {"S": "x" * 9000}} for p in range(40) for n in (1, 2)]
+    fake.load("lookup_hot", items, "pk,sk:N")
+    at = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
+    at["schema"] = pa.schema({"pk": pa.string(), "sk": pa.int64(), "text": pa.string()})
+    hot = spark.range(60_000).selectExpr("'p-3' as pk", "1 as sk", "id")
+    others = spark.range(100).selectExpr("concat('p-', id % 50) as pk", "1 as sk", "id")
+    frame = hot.union(others)
+    whole = ddbio.spark.lookup(frame, "lookup_hot", into="item", **at)
+    before = _units(fake)
+    assert _counts(whole) == (60_100, 60_080, 9000)
+    # 40 items of 9 KB, and 10 keys without one.
+    assert _units(fake) - before == 40 * 1.5 + 10 * 0.5
+    collections = ddbio.spark.lookup(frame.drop("sk"), "lookup_hot", on="pk", into="item", **at)
+    before = _units(fake)
+    assert _counts(collections) == (2 * 60_080 + 20, 2 * 60_080, 9000)
+    assert _units(fake) - before == 40 * 2.5 + 10 * 0.5
+
+
+def _units(fake):
+    return sum(read for _, read, _ in fake.consumed("lookup_hot"))
+
+
+def _counts(joined):
+    length = functions.max(functions.length("item.text"))
+    return tuple(joined.agg(functions.count("*"), functions.count("item"), length).first())
+
+
+ODD = [
+    "named_struct('a', array(1, null), 'b', map('k', 1.5)) as `a.b`", "id as `select`", "id + 1 as `select`",
+    "timestamp'2024-02-29 12:00:00' as at", "cast(null as void) as nothing", "date'2024-02-29' as `da\u00fft`",
+]  # fmt: skip
+MONTHS = "make_ym_interval(1, id % 7) as months"
+
+
+@pytest.mark.parametrize("extra", [[], [MONTHS]], ids=["carried", "joined"])
+def test_columns_pass_by(spark, orders, extra):
+    """Columns of any name and type stay as they are, those too that Arrow cannot hold; rows without a key do too."""
+    keys = ["if(id % 4 = 0, null, concat('c-', id % 12)) as customer", "cast(7 as decimal(5, 2)) as n"]
+    frame = spark.range(40, numPartitions=3).selectExpr(*keys, *ODD, *extra)
+    joined = ddbio.spark.lookup(frame, on=["customer", "n"], columns="total", **orders)
+    assert joined.columns == [*frame.columns, "total", "_rescue"]
+    assert joined.schema.fields[: len(frame.columns)] == frame.schema.fields
+    assert _texts(joined, len(frame.columns)) == _texts(frame, len(frame.columns))
+    found = joined.select("customer", "total").collect()
+    totals = [(row["customer"] not in {None, "c-10", "c-11"}, row["total"]) for row in found]
+    assert sorted({(known, None if total is None else float(total)) for known, total in totals}) == [
+        (False, None), (True, 7.5),
+    ]  # fmt: skip
+    inner = ddbio.spark.lookup(frame, on=["customer", "n"], how="inner", into="item", columns="total", **orders)
+    assert inner.count() == sum(known for known, _ in totals)
+
+
+def _texts(frame, count):
+    numbered = frame.toDF(*(f"_{number}" for number in range(len(frame.columns))))
+    texts = [f"cast(_{number} as string)" for number in range(count)]
+    return sorted(str(tuple(row)) for row in numbered.selectExpr(*texts).collect())
+
+
 def test_wrong_lookups(frame, orders):
     """What cannot be joined is refused before Spark plans anything."""
     lookup = ddbio.spark.lookup
@@ -64,3 +126,5 @@ def test_wrong_lookups(frame, orders):
         lookup(frame, how="outer", **orders)
     with pytest.raises(OptionError, match="in this order"):
         lookup(frame.drop("customer"), **orders)
+    with pytest.raises(OptionError, match="several columns 'customer'"):
+        lookup(frame.withColumnRenamed("note", "customer"), on="customer", **orders)
