@@ -70,6 +70,11 @@ class ShardService:
         """Close the connections."""
         self._sender.close()
 
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the service's clock is ahead of this machine's; see ``ChangeSource``."""
+        return self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else 0.0
+
     def events_transport(self) -> LightTransport | None:
         """Return what can take responses of events, or None if botocore sends the requests."""
         return self._sender if isinstance(self._sender, LightTransport) else None

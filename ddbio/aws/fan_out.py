@@ -142,6 +142,11 @@ class FanOutSource:
         """Return how long records are kept."""
         return self.polling.keeps_seconds
 
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the service's clock is ahead of this machine's; see ``ChangeSource``."""
+        return self.polling.clock_offset_seconds
+
     def pause_after(self, _: int) -> float:
         """Return no pause: the service sends no more than it allows."""
         return 0.0

@@ -48,6 +48,7 @@ _MOST_FAILURES = 3
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
 _SKEW_SECONDS = 60.0
+_DATE_SECONDS = 2.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
 _SKEW_WORDS = ("Signature expired", "Signature not yet current")
@@ -167,6 +168,7 @@ class LightTransport:
         self._pools: dict[str, ConnectionPool] = {}
         self._opening = threading.Lock()
         self._clock_offset_seconds = 0.0
+        self._date_offset_seconds: float | None = None
 
     @property
     def endpoint_url(self) -> str:
@@ -227,6 +229,20 @@ class LightTransport:
         """How far the service's clock is ahead of this machine's, as far as that is known."""
         return self._clock_offset_seconds
 
+    @property
+    def date_offset_seconds(self) -> float:
+        """How far the first response's date was ahead of this machine's clock; 0 if that was less than two seconds.
+
+        Dates are whole seconds: the service's clock may have been up to one second further.
+        """
+        return self._date_offset_seconds or 0.0
+
+    def note_date(self, response: HttpResponse) -> None:
+        """Take the date of the first response."""
+        if self._date_offset_seconds is None:
+            offset = _date_offset(response)
+            self._date_offset_seconds = 0.0 if offset is None or abs(offset) < _DATE_SECONDS else offset
+
     def correct_clock(self, error: ClientError, response: HttpResponse, signed_offset_seconds: float) -> bool:
         """Adopt the service's clock if it rejected a signature for its date; return whether another try may succeed.
 
@@ -238,11 +254,8 @@ class LightTransport:
         found = error.response.get("Error", {})
         if found.get("Code") != "InvalidSignatureException" or not str(found.get("Message")).startswith(_SKEW_WORDS):
             return False
-        try:
-            offset = parsedate_to_datetime(response.headers.get("date", "")).timestamp() - time.time()
-        except ValueError:
-            return False
-        if abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
+        offset = _date_offset(response)
+        if offset is None or abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
             return False
         self._clock_offset_seconds = offset
         return True
@@ -272,7 +285,15 @@ class _LightResponse:
         if not response.body:
             # The service's responses are an object at least.
             raise TruncatedBodyError(found=0, stated=response.headers.get("content-length"), error="empty")
+        self._transport.note_date(response)
         return response.body
+
+
+def _date_offset(response: HttpResponse) -> float | None:
+    try:
+        return parsedate_to_datetime(response.headers.get("date", "")).timestamp() - time.time()
+    except ValueError:
+        return None
 
 
 def _verified(response: HttpResponse) -> HttpResponse:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import threading
 import time
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -150,6 +152,9 @@ class Service:
             reply = HttpReply(refusal.status, [to_json(refusal.body)], _json_of(request))
         if self._latency_seconds:
             time.sleep(self._latency_seconds)
+        clock = self.database.wall_clock
+        if clock.ahead_seconds:
+            reply = dataclasses.replace(reply, headers={"Date": formatdate(clock.now(), usegmt=True), **reply.headers})
         return _encoded(reply, request.headers.get("accept-encoding"))
 
     def _operate(self, request: HttpRequest, path: str) -> HttpReply:

@@ -74,6 +74,13 @@ class ChangeSource(Protocol):
     def keeps_seconds(self) -> float:
         """Return how long records are kept, if the service does not say what it has forgotten; else infinity."""
 
+    @property
+    def clock_offset_seconds(self) -> float:
+        """Return how far the service's clock is ahead of this machine's, as far as its responses have told.
+
+        That is less than the truth by a second at most; 0 is also said of a difference below two seconds.
+        """
+
     def pause_after(self, size_bytes: int) -> float:
         """Return how long after a request for records that had so many bytes the next one of its shard may be sent."""
 

@@ -163,6 +163,11 @@ class LeasedSource:
         """Return how long records are kept; see ``ChangeSource``."""
         return self._source.keeps_seconds
 
+    @property
+    def clock_offset_seconds(self) -> float:
+        """Return how far the service's clock is ahead; see ``ChangeSource``."""
+        return self._source.clock_offset_seconds
+
     def pause_after(self, size_bytes: int) -> float:
         """Return how long a shard rests after a reply."""
         return self._source.pause_after(size_bytes)

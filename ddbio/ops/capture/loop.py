@@ -30,6 +30,8 @@ log = logging.getLogger("ddbio.capture")
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Between two looks for what a source sends.
 _LOOK_PAUSE = 0.1
+# What the offset of a clock may be short of.
+_DATE_SECONDS = 1.0
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
@@ -182,7 +184,8 @@ class CaptureLoop:
         while not self.timing.is_stopped():
             try:
                 self._open()
-                pause = self._round(None if not available_now else began_at)
+                until = began_at + self.source.clock_offset_seconds + _DATE_SECONDS if available_now else None
+                pause = self._round(until)
             except DdbioError:
                 self.flush()
                 raise
@@ -193,7 +196,7 @@ class CaptureLoop:
             if now - shown_at >= _SHOWN_SECONDS:
                 shown_at = now
                 log.info("%d records in %d files, lag %.1f s", self.log.records, self.log.files, self.lag_seconds)
-            if self._is_finished() or (available_now and self._is_caught_up(began_at)):
+            if self._is_finished() or (until is not None and self._is_caught_up(until)):
                 break
             if pause > 0:
                 until_flush = self._gathered_at + self.limits.flush_seconds - now if self._has_news() else pause
@@ -302,7 +305,7 @@ class CaptureLoop:
             reader.iterator = following
         rows = self.log.decode(body)
         if rows is not None and position == LATEST:
-            rows = rows.since(self.started_at)
+            rows = rows.since(self.started_at + self.source.clock_offset_seconds)
         earliest = reader.asked_at + self.source.pause_after(len(body))
         if rows is None:
             reader.empties, reader.since = reader.empties + 1, reader.asked_at

@@ -25,18 +25,24 @@ _KEY = re.compile(r"<Key>([^<]*)</Key>")
 
 
 class WallClock:
-    """Tell the time of day, which a test can advance."""
+    """Tell the time of day, which a test can advance.
+
+    Attributes
+    ----------
+    ahead_seconds
+        How far it was advanced.
+    """
 
     def __init__(self) -> None:
-        self._ahead_seconds = 0.0
+        self.ahead_seconds = 0.0
 
     def now(self) -> float:
         """Return seconds since 1970."""
-        return time.time() + self._ahead_seconds
+        return time.time() + self.ahead_seconds
 
     def advance(self, seconds: float) -> None:
         """Advance the clock."""
-        self._ahead_seconds += max(0.0, seconds)
+        self.ahead_seconds += max(0.0, seconds)
 
 
 class NoSuchBucketError(Exception):

@@ -97,6 +97,25 @@ def test_a_log_has_operations_keys_and_new_images(fake, client, make_table, tmp_
     assert first.parent.parent.name.startswith("day=")
 
 
+def test_what_there_is_now_is_told_by_the_clock_of_the_service(tmp_path):
+    """A clock that is hours ahead of this machine's makes no capture end before it has all, or begin too early."""
+    with FakeDynamoDB(partitions=1) as fake:
+        fake.pass_time(7200)
+        boto3.client("dynamodb", endpoint_url=fake.endpoint_url).create_table(
+            TableName="ahead",
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+            **KEY,
+        )
+        fake.load("ahead", [{"pk": {"S": str(number)}} for number in range(3000)], key="pk:S")
+        run = {"available_now": True, "endpoint_url": fake.endpoint_url}
+        assert ddbio.capture("ahead", tmp_path / "all", **run).records == 3000
+        # Two seconds are as good as none.
+        fake.pass_time(5)
+        assert ddbio.capture("ahead", tmp_path / "new", start="latest", **run).records == 0
+
+
 def test_columns_are_declared(fake, client, make_table, tmp_path):
     """A schema that is given is used, also by a later run; attributes named as the log's own columns are rescued."""
     table = make_table()

@@ -206,6 +206,7 @@ class VirtualSource:
 
     name = "the stream"
     keeps_seconds = math.inf
+    clock_offset_seconds = 0.0
     pushes = False
 
     def __init__(self, world):
