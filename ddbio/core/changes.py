@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from ddbio.core.kernel import codes
+from ddbio.core.kernel.arrays import texts_array
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.decode.tables import plan_change_nodes
 from ddbio.core.reference import RowBuilder
@@ -32,10 +32,7 @@ __all__ = ["DELETE", "PUT", "ChangeDecoder"]
 PUT, DELETE = "put", "delete"
 """The values of the column ``operation``."""
 
-# Compute functions that are given Python's own values import pandas.
-_OPERATIONS: Any = pa.Array.from_buffers(
-    pa.string(), 2, [None, pa.py_buffer(np.array([0, 3, 9], np.int32).data), pa.py_buffer(f"{PUT}{DELETE}".encode())]
-)
+_OPERATIONS = texts_array(PUT, DELETE)
 _IMAGES = {codes.KEYS: "keys", codes.NEW_IMAGE: "new_image", codes.OLD_IMAGE: "old_image"}
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.encode import EncodeOptions
-from ddbio.core.kernel.arrays import bool_array, int64_values
+from ddbio.core.kernel.arrays import bool_array, int64_values, joined_texts, texts_array
 from ddbio.core.kernel.encode.encoder import KernelEncoder
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.schema.arrow import RESCUE_NAME, is_binary, is_decimal, is_list, is_text
@@ -99,10 +99,11 @@ class RowLines:
         members: Any = pa.Array.from_buffers(pa.string(), len(ends), buffers)
         rescued: Any = rows.column(self._rescue) if self._rescue >= 0 else None
         if rescued is None or rescued.null_count == len(rescued):
-            return pc.binary_join_element_wise("{", members, "}\n", "")
-        comma = pc.if_else(bool_array(np.diff(places) > 0), f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":')
-        texts = pc.binary_join_element_wise(comma, rescued.cast(pa.string()), "").fill_null("")
-        return pc.binary_join_element_wise("{", members, texts, "}\n", "")
+            return joined_texts("{", members, "}\n")
+        behind, alone, nothing = texts_array(f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":', "")
+        name = pc.if_else(bool_array(np.diff(places) > 0), behind, alone)
+        texts = joined_texts(name, rescued.cast(pa.string())).fill_null(nothing)
+        return joined_texts("{", members, texts, "}\n")
 
 
 def _plain_field(field: pa.Field[Any], *, at_top: bool = False) -> pa.Field[Any] | None:
@@ -151,7 +152,7 @@ def _iso_texts(times: Any) -> Any:
         return None
     texts = pc.replace_substring(micros.cast(pa.string()), " ", "T", max_replacements=1)
     texts = pc.replace_substring(texts, ".000000", "")
-    return texts if times.type.tz is None else pc.binary_join_element_wise(texts, "+00:00", "")
+    return texts if times.type.tz is None else joined_texts(texts, "+00:00")
 
 
 def _text_of(lines: Any) -> bytes:

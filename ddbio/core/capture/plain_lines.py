@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import expired_records
 from ddbio.core.change_images import image_batches
-from ddbio.core.kernel.arrays import bool_array, int64_array, offsets_of, spans_of, valid_of
+from ddbio.core.kernel.arrays import (
+    bool_array,
+    int64_array,
+    int64_values,
+    joined_texts,
+    offsets_of,
+    spans_of,
+    texts_array,
+    valid_of,
+)
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_NAME
@@ -33,7 +42,7 @@ _TAKEN = tuple(f'"{name}"'.encode() for name in (OPERATION, SEQUENCE, EVENT_ID, 
 _HIDDEN = ((b'"Records"', re.compile(rb'"Records"\s*:\s*\[')), (b"\\u00", re.compile(rb"\\u00[2-7]")))
 _BLANK = re.compile(r"[ \t\r\n,]*")
 _SCANNER = json.JSONDecoder()
-_OPERATIONS = pa.array(["INSERT", "MODIFY", "REMOVE"])
+_OPERATIONS = texts_array("INSERT", "MODIFY", "REMOVE")
 # Of such seconds since 1970 a double keeps all microseconds.
 _MOST_MICROS = (1 << 32) * 1_000_000
 _MOST_BYTES = 1 << 30
@@ -106,7 +115,7 @@ def _checked(text: bytes) -> _Checked | None:
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
-    times = [batch.column("write_time").to_numpy() for batch in batches if batch.num_rows]
+    times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
         return None
     return _Checked(members, batches)
@@ -129,7 +138,7 @@ def _own_members(text: bytes) -> list[Any] | None:
 
 
 def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
-    times = batch.column("write_time").to_numpy()
+    times = int64_values(batch.column("write_time"))
     images, offsets = spans_of(batch.column(RESCUE_NAME))
     printed = flat_members(images, offsets, valid_of(batch.column("new_image")))
     if printed is None or len(printed[0]) > _MOST_BYTES:
@@ -147,7 +156,7 @@ def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_]
         parts.append(f'"{EXPIRED}":false,')
     else:
         parts += [f'"{EXPIRED}":', bool_array(expired).cast(pa.string()), ","]
-    lines: Any = pc.binary_join_element_wise(*parts, items, "}\n", "")
+    lines: Any = joined_texts(*parts, items, "}\n")
     found = offsets_of(lines).astype(np.int64)
     joined = np.frombuffer(lines.buffers()[2], np.uint8)
     return PlainLines(joined[found[0] : found[-1]], found - found[0], times // _HOUR_MICROS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,23 @@ def int64_array(values: npt.NDArray[np.int64]) -> Any:
     """Return an array over the same memory: ``pa.array`` imports pandas to know what it is given."""
     return pa.Array.from_buffers(
         pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64).data)]
+    )
+
+
+def texts_array(*texts: str) -> Any:
+    """Return an array of some texts: ``pa.array`` and ``pa.scalar`` import pandas to know what they are given."""
+    encoded = [each.encode() for each in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def joined_texts(*parts: Any) -> Any:
+    """Return the parts of each row as one text; a part is an array of texts, or one text for all rows."""
+    shared = iter(texts_array(*(each for each in parts if isinstance(each, str)), ""))
+    return pc.binary_join_element_wise(
+        *(next(shared) if isinstance(each, str) else each for each in parts), next(shared)
     )
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -140,3 +142,24 @@ def test_records_are_split_as_the_reference_splits_them(found, ascii_only, betwe
     if split is not None:
         assert [each.encode() for each in split] == texts[:most]
     assert split is not None or read(text_of(found[:most], ascii_only=ascii_only)) is None
+
+
+def test_lines_are_printed_without_pandas():
+    """To import it takes longer than to print the lines of a small file."""
+    script = """
+import sys
+import numpy as np
+from ddbio.core.capture.plain_lines import plain_lines
+from ddbio.core.decode import Decoder, infer_schema_of_body
+from ddbio.core.row_lines import RowLines
+image = b'{"pk":{"S":"a"}}'
+record = b'{"eventName":"INSERT","dynamodb":{"ApproximateCreationDateTime":1,"Keys":%s,"NewImage":%s}}' % (image, image)
+assert b'"pk":"a"' in plain_lines(record)[0].data.tobytes()
+items = b'{"Item":{"pk":{"S":"a"},"n":{"N":"1"}}}'
+for batch in Decoder(infer_schema_of_body(items).to_arrow()).decode_batches(items, "export"):
+    ((_, text),) = RowLines(batch.schema).print_pieces(batch)
+    assert b'"pk":"a"' in text
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
