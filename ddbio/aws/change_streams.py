@@ -25,6 +25,8 @@ _LANES = 16
 # Of about a minute together.
 _ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
 _THROTTLED = "LimitExceededException"
+# Dates are whole seconds, and responses take their time: less is no difference between two clocks.
+_LEAST_OFFSET_SECONDS = 2.0
 _ACTIONS = {"dynamodbstreams": "dynamodb", "kinesis": "kinesis"}
 
 
@@ -73,7 +75,8 @@ class ShardService:
     @property
     def clock_offset_seconds(self) -> float:
         """How far the service's clock is ahead of this machine's; see ``ChangeSource``."""
-        return self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else 0.0
+        offset = self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else None
+        return 0.0 if offset is None or abs(offset) < _LEAST_OFFSET_SECONDS else offset
 
     def events_transport(self) -> LightTransport | None:
         """Return what can take responses of events, or None if botocore sends the requests."""

@@ -48,7 +48,6 @@ _MOST_FAILURES = 3
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; less is no skew.
 _SKEW_SECONDS = 60.0
-_DATE_SECONDS = 2.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/CommonErrors.html
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException"}
 _SKEW_WORDS = ("Signature expired", "Signature not yet current")
@@ -157,7 +156,14 @@ def _open_light(
 
 
 class LightTransport:
-    """Send requests over keep-alive connections of its own, one for each request in flight. Safe for threads."""
+    """Send requests over keep-alive connections of its own, one for each request in flight. Safe for threads.
+
+    Attributes
+    ----------
+    date_offset_seconds
+        How far the date of the first response was ahead of this machine's clock; None before that. Dates are whole
+        seconds: the service's clock may have been up to one second further.
+    """
 
     def __init__(
         self, client: Any, spec: ClientSpec, accept_encoding: AcceptEncoding = "identity", api: Api = DYNAMODB
@@ -168,7 +174,7 @@ class LightTransport:
         self._pools: dict[str, ConnectionPool] = {}
         self._opening = threading.Lock()
         self._clock_offset_seconds = 0.0
-        self._date_offset_seconds: float | None = None
+        self.date_offset_seconds: float | None = None
 
     @property
     def endpoint_url(self) -> str:
@@ -229,20 +235,6 @@ class LightTransport:
         """How far the service's clock is ahead of this machine's, as far as that is known."""
         return self._clock_offset_seconds
 
-    @property
-    def date_offset_seconds(self) -> float:
-        """How far the first response's date was ahead of this machine's clock; 0 if that was less than two seconds.
-
-        Dates are whole seconds: the service's clock may have been up to one second further.
-        """
-        return self._date_offset_seconds or 0.0
-
-    def note_date(self, response: HttpResponse) -> None:
-        """Take the date of the first response."""
-        if self._date_offset_seconds is None:
-            offset = _date_offset(response)
-            self._date_offset_seconds = 0.0 if offset is None or abs(offset) < _DATE_SECONDS else offset
-
     def correct_clock(self, error: ClientError, response: HttpResponse, signed_offset_seconds: float) -> bool:
         """Adopt the service's clock if it rejected a signature for its date; return whether another try may succeed.
 
@@ -285,7 +277,9 @@ class _LightResponse:
         if not response.body:
             # The service's responses are an object at least.
             raise TruncatedBodyError(found=0, stated=response.headers.get("content-length"), error="empty")
-        self._transport.note_date(response)
+        # Of the first response: each one passes here.
+        if self._transport.date_offset_seconds is None:
+            self._transport.date_offset_seconds = _date_offset(response) or 0.0
         return response.body
 
 

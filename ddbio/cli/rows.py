@@ -27,12 +27,12 @@ def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
             printer = RowLines(batch.schema)
         for rows, lines in printer.print_pieces(batch):
             if lines is None:
-                out.writelines(plain_lines(rows))
+                out.writelines(python_lines(rows))
             else:
                 out.write(lines.decode())
 
 
-def plain_lines(batch: pa.RecordBatch) -> Iterator[str]:
+def python_lines(batch: pa.RecordBatch) -> Iterator[str]:
     """Yield the line of each row, in plain Python: the reference for the loops, which prints what they leave."""
     kinds = {each.name: each.type for each in batch.schema}
     for row in batch.to_pylist():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 import ddbio
-from ddbio.cli.rows import plain_lines, print_json
+from ddbio.cli.rows import print_json, python_lines
 from ddbio.core.row_lines import RowLines
 
 
@@ -20,7 +20,7 @@ def printed(batch):
     """Return the lines of a batch, and those of plain Python."""
     out = io.StringIO()
     print_json([batch], out)
-    return out.getvalue(), "".join(plain_lines(batch))
+    return out.getvalue(), "".join(python_lines(batch))
 
 
 def quickly(batch):

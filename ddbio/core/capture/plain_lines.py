@@ -63,11 +63,11 @@ def plain_lines(text: bytes) -> list[PlainLines] | None:
     None is also the answer where a record has blanks, escapes or times that are unusual.
     """
     checked = _checked(text)
-    try:
-        expired = None if checked is None else expired_records(text)
-    except DecodeError:
-        return None
     if checked is None:
+        return None
+    try:
+        expired = expired_records(text)
+    except DecodeError:
         return None
     found, start = list[PlainLines](), 0
     for batch in checked.batches:
@@ -83,7 +83,7 @@ def plain_lines(text: bytes) -> list[PlainLines] | None:
 
 
 def split_records(text: bytes, most: int | None = None) -> list[str] | None:
-    """Return the text of each change record, at most so many; None where ``plain_lines`` returns None."""
+    """Return the text of each change record, at most so many; None if something else is there, or a record twice."""
     try:
         whole = text.decode()
     except UnicodeDecodeError:

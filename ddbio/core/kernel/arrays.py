@@ -55,9 +55,9 @@ def texts_array(*texts: str) -> Any:
 def joined_texts(*parts: Any) -> Any:
     """Return the parts of each row as one text; a part is an array of texts, or one text for all rows."""
     shared = iter(texts_array(*(each for each in parts if isinstance(each, str)), ""))
-    return pc.binary_join_element_wise(
-        *(next(shared) if isinstance(each, str) else each for each in parts), next(shared)
-    )
+    columns = [next(shared) if isinstance(each, str) else each for each in parts]
+    separator = next(shared)
+    return pc.binary_join_element_wise(*columns, separator)
 
 
 def int64_values(array: Any) -> npt.NDArray[np.int64]:

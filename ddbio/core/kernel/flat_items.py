@@ -171,8 +171,14 @@ def _print_number(w: Any, at: int, place: int, stop: int) -> Any:
 def _print_value(w: Any, at: int, place: int, room: int) -> Any:
     """Print the attribute value at ``place``; return the place after it in the output."""
     out_of_line()
-    data, depth = w.data, 0
+    data, depth, has_name = w.data, 0, False
     while True:
+        if has_name:
+            stop = end_of_text(data, place + 1) + 2
+            if at + stop - place > room:
+                return NO_ROOM
+            at = copy_bytes(w.out, at, data, place, stop - place)
+            place = stop
         if at + LONGEST_NUMBER + 2 > room:
             return NO_ROOM
         # An attribute value: {"S":…
@@ -232,12 +238,7 @@ def _print_value(w: Any, at: int, place: int, room: int) -> Any:
                     return REFUSED
                 poke(w.levels, depth, np.int64(is_map))
                 depth += 1
-                if is_map:
-                    stop = end_of_text(data, place + 1) + 2
-                    if at + stop - place > room:
-                        return NO_ROOM
-                    at = copy_bytes(w.out, at, data, place, stop - place)
-                    place = stop
+                has_name = is_map
                 continue
             poke(w.out, at, peek(data, place))
             at += 1
@@ -252,11 +253,6 @@ def _print_value(w: Any, at: int, place: int, room: int) -> Any:
             at += 1
             place += 1
             if byte == COMMA:
-                if peek(w.levels, depth - 1):
-                    stop = end_of_text(data, place + 1) + 2
-                    if at + stop - place > room:
-                        return NO_ROOM
-                    at = copy_bytes(w.out, at, data, place, stop - place)
-                    place = stop
+                has_name = peek(w.levels, depth - 1) != 0
                 break
             depth -= 1

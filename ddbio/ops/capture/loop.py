@@ -30,8 +30,8 @@ log = logging.getLogger("ddbio.capture")
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Between two looks for what a source sends.
 _LOOK_PAUSE = 0.1
-# What the offset of a clock may be short of.
-_DATE_SECONDS = 1.0
+# The offset of the service's clock may fall short by so much.
+_OFFSET_ERROR_SECONDS = 1.0
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
 _LOOKS_AT_THE_END = 4
@@ -184,7 +184,7 @@ class CaptureLoop:
         while not self.timing.is_stopped():
             try:
                 self._open()
-                until = began_at + self.source.clock_offset_seconds + _DATE_SECONDS if available_now else None
+                until = began_at + self.source.clock_offset_seconds + _OFFSET_ERROR_SECONDS if available_now else None
                 pause = self._round(until)
             except DdbioError:
                 self.flush()
