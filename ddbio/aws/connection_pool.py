@@ -163,6 +163,7 @@ class ResponsePoller:
 
     def __init__(self, *, can_wake: bool = False) -> None:
         self._readable = _ReadableOnLinux() if sys.platform == "linux" else _Readable()
+        self._watch = self._readable.watch
         self._pending: dict[int, PendingResponse] = {}
         self._wake_pair = socket.socketpair() if can_wake else None
         if self._wake_pair is not None:
@@ -172,7 +173,7 @@ class ResponsePoller:
         """Wait for one more response."""
         descriptor = pending.fileno()
         self._pending[descriptor] = pending
-        self._readable.watch(descriptor, pending.link)
+        self._watch(descriptor, pending.link)
 
     def wait(self, seconds: float | None) -> list[PendingResponse]:
         """Remove and return the responses that can be read, or are overdue, as soon as there are any.

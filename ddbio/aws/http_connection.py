@@ -138,11 +138,14 @@ class Connection:
         The monotonic time at which it was made.
     expires_at
         The monotonic time by which the response should have begun.
+    fileno
+        Returns the file descriptor that becomes readable when a response begins.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._socket = connect(endpoint)
+        self.fileno = self._socket.fileno
         self.opened_at = time.monotonic()
         self._receiver = _Receiver(self._socket, endpoint.read_timeout_seconds)
         self._reader = io.BufferedReader(self._receiver, _BUFFER_BYTES)
@@ -169,10 +172,6 @@ class Connection:
         with contextlib.suppress(OSError):
             return not self._reader.peek(1) and not self._receiver.ended
         return False
-
-    def fileno(self) -> int:
-        """Return the file descriptor that becomes readable when a response begins."""
-        return self._socket.fileno()
 
     def send(self, request: bytes) -> Connection:
         """Send a request; close the connection if that fails."""

@@ -10,12 +10,13 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error, was_sent
 from ddbio.aws.retry import backoff_seconds
+from ddbio.budget import Grant
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DeferredRows
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.connection_pool import PendingResponse
     from ddbio.aws.transport import BodySender
-    from ddbio.budget import Budget, Grant
+    from ddbio.budget import Budget
     from ddbio.core.loads.batches import Writes
     from ddbio.errors import DdbioError
 
@@ -50,16 +51,28 @@ _MOST_DOUBLED = 3
 # So many answers are known again; those of a table with indexes may all differ.
 _MOST_USUAL = 64
 _UNKNOWN = object()
+_NO_GRANT = Grant(0.0, 0.0)
 # The weight of the last request in the moving ratio of consumed to expected units.
 _LAST_WEIGHT = 0.2
 
 
-class Send(NamedTuple):
-    """Ask the scheduler to send a request when the budget grants its units; it returns an `Answer`."""
+@dataclass(slots=True)
+class Send:
+    """Ask the scheduler to send a request when the budget grants its units; it returns an `Answer`.
 
-    operation: str
-    body: bytes
-    units: float
+    A lane asks for one request at a time, and may change and yield the same object again.
+
+    Attributes
+    ----------
+    grant, sent_at
+        The scheduler sets them when it sends the request.
+    """
+
+    operation: str = ""
+    body: bytes = b""
+    units: float = 0.0
+    grant: Grant = _NO_GRANT
+    sent_at: float = 0.0
 
 
 class Pause(NamedTuple):
@@ -68,13 +81,8 @@ class Pause(NamedTuple):
     attempt: int
 
 
-class Answer(NamedTuple):
-    """Hold the body that answered a request, or the error, and when the request was sent."""
-
-    grant: Grant
-    sent_at: float
-    body: bytes = b""
-    error: ClientError | BotoCoreError | None = None
+Answer: TypeAlias = bytes | ClientError | BotoCoreError
+"""The body that answered a request, or the error."""
 
 
 class _Result(NamedTuple):
@@ -101,12 +109,12 @@ def begin(source: BodySender, table: str, send: Send) -> PendingResponse | Clien
         return error
 
 
-def take(pending: PendingResponse, grant: Grant, sent_at: float) -> Answer:
+def take(pending: PendingResponse) -> Answer:
     """Wait for the answer to a request."""
     try:
-        return Answer(grant, sent_at, pending.result())
+        return pending.result()
     except (ClientError, BotoCoreError) as error:
-        return Answer(grant, sent_at, error=error)
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +186,7 @@ class Lane:
         self._failing_since: float | None = None
         self._failure: ClientError | BotoCoreError | None = None
         # Requests with equal units whose rows are all written have equal answers: those seen, and what they consumed.
-        self._usual: dict[bytes, float | None] = {}
+        self._usual: dict[Answer, float | None] = {}
         # From when on deferred rows are sent before new ones, and how often in turn none of theirs got through.
         self._retry_at, self._retries = 0.0, 0
         self.counts = WriteCounts()
@@ -202,20 +210,21 @@ class Lane:
         DdbioError
             If the service rejects the table, the credentials or the operation itself.
         """
-        packer, deferred, usual = Packer(writes, origin), self.deferred, self._usual
-        attempt = 0
+        packer, waiting, usual = Packer(writes, origin), self.deferred.rows, self._usual
+        attempt, step = 0, Send()
         while batch := packer.take():
-            while deferred and self._goes_first(writes, batch):
+            while waiting and self._goes_first(writes, batch):
                 yield from self.retry()
-            operation, body, expected = writes.request(batch)
+            step.operation, step.body, expected = writes.request(batch)
+            step.units = expected * self._ratio
             # Each request passes here: not even a cast is called.
-            answer: Answer = yield Send(operation, body, expected * self._ratio)  # type: ignore[assignment] # to a Send
-            consumed: Any = usual.get(answer.body, _UNKNOWN)
+            answer: Answer = yield step  # type: ignore[assignment] # to a Send
+            consumed: Any = usual.get(answer, _UNKNOWN)
             if consumed is not _UNKNOWN:
-                self._count_written(len(batch), expected, answer.grant, consumed)
+                self._count_written(len(batch), expected, step.grant, consumed)
                 attempt = 0
                 continue
-            left = self._settle(answer, expected, packer, batch)
+            left = self._settle(step, answer, expected, packer, batch)
             if left <= len(batch) * _MOST_RETURNED:
                 # Most partitions take more.
                 attempt = 0
@@ -234,7 +243,7 @@ class Lane:
         expected = deferred.units_of(batch)
         step = Send(deferred.template_of(batch).operation, deferred.body(batch), expected * self._ratio)
         answer = cast("Answer", (yield step))
-        left = self._settle(answer, expected, deferred, batch)
+        left = self._settle(step, answer, expected, deferred, batch)
         is_served = left <= len(batch) * _MOST_RETURNED
         self._retries = max(0, self._retries - 1) if is_served else min(_MOST_DOUBLED, self._retries + 1)
         self._retry_at = self._clock() + (0.0 if is_served else backoff_seconds(self._retries))
@@ -244,20 +253,20 @@ class Lane:
         deferred = self.deferred
         return self._clock() >= self._retry_at or deferred.is_full or deferred.delays(writes, batch)
 
-    def _settle(self, answer: Answer, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
+    def _settle(self, step: Send, answer: Answer, expected: float, sender: _Sender, batch: Sequence[int]) -> int:
         """Take the answer to a batch; return how many of its rows are to be sent again."""
-        grant, sent_at, body, error = answer
+        grant = step.grant
         # The time that the lane waited for the budget does not count as lack of progress.
         if self._failing_since is None:
-            self._failing_since = sent_at
-        if error is None:
-            left = self._answered(body, grant, expected, sender, batch)
+            self._failing_since = step.sent_at
+        if isinstance(answer, bytes):
+            left = self._answered(answer, grant, expected, sender, batch)
         else:
             # A failed condition is billed, a request whose answer was lost may be; one that was turned down is not.
-            is_skipped = error_code(error) == _CONDITION_CODE
-            may_have_cost = is_skipped or (is_transient(error) and was_sent(error))
+            is_skipped = error_code(answer) == _CONDITION_CODE
+            may_have_cost = is_skipped or (is_transient(answer) and was_sent(answer))
             self._budget.settle(grant, grant.units if may_have_cost else 0.0, items=int(is_skipped))
-            left = self._failed(error, sender, batch)
+            left = self._failed(answer, sender, batch)
         if left < len(batch):
             self._failing_since = None
         if left:

@@ -10,7 +10,7 @@ from ddbio.budget.client import BudgetClient, TaskAttempt
 from ddbio.budget.fence import FencedBudget
 from ddbio.budget.local import LocalBudget, Usage
 from ddbio.budget.messages import BudgetAddress
-from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Reservation
+from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Granted, Reservation
 from ddbio.budget.server import BudgetServer
 from ddbio.budget.unlimited import UnlimitedBudget
 
@@ -23,6 +23,7 @@ __all__ = [
     "BudgetServer",
     "FencedBudget",
     "Grant",
+    "Granted",
     "LocalBudget",
     "Reservation",
     "TaskAttempt",

@@ -227,13 +227,12 @@ class LocalBudget:
     def reserve(self, units: float) -> LocalReservation | Granted:
         """Reserve units without waiting; see `Budget.reserve`."""
         if self._pacer is None:
-            with self._lock:
-                if self._stopped_at is not None:
-                    raise BudgetClosedError
-                now = self._clock()
-                if self._started_at is None:
-                    self._started_at = now
-                return Granted(units, now - self._started_at)
+            # Each request passes here: what is looked at once more under the lock is nearly always as it should be.
+            if self._started_at is None or self._stopped_at is not None:
+                with self._lock:
+                    self._check(self._enqueue(units))
+            # When it was granted only a pacer wants to know.
+            return Granted(units, 0.0)
         with self._lock:
             position = self._enqueue(units)
             wait_seconds, run_seconds = self._check(position)
@@ -258,7 +257,7 @@ class LocalBudget:
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
         with self._lock:
-            run_seconds = self._run_seconds()
+            run_seconds = 0.0 if self._started_at is None else self._clock() - self._started_at
             self._counts.count_request(consumed, items, wire_bytes)
             if self._pacer is not None:
                 self._peak.record(grant.at_seconds, consumed)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
-from ddbio.aws.write_retries import Answer, Lane, Pause
+from ddbio.aws.write_retries import Lane, Pause
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.requests import single_template
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
@@ -41,11 +41,11 @@ class DrivenLane:
 
     def send(self, step):
         """Return what the service says, when the budget has granted the request."""
-        grant, sent_at = self.budget.acquire(step.units), self.service.clock.now
+        step.grant, step.sent_at = self.budget.acquire(step.units), self.service.clock.now
         try:
-            return Answer(grant, sent_at, self.service.call(step.operation, self.lane.table, step.body))
+            return self.service.call(step.operation, self.lane.table, step.body)
         except (BotoCoreError, ClientError) as error:
-            return Answer(grant, sent_at, error=error)
+            return error
 
     def pause(self, attempt):
         """Let the longest pause pass."""
@@ -106,19 +106,24 @@ def test_unprocessed_rows_are_known_by_value():
     assert (lane.counts.written, lane.counts.unprocessed, lane.counts.retries) == (1, 1, 1)
 
 
+def puts_of(step):
+    """Return what a step asks to be written."""
+    return json.loads(step.body)["RequestItems"]["rows"]
+
+
 @pytest.mark.parametrize(("returned", "pauses"), [(2, False), (12, False), (13, True), (25, True)])
 def test_a_lane_pauses_when_most_of_a_batch_comes_back(returned, pauses):
     """When most partitions take more, what came back goes out again at once, then rows that are new."""
     driven = lane_on(Service(Clock(), lambda _, writes: writes[:returned]))
     steps = driven.lane.write(writes_of(range(60)))
-    first = steps.send(None)
-    step = steps.send(driven.send(first))
+    step = steps.send(None)
+    sent = puts_of(step)
+    step = steps.send(driven.send(step))
     assert isinstance(step, Pause) == pauses
     if not pauses:
         driven.service.misbehave = lambda _, __: []
-        again = driven.send(step)
-        new = steps.send(again)
-        sent, again, new = (json.loads(each.body)["RequestItems"]["rows"] for each in (first, step, new))
+        again = puts_of(step)
+        new = puts_of(steps.send(driven.send(step)))
         assert again == sent[:returned]
         assert [each for each in new if each in sent] == []
 

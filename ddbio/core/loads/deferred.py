@@ -40,12 +40,16 @@ class DeferredRows:
     ----------
     most_bytes
         How many bytes of rows make it full.
+
+    Attributes
+    ----------
+    rows
+        The rows by their numbers, in the order in which they came.
     """
 
     def __init__(self, most_bytes: int = DEFERRED_BYTES) -> None:
         self._most_bytes = most_bytes
-        # In the order in which they came.
-        self._rows: dict[int, _Row] = {}
+        self.rows: dict[int, _Row] = {}
         self._line: deque[int] = deque()
         self._halves: deque[Sequence[int]] = deque()
         self._hashes: set[int] = set()
@@ -55,7 +59,7 @@ class DeferredRows:
         self.counted: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def is_full(self) -> bool:
@@ -65,7 +69,7 @@ class DeferredRows:
     @property
     def oldest(self) -> int:
         """Return the number of the row that came first; the next row's if there is none."""
-        return next(iter(self._rows), self.next_number)
+        return next(iter(self.rows), self.next_number)
 
     def add(self, writes: Writes, places: Sequence[int], origin: object, keys: Mapping[int, tuple[Any, ...]]) -> None:
         """Defer rows that came back.
@@ -82,7 +86,7 @@ class DeferredRows:
             self.next_number += 1
             units, text = float(writes.units[place]), writes.part(place)
             row = _Row(int(writes.rows[place]), int(writes.hashes[place]), units, text, writes.template, origin)
-            self._rows[number] = row
+            self.rows[number] = row
             self._line.append(number)
             # It was counted when it came back.
             self.counted.add(number)
@@ -97,24 +101,24 @@ class DeferredRows:
 
     def rows_of(self, origin: object) -> list[int]:
         """Return the numbers, in the source, of the rows of one origin."""
-        return [each.row for each in self._rows.values() if each.origin is origin]
+        return [each.row for each in self.rows.values() if each.origin is origin]
 
     def row(self, number: int) -> tuple[int, object]:
         """Return a row's number in the source, and its origin."""
-        found = self._rows[number]
+        found = self.rows[number]
         return found.row, found.origin
 
     def template_of(self, batch: Sequence[int]) -> RequestTemplate:
         """Return the template of the request for some rows."""
-        return self._rows[batch[0]].template
+        return self.rows[batch[0]].template
 
     def body(self, batch: Sequence[int]) -> bytes:
         """Return the request body of some rows."""
-        return self.template_of(batch).body([self._rows[number].text for number in batch])
+        return self.template_of(batch).body([self.rows[number].text for number in batch])
 
     def units_of(self, batch: Sequence[int]) -> float:
         """Return the write units that some rows are expected to cost."""
-        return sum(self._rows[number].units for number in batch)
+        return sum(self.rows[number].units for number in batch)
 
     def take(self) -> Sequence[int]:
         """Return the numbers of the rows that are sent next; none if none wait."""
@@ -123,7 +127,7 @@ class DeferredRows:
         batch: list[int] = []
         size = 0
         while self._line and len(batch) < MOST_WRITES:
-            size += len(self._rows[self._line[0]].text)
+            size += len(self.rows[self._line[0]].text)
             if batch and size > MOST_BODY_BYTES:
                 break
             batch.append(self._line.popleft())
@@ -147,7 +151,7 @@ class DeferredRows:
         kept = set(left)
         for number in batch:
             if number not in kept:
-                row = self._rows.pop(number)
+                row = self.rows.pop(number)
                 self._hashes.discard(row.key_hash)
                 self.counted.discard(number)
                 self.keys.pop(number, None)

@@ -16,22 +16,24 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ddbio.aws.retry import backoff_seconds
-from ddbio.aws.write_retries import Answer, Lane, Pause, Send, begin, take
+from ddbio.aws.write_retries import Lane, Pause, Send, begin, take
+from ddbio.budget import Granted
 from ddbio.core.loads.deferred import DEFERRED_BYTES, DeferredRows
-from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.lane_work import LaneQueue, LaneWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from ddbio.aws.connection_pool import PendingResponse, ResponsePoller
     from ddbio.aws.transport import BodySender
-    from ddbio.budget import Budget, Grant, Reservation
+    from ddbio.aws.write_retries import Answer
+    from ddbio.budget import Budget, Reservation
     from ddbio.core.loads.batches import Writes
     from ddbio.core.loads.rejects import RejectedRow
+    from ddbio.ops.loads.checkpoint import Checkpoint
     from ddbio.ops.loads.lane_work import Rows, Steps
 
 
@@ -81,8 +83,8 @@ class WriteScheduler:
         # Requests that wait for the budget, in line; the first may have its reservation.
         self._waiting: deque[tuple[LaneQueue, Send]] = deque()
         self._reservation: Reservation | None = None
-        # The lane of each request in flight, its grant, and when it was sent.
-        self._sent: dict[PendingResponse, tuple[LaneQueue, Grant, float]] = {}
+        # The lane of each request in flight.
+        self._sent: dict[PendingResponse, LaneQueue] = {}
         self._poller = poller
         # Lanes in a back-off, by its end.
         self._pausing: list[tuple[float, int, LaneQueue]] = []
@@ -141,20 +143,22 @@ class WriteScheduler:
         self._send()
 
     def _take_answers(self, wait_seconds: float | None) -> None:
-        for pending in self._poller.wait(wait_seconds):
-            queue, grant, sent_at = self._sent.pop(pending)
-            answer = take(pending, grant, sent_at)
-            self._last_at = self._clock()
-            self._continue(queue, answer)
+        come = self._poller.wait(wait_seconds)
+        try:
+            for pending in come:
+                self._continue(self._sent.pop(pending), take(pending))
+        finally:
+            if come:
+                self._last_at = self._clock()
         while self._pausing and self._pausing[0][0] <= self._clock():
             self._continue(heapq.heappop(self._pausing)[2])
 
     def abandon(self) -> None:
         """Send nothing more; take and count the answers to what was sent."""
-        for pending, (queue, grant, sent_at) in self._sent.items():
+        for pending, queue in self._sent.items():
             # Another error ends the write already.
             with suppress(Exception):
-                queue.steps.send(take(pending, grant, sent_at))
+                queue.steps.send(take(pending))
         if self._sent:
             self._last_at = self._clock()
         for queue in self._queues:
@@ -163,29 +167,34 @@ class WriteScheduler:
     def _send(self) -> float | None:
         """Send what may be sent now; return the longest time to wait, or None to wait for answers alone."""
         wait_seconds = None
+        now = self._clock() if self._waiting else 0.0
         while self._waiting:
             queue, send = self._waiting[0]
             reservation = self._reservation or self._budget.reserve(send.units)
-            if wait_seconds := reservation.wait_seconds():
+            if type(reservation) is Granted:
+                send.grant = reservation
+            elif wait_seconds := reservation.wait_seconds():
                 self._reservation = reservation
                 break
-            self._reservation = wait_seconds = None
+            else:
+                self._reservation = wait_seconds = None
+                send.grant = reservation.grant()
             self._waiting.popleft()
-            self._begin(queue, send, reservation.grant())
+            send.sent_at = now
+            self._begin(queue, send)
         if self._pausing:
             pause_ends_in = max(0.0, self._pausing[0][0] - self._clock())
             return pause_ends_in if wait_seconds is None else min(pause_ends_in, wait_seconds)
         return wait_seconds
 
-    def _begin(self, queue: LaneQueue, send: Send, grant: Grant) -> None:
-        now = self._clock()
+    def _begin(self, queue: LaneQueue, send: Send) -> None:
         if self._first_at is None:
-            self._first_at = now
+            self._first_at = send.sent_at
         pending = begin(self._source, queue.lane.table, send)
         if isinstance(pending, Exception):
-            self._continue(queue, Answer(grant, now, error=pending))
+            self._continue(queue, pending)
         else:
-            self._sent[pending] = queue, grant, now
+            self._sent[pending] = queue
             self._poller.add(pending)
 
     def _add(self, queue: LaneQueue, work: LaneWork | Checkpoint) -> None:
@@ -212,35 +221,34 @@ class WriteScheduler:
 
     def _steps_of(self, queue: LaneQueue) -> Steps:
         """Yield all steps of a lane, and None when it has nothing to do."""
+        lane = queue.lane
         while True:
+            work = queue.work.popleft() if queue.work else None
             try:
-                work = yield from self._next_steps(queue)
+                if isinstance(work, LaneWork):
+                    queue.queued -= 1
+                    self._full.discard(queue)
+                    yield from lane.write(cast("Writes", work.writes), work)
+                elif work is None:
+                    yield from lane.retry() if lane.deferred else (None,)
             finally:
-                for each in queue.lane.rejects:
+                for each in lane.rejects:
                     origin = cast("LaneWork", each.origin)
                     self.rejects.append(origin.rejected(each.row, each.reason, nulls=self._nulls))
-                queue.lane.rejects.clear()
-            if work is not None and (rows := queue.lane.deferred.rows_of(work)):
-                work.keep(rows)
-            while queue.waiting and queue.waiting[0][0] <= queue.lane.deferred.oldest:
-                queue.waiting.popleft()[1].open_lanes -= 1
+                lane.rejects.clear()
+            self._finish(queue, work)
 
-    def _next_steps(self, queue: LaneQueue) -> Generator[Send | Pause | None, Answer | None, LaneWork | None]:
-        """Yield the next steps of a lane: those of a chunk's rows, which is returned, or of a batch that came back."""
-        lane, deferred = queue.lane, queue.lane.deferred
-        if not queue.work:
-            yield from lane.retry() if deferred else (None,)
-            return None
-        work = queue.work.popleft()
-        if isinstance(work, Checkpoint):
+    def _finish(self, queue: LaneQueue, work: LaneWork | Checkpoint | None) -> None:
+        """Let go of work that is done but for rows that are deferred, and of checkpoints that wait for none of them."""
+        deferred = queue.lane.deferred
+        if isinstance(work, LaneWork):
+            self.free_buffers.append(cast("Writes", work.writes).texts)
+            if rows := deferred.rows_of(work):
+                work.keep(rows)
+        elif work is not None:
             queue.waiting.append((deferred.next_number, work))
-            return None
-        queue.queued -= 1
-        self._full.discard(queue)
-        writes = cast("Writes", work.writes)
-        yield from lane.write(writes, work)
-        self.free_buffers.append(writes.texts)
-        return work
+        while queue.waiting and queue.waiting[0][0] <= deferred.oldest:
+            queue.waiting.popleft()[1].open_lanes -= 1
 
 
 class InlineRunner:
