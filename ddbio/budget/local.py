@@ -175,6 +175,7 @@ class LocalBudget:
         self._closed = Event()
         self._lock = Lock()
         self._counts = RequestCounts()
+        self._granted = Granted(0.0, 0.0)
         self._peak = PeakWindow()
         self._limits, self._is_bound = JobLimits(), False
         self.exceeded: str | None = None
@@ -231,8 +232,11 @@ class LocalBudget:
             if self._started_at is None or self._stopped_at is not None:
                 with self._lock:
                     self._check(self._enqueue(units))
-            # When it was granted only a pacer wants to know.
-            return Granted(units, 0.0)
+            # When it was granted only a pacer wants to know. Most requests are of as many units as the one before.
+            granted = self._granted
+            if granted.units != units:
+                granted = self._granted = Granted(units, 0.0)
+            return granted
         with self._lock:
             position = self._enqueue(units)
             wait_seconds, run_seconds = self._check(position)

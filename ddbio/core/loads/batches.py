@@ -367,7 +367,7 @@ class Packer:
         place = self._next
         if place >= self._length:
             return ()
-        if self._takes_one_row or self._is_single(place):
+        if self._takes_one_row or place in self._writes.own_templates:
             self._next = place + 1
             return range(place, place + 1)
         return self._full_batch() or self._fill([])
