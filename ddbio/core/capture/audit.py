@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +10,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.log_order import order_of
+from ddbio.core.capture.log_order import in_order, order_of
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    _Words: TypeAlias = NDArray[np.uint64]
+
 _NOTHING = np.zeros(2, np.uint64)
+_SINCE = "_since"
 
 
 @dataclass(frozen=True)
@@ -39,52 +43,67 @@ class ChainBreak:
     until: datetime
 
 
-def broken_chains(rows: pa.Table, keys: Sequence[str], attributes: Sequence[str]) -> list[ChainBreak]:
-    """Return the changes behind which one is missing, in the order of the rows' numbers.
+@dataclass
+class ImageChains:
+    """Gather what the rows of a log hash to, part by part, and find the changes behind which one is missing.
 
     What this cannot see is the loss of the last changes of an item. Changes that the service merged are no loss.
 
-    Parameters
+    Attributes
     ----------
-    attributes
-        The columns of the items, the key's among them.
+    keys
+        The key attributes.
     """
-    rows = rows.combine_chunks()
-    if not rows.num_rows:
-        return []
-    # The order is taken of the hashes, not of the rows.
-    numbered = order_of(rows)
-    operations: Any = rows.column(OPERATION)
-    removed = pc.equal(operations, pa.scalar("REMOVE")).to_numpy()
-    found, new = _hashes(rows.select([*attributes, RESCUE_NAME]), keys)
-    new[removed] = _NOTHING
-    images: Any = rows.column(OLD_IMAGE).combine_chunks()
-    is_new = pc.is_null(images).to_numpy(zero_copy_only=False)
-    fields = {each.name: column for each, column in zip(images.type, images.flatten(), strict=True)}
-    old_rows = pa.table({name: fields[name] for name in attributes}, schema=_fields(rows, attributes))
-    _, old = _hashes(old_rows.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
-    old[is_new] = _NOTHING
-    found, new, old = found[numbered], new[numbered], old[numbered]
-    # Stable: within an item the rows stay in their order.
-    order = np.argsort(found, kind="stable")
-    same_item = found[order][1:] == found[order][:-1]
-    broken = same_item & (old[order][1:] != new[order][:-1]).any(axis=1)
-    places = np.sort(order[1:][broken])
-    before: Any = np.empty(rows.num_rows, np.int64)
-    before[order[1:]] = order[:-1]
-    chosen = rows.take(pa.array(numbered[places])).select([*keys, SEQUENCE, EVENT_TIME]).to_pylist()
-    times: Any = rows.column(EVENT_TIME).take(pa.array(numbered[before[places]])).to_pylist()
-    return [
-        ChainBreak({name: each[name] for name in keys}, each[SEQUENCE], since, each[EVENT_TIME])
-        for each, since in zip(chosen, times, strict=True)
-    ]
+
+    keys: Sequence[str]
+    _items: list[_Words] = field(default_factory=list)
+    _new: list[_Words] = field(default_factory=list)
+    _old: list[_Words] = field(default_factory=list)
+    _named: list[pa.Table] = field(default_factory=list)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows, in any order; of their images only hashes are kept."""
+        images: Any = rows.column(OLD_IMAGE).combine_chunks()
+        fields = {each.name: column for each, column in zip(images.type, images.flatten(), strict=True)}
+        items, new = _hashes(rows.select([*fields, RESCUE_NAME]), self.keys)
+        removed: Any = pc.equal(rows.column(OPERATION), pa.scalar("REMOVE"))
+        new[removed.to_numpy()] = _NOTHING
+        old_rows = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
+        _, old = _hashes(old_rows.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
+        old[pc.is_null(images).to_numpy(zero_copy_only=False)] = _NOTHING
+        self._items.append(items)
+        self._new.append(new)
+        self._old.append(old)
+        self._named.append(rows.select([*self.keys, SEQUENCE, EVENT_TIME]))
+
+    def broken(self) -> list[ChainBreak]:
+        """Return the changes behind which one is missing, in the order of the rows' numbers."""
+        if not self._named:
+            return []
+        rows = pa.concat_tables(self._named, promote_options="permissive")
+        items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
+        numbered = order_of(rows)
+        # Stable: within an item the rows stay in the order of their numbers.
+        order = numbered[np.argsort(items[numbered], kind="stable")]
+        before, after = order[:-1], order[1:]
+        is_broken = (items[after] == items[before]) & (old[after] != new[before]).any(axis=1)
+        before, after = before[is_broken], after[is_broken]
+        chosen = rows.take(pa.array(after)).append_column(_SINCE, rows.column(EVENT_TIME).take(pa.array(before)))
+        return [
+            ChainBreak({name: each[name] for name in self.keys}, each[SEQUENCE], each[_SINCE], each[EVENT_TIME])
+            for each in in_order(chosen).to_pylist()
+        ]
 
 
-def _fields(rows: pa.Table, attributes: Sequence[str]) -> pa.Schema:
-    return pa.schema([rows.schema.field(name) for name in attributes])
+def repeated(names: pa.ChunkedArray[Any]) -> int:
+    """Return how many values are there already in others before them."""
+    # To sort them and compare neighbours takes a third of counting the distinct ones.
+    array: Any = names.combine_chunks()
+    ordered = array.take(pc.sort_indices(array))
+    return int(pc.sum(pc.equal(ordered[1:], ordered[:-1]), min_count=0).as_py())
 
 
-def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
     """Return a word of the key of each row, and two of the item."""
     digest, names, items = ColumnDigest(keys), list[Any](), list[Any]()
     for batch in rows.to_batches():

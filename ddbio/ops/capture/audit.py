@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
-from ddbio.core.capture.audit import broken_chains
+from ddbio.core.capture.audit import ImageChains, repeated
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
 from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
@@ -349,34 +349,36 @@ def _audit(
     healed: Sequence[Gap],
 ) -> _Audited:
     """Return how many numbers repeat, and the changes before which one is missing."""
-    tables = list(_tables(options, store, entries))
-    if not tables:
-        return _Audited()
-    rows = pa.concat_tables(tables, promote_options="permissive")
-    own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
-    # The numbers of changes from Kinesis are those of an item.
-    names: Any = own.column(SEQUENCE)
-    if EVENT_ID in own.column_names:
-        names = pc.coalesce(own.column(EVENT_ID), names)
-    found = _Audited(own.num_rows - pc.count_distinct(names).as_py())
-    if OLD_IMAGE not in rows.column_names or not keys:
+    found, chains, names, has_images = _Audited(), ImageChains(keys), list[Any](), False
+    for rows in _row_groups(options, store, entries):
+        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
+        # The numbers of changes from Kinesis are those of an item.
+        numbers: Any = own.column(SEQUENCE)
+        names += (pc.coalesce(own.column(EVENT_ID), numbers) if EVENT_ID in own.column_names else numbers).chunks
+        if keys and OLD_IMAGE in rows.column_names:
+            chains.add(rows)
+            has_images = True
+    found.repeated = repeated(pa.chunked_array(names, pa.string()))
+    if not has_images:
         return found
-    images = [each.name for each in rows.schema.field(OLD_IMAGE).type]
-    breaks = broken_chains(rows, keys, images)
+    breaks = chains.broken()
     lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
     found.lost, found.healed = len(lost), len(breaks) - len(lost)
     found.examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
     return found
 
 
-def _tables(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:
+def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:
+    """Yield the rows of files that are within the options' times, group by group: what is held is one file."""
     for entry in entries:
-        rows = pq.ParquetFile(pa.PythonFile(RangeFile(store, entry), "r")).read()
-        for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
-            if bound is not None:
-                rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
-        if rows.num_rows:
-            yield rows
+        read = pq.ParquetFile(pa.BufferReader(store.read(entry.path)))
+        for group in range(read.num_row_groups):
+            rows = read.read_row_group(group)
+            for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
+                if bound is not None:
+                    rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+            if rows.num_rows:
+                yield rows
 
 
 def _rows(store: ObjectStore, entry: StoredObject) -> int:

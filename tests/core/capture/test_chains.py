@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ddbio.core.capture.audit import broken_chains
+from ddbio.core.capture.audit import ImageChains, repeated
 
 IMAGE = pa.struct([("pk", pa.string()), ("n", pa.int64())])
 SCHEMA = pa.schema(
@@ -53,8 +53,21 @@ def test_breaks_are_found_whatever_the_order_of_the_rows(seed):
     """The numbers tell the order, longer ones come later; breaks come in it, with the times of both changes."""
     shuffled = [ROWS[place] for place in np.random.default_rng(seed).permutation(len(ROWS)).tolist()]
     parts = [pa.Table.from_pylist(part, SCHEMA) for part in (shuffled[:3], shuffled[3:])]
-    found = broken_chains(pa.concat_tables(parts), ["pk"], ["pk", "n"])
-    assert [(each.key, each.sequence, each.since.second, each.until.second) for each in found] == [
+    chains = ImageChains(["pk"])
+    for part in parts:
+        chains.add(part)
+    assert [(each.key, each.sequence, each.since.second, each.until.second) for each in chains.broken()] == [
         ({"pk": "b"}, "11", 9, 11),
         ({"pk": "a"}, "102", 40, 42),
     ]
+
+
+def test_nothing_is_broken_where_nothing_is():
+    """Also where all rows were left out, or have no numbers that repeat."""
+    assert ImageChains(["pk"]).broken() == []
+    assert repeated(pa.chunked_array([], pa.string())) == 0
+
+
+def test_numbers_that_repeat_are_counted_across_parts():
+    """Each but one of those that are equal."""
+    assert repeated(pa.chunked_array([["9", "10", "9"], ["10", "9", "100"]])) == 3
