@@ -33,6 +33,7 @@ class _RefusedError(Exception):
 class _ImageLoops(ChangeLoops):
     def __init__(self, n_bytes: int) -> None:
         super().__init__(pa.schema([]), [], ())
+        self.names = set[str]()
         # Every attribute is one.
         self._scratch.expect_misfits(_LEAST_MISFITS + min(n_bytes, SLICE_BYTES) // _ATTRIBUTE_BYTES)
 
@@ -41,7 +42,8 @@ class _ImageLoops(ChangeLoops):
         n_rows = int(work.state[codes.ROWS])
         places = work.valid_place[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].tolist()
         n_images = sum(int(work.valid[place : place + n_rows].sum()) for place in places)
-        found, texts = image_items(work)
+        found, texts, names = image_items(work)
+        self.names |= names
         if found != n_images:
             # One has no attributes.
             raise _RefusedError
@@ -52,16 +54,35 @@ class _ImageLoops(ChangeLoops):
         raise _RefusedError
 
 
+class ImageReader:
+    """Read the images of texts, one after the other, in the memory of the first; keep one per thread."""
+
+    def __init__(self) -> None:
+        self._loops: _ImageLoops | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes of the images of the last text, as they are written."""
+        return set() if self._loops is None else self._loops.names
+
+    def read(self, body: bytes | memoryview) -> list[pa.RecordBatch] | None:
+        """Return the same as :func:`image_batches`."""
+        if self._loops is None:
+            self._loops = _ImageLoops(len(body))
+        self._loops.names.clear()
+        try:
+            return self._loops.decode_batches(body, "changes")
+        except _RefusedError:
+            return None
+
+
 def image_batches(body: bytes | memoryview) -> list[pa.RecordBatch] | None:
     """Return the changes of a text as batches whose rescue column has their images, or None if the loops refuse one.
 
     The images of a change are side by side in its row's text: the keys come first, then its new image, then the old
     one, as in the plain reference.
     """
-    try:
-        return _ImageLoops(len(body)).decode_batches(body, "changes")
-    except _RefusedError:
-        return None
+    return ImageReader().read(body)
 
 
 def item_texts(body: bytes | memoryview) -> list[memoryview] | None:

@@ -101,19 +101,21 @@ class DeliveredReader:
     tags: Mapping[str, str] = field(default_factory=dict)
     replays: bool = False
 
-    def read(self, text: bytes, most: int | None = None) -> Delivered:
+    def read(self, text: bytes, most: int | None = None, seen: set[str] | None = None) -> Delivered:
         """Return what a text has; a change whose event id came before in the text is left out.
 
         Parameters
         ----------
         most
             Read so many documents at most.
+        seen
+            Event ids that came before; those of the text are added.
         """
         # The loops check a text of nothing but records.
-        records = split_records(text, most)
+        records = split_records(text, most, seen)
         if records is not None:
             return Delivered(records)
-        found, seen = Delivered(), set[str]()
+        found, seen = Delivered(), set[str]() if seen is None else seen
         for document, raw in itertools.islice(_documents(text), most):
             self._take(document, raw, found, seen)
         return found

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import expired_records
-from ddbio.core.change_images import image_batches
+from ddbio.core.change_images import ImageReader
 from ddbio.core.kernel.arrays import (
     bool_array,
     int64_array,
@@ -32,14 +32,24 @@ from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 # Attributes that a line has no room for.
-_TAKEN = tuple(f'"{name}"'.encode() for name in (OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED))
-# What holds records is none; and a letter that is escaped may hide a name. Both are looked for where they may be.
-_HIDDEN = ((b'"Records"', re.compile(rb'"Records"\s*:\s*\[')), (b"\\u00", re.compile(rb"\\u00[2-7]")))
+_TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
+# A line is no record, and what holds records is none; a letter that is escaped may hide a name. All are looked for where
+# they may be.
+_HIDDEN = (
+    (f'"{EVENT_TIME}"'.encode(), re.compile(f'"{EVENT_TIME}"'.encode())),
+    (b'"Records"', re.compile(rb'"Records"\s*:\s*\[')),
+    (b"\\u00", re.compile(rb"\\u00[2-7]")),
+)
+# Where one record ends and another begins: behind an opening quote no letter follows within JSON's texts.
+_BORDER = re.compile(rb'\}[ \t\r\n]*(?=\{[ \t\r\n]*"[A-Za-z])')
+PART_BYTES = 16 << 20
 _BLANK = re.compile(r"[ \t\r\n,]*")
 _SCANNER = json.JSONDecoder()
 _OPERATIONS = texts_array("INSERT", "MODIFY", "REMOVE")
@@ -57,12 +67,30 @@ class PlainLines(NamedTuple):
     hours: npt.NDArray[np.int64]
 
 
-def plain_lines(text: bytes) -> list[PlainLines] | None:
+def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
+    """Yield a text in parts that end where a record does: each is read in memory that is warm, or by the reference."""
+    start = 0
+    while (border := _BORDER.search(text, start + part_bytes)) is not None:
+        yield text[start : border.end()]
+        start = border.end()
+    yield text[start:]
+
+
+def plain_lines(
+    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None
+) -> list[PlainLines] | None:
     """Return the line of each change record, or None if the text holds other things, or a record twice.
 
     None is also the answer where a record has blanks, escapes or times that are unusual.
+
+    Parameters
+    ----------
+    seen
+        Event ids that came before, which are not taken again; those of the text are added.
+    images
+        What has read images before.
     """
-    checked = _checked(text)
+    checked = _checked(text, seen, images)
     if checked is None:
         return None
     try:
@@ -79,11 +107,15 @@ def plain_lines(text: bytes) -> list[PlainLines] | None:
                 return None
             found.append(lines)
             start = stop
+    checked.note(seen)
     return found
 
 
-def split_records(text: bytes, most: int | None = None) -> list[str] | None:
-    """Return the text of each change record, at most so many; None if something else is there, or a record twice."""
+def split_records(text: bytes, most: int | None = None, seen: set[str] | None = None) -> list[str] | None:
+    """Return the text of each change record, at most so many; None if something else is there, or a record twice.
+
+    ``seen`` is as of :func:`plain_lines`.
+    """
     try:
         whole = text.decode()
     except UnicodeDecodeError:
@@ -96,24 +128,37 @@ def split_records(text: bytes, most: int | None = None) -> list[str] | None:
             return None
         found.append(whole[place:end])
         place = _BLANK.match(whole, end).end()  # type: ignore[union-attr]
-    return None if _checked("\n".join(found).encode()) is None else found
+    checked = _checked("\n".join(found).encode(), seen)
+    if checked is None:
+        return None
+    checked.note(seen)
+    return found
 
 
 class _Checked(NamedTuple):
     members: list[Any]
     batches: list[pa.RecordBatch]
 
+    def note(self, seen: set[str] | None) -> None:
+        """Add the event ids to those that came before."""
+        if seen is not None and self.members[-1] is not None:
+            seen.update(self.members[-1].to_pylist())
 
-def _checked(text: bytes) -> _Checked | None:
+
+def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | None = None) -> _Checked | None:
     """Return the members of the records and their images; None where only the reference may judge them."""
-    if any(name in text for name in _TAKEN) or any(part in text and each.search(text) for part, each in _HIDDEN):
+    if any(part in text and each.search(text) for part, each in _HIDDEN):
         return None
-    members = _own_members(text)
+    members, images = _own_members(text), images or ImageReader()
     try:
-        batches = None if members is None else image_batches(text)
+        batches = None if members is None else images.read(text)
     except DecodeError:
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
+        return None
+    if not _TAKEN.isdisjoint(images.names):
+        return None
+    if seen and members[-1] is not None and not seen.isdisjoint(members[-1].to_pylist()):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):

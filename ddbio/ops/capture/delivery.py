@@ -14,14 +14,15 @@ import numpy as np
 from isal import igzip_lib
 
 from ddbio.core.capture.delivered import DeliveredReader, records_of
-from ddbio.core.capture.plain_lines import PlainLines, plain_lines
+from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, partition_keys
+from ddbio.core.change_images import ImageReader
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -155,16 +156,15 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
     expand(options.prefix, now, _random(), keys=keys)
     expand(options.error_prefix, now, _random(), error_type=_FAILED, keys={})
     delivery, records, rejected = _Delivery(options, open_store(options.dest, options)), 0, 0
-    reader = DeliveredReader()
-    for given in changes:
-        text = records_of(given)
-        lines = plain_lines(text) if options.records == "lines" else None
+    reader, images = DeliveredReader(), ImageReader()
+    for text, seen in _parts(changes):
+        lines = plain_lines(text, seen, images) if options.records == "lines" else None
         if lines is not None:
             for part in lines:
                 delivery.add_lines(part)
                 records += len(part.hours)
             continue
-        found = reader.read(text)
+        found = reader.read(text, seen=seen)
         for each in found.changes:
             line, at = change_line(each.encode())
             delivery.add((f"{line}\n" if options.records == "lines" else each).encode(), partition_keys(at))
@@ -180,6 +180,14 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
     )
+
+
+def _parts(changes: Iterable[bytes]) -> Iterator[tuple[bytes, set[str]]]:
+    """Yield the records of each text in parts, and the event ids that came before in it, to be added to."""
+    for given in changes:
+        seen = set[str]()
+        for part in text_parts(records_of(given)):
+            yield part, seen
 
 
 def _random() -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.capture.plain_lines import plain_lines, split_records
+from ddbio.core.capture.plain_lines import plain_lines, split_records, text_parts
 from ddbio.core.capture.transform import change_line
 
 MICROS = st.integers(0, (1 << 32) * 1_000_000 - 1)
@@ -103,7 +103,7 @@ RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreati
         text_of([RECORD, RECORD]),
         text_of([RECORD]) + b"no change",
         text_of([RECORD, {**RECORD, "eventID": "2", "eventName": "TRUNCATE"}]),
-        text_of([{**RECORD, "_op": "x"}]),
+        text_of([{**RECORD, "_op": "x", "_event_time": "2026-11-24T00:00:00+00:00"}]),
         text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "ApproximateCreationDateTime": 253402300800}}]),
         text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "Keys": {"_sequence": {"S": "a"}}}}]),
         text_of([RECORD, {each: RECORD[each] for each in ("eventName", "dynamodb")}]),
@@ -142,6 +142,39 @@ def test_records_are_split_as_the_reference_splits_them(found, ascii_only, betwe
     if split is not None:
         assert [each.encode() for each in split] == texts[:most]
     assert split is not None or read(text_of(found[:most], ascii_only=ascii_only)) is None
+
+
+@given(streams(), st.integers(0, 300), st.sampled_from(["", "\n", " \r\n"]))
+def test_parts_of_a_text_end_where_a_record_ends(found, part_bytes, between):
+    """Whatever the items hold; nothing is lost."""
+    text = text_of(found, between=between)
+    parts = list(text_parts(text, part_bytes))
+    assert b"".join(parts) == text
+    records = iter(text_of([each]) for each in found)
+    for part in parts:
+        while part.strip():
+            record = next(records)
+            assert part.strip().startswith(record)
+            part = part.strip()[len(record) :]  # noqa: PLW2901 - what is left of it
+    assert next(records, None) is None
+
+
+def test_a_text_is_cut_behind_records_only():
+    """Braces within texts and lists are no border."""
+    image = {"a": {"S": '} {"x}{'}, '}{"b': {"L": [{"M": {}}, {"M": {}}]}}
+    one = text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "NewImage": image}}])
+    assert list(text_parts(b"\n".join([one, one, one]), 1)) == [one + b"\n", one + b"\n", one]
+
+
+def test_an_event_that_came_in_an_earlier_text_is_refused():
+    """The reference leaves it out; what is refused adds nothing."""
+    other, seen = {**RECORD, "eventID": "2"}, set()
+    assert plain_lines(text_of([RECORD]), seen) is not None
+    assert plain_lines(text_of([other, RECORD]), seen) is None
+    assert seen == {"1"}
+    assert split_records(text_of([other]), None, seen) is not None
+    assert seen == {"1", "2"}
+    assert plain_lines(text_of([other]), seen) is None
 
 
 def test_lines_are_printed_without_pandas():

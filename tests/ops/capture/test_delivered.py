@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 from decimal import Decimal
@@ -12,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.core.capture.plain_lines import text_parts
 from ddbio.core.capture.transform import change_line
 from ddbio.errors import DecodeError, LimitError, NotFoundError, OptionError
+from ddbio.ops.capture import delivery
 from ddbio.testing import FakeDynamoDB
 from tests.ops.capture.test_capture import rows_of
 
@@ -246,6 +249,23 @@ def test_records_that_came_twice_are_read_once(tmp_path):
     once = joined(change("a", 1), change("b", 2))
     (tmp_path / "object").write_bytes(once + once.replace(b'"eventID":', b'"eventID" : '))
     assert values(ddbio.read_changes(tmp_path, keys="pk").to_pylist()) == [("MODIFY", "a", 1), ("MODIFY", "b", 2)]
+
+
+@pytest.mark.parametrize("records", ["lines", "raw"])
+def test_parts_of_a_text_are_written_as_the_whole_is(tmp_path, monkeypatch, records):
+    """Records that came in an earlier part, odd ones, and what is none: only their part is read one by one."""
+    found = [joined(change(f"k{number}", number)) for number in range(60)]
+    found[20] = found[20].replace(b'"eventID":', b'"eventID" : ')
+    text = b"\n".join([*found[:30], b"no change", *found[30:], found[3], joined(change("_op", 70)), found[20]])
+    reports, read = [], []
+    for way, part_bytes in (("whole", 1 << 20), ("parts", 1500)):
+        monkeypatch.setattr(delivery, "text_parts", functools.partial(text_parts, part_bytes=part_bytes))
+        reports.append(ddbio.write_changes([text], tmp_path / way, prefix="log/", records=records))
+        (good,) = (tmp_path / way / "log").rglob("*.gz")
+        read.append(gzip.decompress(good.read_bytes()))
+    assert len(list(text_parts(text, 1500))) > 5
+    assert [(each.records, each.rejected) for each in reports] == [(61, 1)] * 2
+    assert read[0] == read[1]
 
 
 @pytest.mark.parametrize("prefix", ["log/", "log/hour=!{partitionKeyFromLambda:hour}/"])
