@@ -40,8 +40,8 @@ _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 # Attributes that a line has no room for.
 _TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
-# A line is no record, and what holds records is none; a letter that is escaped may hide a name. All are looked for where
-# they may be.
+# A line is no record, and what holds records is none; a letter that is escaped may hide a name. All are looked for
+# where they may be.
 _HIDDEN = (
     (f'"{EVENT_TIME}"'.encode(), re.compile(f'"{EVENT_TIME}"'.encode())),
     (b'"Records"', re.compile(rb'"Records"\s*:\s*\[')),
@@ -156,9 +156,8 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
-    if not _TAKEN.isdisjoint(images.names):
-        return None
-    if seen and members[-1] is not None and not seen.isdisjoint(members[-1].to_pylist()):
+    came_before = seen and members[-1] is not None and not seen.isdisjoint(members[-1].to_pylist())
+    if came_before or not _TAKEN.isdisjoint(images.names):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
