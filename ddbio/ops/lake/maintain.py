@@ -200,7 +200,7 @@ class Maintainer:
         work = self._work(state, "plan")
         for bucket in sorted({each.bucket for each in state.files}):
             chosen, masks = self._chosen(work, [each for each in state.files if each.bucket == bucket], floor)
-            tombstones += sum(int((~masks[each.path]).sum()) for each in chosen)
+            tombstones += sum(int((~each).sum()) for each in masks.values())
             files += chosen
         return state, tombstones, files
 
@@ -209,13 +209,15 @@ class Maintainer:
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
     def _chosen(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:
-        """Return the files of a bucket to rewrite, and which rows of each file stay.
+        """Return the files of a bucket to rewrite, and which rows stay of each file that loses some.
 
         Those are the files that have tombstones to go, small ones if there are several, and all if one is not sorted.
         """
-        masks = {each.path: _stays(work, each, floor) for each in files}
+        # No change has a time before 1970: without a floor no row goes, and no file is read for it.
+        found = {each.path: _stays(work, each, floor) for each in files if floor >= 0}
+        masks = {path: mask for path, mask in found.items() if not mask.all()}
         small = [each for each in files if each.size_bytes < SMALL_RATIO * self.target_bytes]
-        chosen = [each for each in files if not masks[each.path].all()]
+        chosen = [each for each in files if each.path in masks]
         if len(small) > 1:
             chosen = [each for each in files if each in small or each in chosen]
         names = columns_of(work.schema, self.sort_by)
@@ -252,7 +254,7 @@ class Maintainer:
         finally:
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
-        self.tombstones += sum(int((~masks[each.path]).sum()) for each in chosen)
+        self.tombstones += sum(int((~each).sum()) for each in masks.values())
         self.rewritten += len(chosen)
         self.written += len(added)
 
@@ -407,6 +409,9 @@ def _stays(work: BucketFiles, file: LakeFile, floor: int) -> Any:
 
 def _kept(work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     for file in files:
+        if file.path not in masks:
+            yield from work.read(file)
+            continue
         start = 0
         for batch in work.read(file):
             end = start + batch.num_rows
