@@ -436,11 +436,9 @@ class _Job:
             names = [name for name in read.schema_arrow.names if name in {*self.decoder.schema.names, RESCUE_NAME}]
             at = written_at.get(each.path)
             is_after = at >= until if at is not None else False if "_heal_" in each.path else None
-            # To read batches takes more than twice the CPU of whole row groups.
-            for group in range(read.num_row_groups):
-                rows = read.read_row_group(group, columns=names)
-                if rows.num_rows:
-                    state.add(rows, is_after=is_after)
+            for batch in read.iter_batches(_BATCH_ROWS, columns=names):
+                if batch.num_rows:
+                    state.add(pa.Table.from_batches([batch]), is_after=is_after)
         return state
 
     def _write(self, exports: Sequence[ExportSource], decided: Decisions, settled: pa.Table) -> None:
