@@ -17,7 +17,7 @@ from boto3.dynamodb.types import Binary, TypeDeserializer
 import ddbio
 from bench import data
 from bench.pyarrow_json.tagged import tagged_struct, untag
-from ddbio.core.decode import Decoder
+from ddbio.core.items.decode import Decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 

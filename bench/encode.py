@@ -12,8 +12,8 @@ from boto3.dynamodb.types import TypeSerializer
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.decode import Decoder
-from ddbio.core.encode import Encoder
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.reference import plain_json_lines
 
 if TYPE_CHECKING:

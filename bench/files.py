@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.decode import Decoder
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
+from ddbio.core.items.decode import Decoder
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.decode import Decoder
-from ddbio.core.encode import Encoder
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.schema.file import schema_to_json
 
 if TYPE_CHECKING:

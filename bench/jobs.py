@@ -16,8 +16,8 @@ import pyarrow as pa
 import ddbio
 from bench import data, orders, serving
 from bench.pairs import interleave
-from ddbio.core.decode import Decoder
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
+from ddbio.core.items.decode import Decoder
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.testing.export import Change, ExportWriter

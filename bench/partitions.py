@@ -12,8 +12,8 @@ import pyarrow as pa
 from bench import data
 from bench.files import PAGE_ITEMS, ROUNDS, batches_of, write_rolling
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.partitions import PartitionBy, partitioning_of
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.partitions import PartitionBy, partitioning_of
+from ddbio.core.folders.staged import FileNaming
 from ddbio.files.local_store import LocalStore
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions

@@ -16,7 +16,7 @@ import pyarrow.json as pj
 
 from bench import data, decoders
 from bench.pyarrow_json.tagged import tagged_struct
-from ddbio.core.decode import Decoder, infer_schema_of_body
+from ddbio.core.items.decode import Decoder, infer_schema_of_body
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

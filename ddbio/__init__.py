@@ -128,30 +128,30 @@ if TYPE_CHECKING:
     from ddbio.api.simulation import simulate_load, simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
-    from ddbio.core.advice import Advice
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
-    from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.benchmark import BenchReport
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.changes import ChangeDecoder
-    from ddbio.core.decode import from_dynamodb_json
-    from ddbio.core.encode import to_dynamodb_json
-    from ddbio.core.estimate import Estimate
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
+    from ddbio.core.folders.layout import LayoutReport, LayoutSummary
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan, ImportEntry, ImportJob, ImportPlan
-    from ddbio.core.layout import LayoutReport, LayoutSummary
+    from ddbio.core.items.batch_stream import RecordBatchStream
+    from ddbio.core.items.changes import ChangeDecoder
+    from ddbio.core.items.decode import from_dynamodb_json
+    from ddbio.core.items.encode import to_dynamodb_json
     from ddbio.core.loads.idempotency import idempotency_key
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.prices import Cost, CostLine
-    from ddbio.core.provisioning import CapacityPlan
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.planning.advice import Advice
+    from ddbio.core.planning.estimate import Estimate
+    from ddbio.core.planning.prices import Cost, CostLine
+    from ddbio.core.planning.provisioning import CapacityPlan
+    from ddbio.core.planning.simulation import SimulationReport
+    from ddbio.core.planning.speeds import Speeds
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.service_estimates import CapturePlan
-    from ddbio.core.simulation import SimulationReport
-    from ddbio.core.speeds import Speeds
     from ddbio.core.table_description import TableDescription
-    from ddbio.core.validation import ValidatePlan, ValidationReport
+    from ddbio.core.validation.comparison import ValidatePlan, ValidationReport
     from ddbio.errors import (
         AccessDeniedError,
         DdbioError,
@@ -487,30 +487,30 @@ _NAMES = {
     "ddbio.api.simulation": "simulate_load simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
-    "ddbio.core.advice": "Advice",
+    "ddbio.core.planning.advice": "Advice",
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
-    "ddbio.core.batch_stream": "RecordBatchStream",
+    "ddbio.core.items.batch_stream": "RecordBatchStream",
     "ddbio.core.benchmark": "BenchReport",
     "ddbio.core.catalog.glue": "CatalogReport",
-    "ddbio.core.changes": "ChangeDecoder",
-    "ddbio.core.decode": "from_dynamodb_json",
-    "ddbio.core.encode": "to_dynamodb_json",
-    "ddbio.core.estimate": "Estimate",
+    "ddbio.core.items.changes": "ChangeDecoder",
+    "ddbio.core.items.decode": "from_dynamodb_json",
+    "ddbio.core.items.encode": "to_dynamodb_json",
+    "ddbio.core.planning.estimate": "Estimate",
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",
     "ddbio.core.imports.jobs": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
-    "ddbio.core.layout": "LayoutReport LayoutSummary",
+    "ddbio.core.folders.layout": "LayoutReport LayoutSummary",
     "ddbio.core.loads.idempotency": "idempotency_key",
     "ddbio.core.loads.plan": "LoadPlan WritePlan",
-    "ddbio.core.prices": "Cost CostLine",
-    "ddbio.core.provisioning": "CapacityPlan",
-    "ddbio.core.scan_plan": "ScanPlan",
+    "ddbio.core.planning.prices": "Cost CostLine",
+    "ddbio.core.planning.provisioning": "CapacityPlan",
+    "ddbio.core.scans.plan": "ScanPlan",
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.service_estimates": "CapturePlan",
-    "ddbio.core.simulation": "SimulationReport",
-    "ddbio.core.speeds": "Speeds",
+    "ddbio.core.planning.simulation": "SimulationReport",
+    "ddbio.core.planning.speeds": "Speeds",
     "ddbio.core.table_description": "TableDescription",
-    "ddbio.core.validation": "ValidatePlan ValidationReport",
+    "ddbio.core.validation.comparison": "ValidatePlan ValidationReport",
     "ddbio.errors": (
         "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError GapError LimitError "
         "NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError "

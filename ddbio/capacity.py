@@ -24,7 +24,7 @@ from ddbio.core.capacity import (
     write_cost,
     write_units,
 )
-from ddbio.core.item_sizes import item_bytes, item_bytes_of_json
+from ddbio.core.items.item_sizes import item_bytes, item_bytes_of_json
 
 __all__ = [
     "PAGE_BYTES",

@@ -14,9 +14,9 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportJob
+from ddbio.core.folders.layout import LayoutReport
 from ddbio.core.imports.jobs import BulkJob, ImportJob
-from ddbio.core.layout import LayoutReport
-from ddbio.core.validation import ValidationReport
+from ddbio.core.validation.comparison import ValidationReport
 from ddbio.ops.exports.fold_plan import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.folders.compact import CompactReport

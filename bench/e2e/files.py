@@ -21,13 +21,13 @@ from bench import data, pairs, partitions
 from bench.e2e import record
 from bench.files import batches_of
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import read_batches
 
 if TYPE_CHECKING:
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
 
 ITEMS = 60_000
 FORMATS = ("parquet", "orc", "avro", "csv", "json")

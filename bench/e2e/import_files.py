@@ -11,8 +11,8 @@ import pyarrow as pa
 import ddbio
 from bench import data, decoders, pairs
 from bench.e2e import record
-from ddbio.core.decode import Decoder
-from ddbio.core.encode import Encoder
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import Encoder
 from ddbio.files.line_writers import compress
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bench import data, decoders
 from bench.e2e import record
 from ddbio.capacity import item_bytes, item_size_bytes
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.decode import Decoder
+from ddbio.core.items.decode import Decoder
 from ddbio.testing import FakeDynamoDB
 
 RUNS = 5

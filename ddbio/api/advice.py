@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ddbio.api.keywords import AdviseKeywords, PlanCapacityKeywords
-    from ddbio.core.advice import Advice
-    from ddbio.core.provisioning import CapacityPlan
+    from ddbio.core.planning.advice import Advice
+    from ddbio.core.planning.provisioning import CapacityPlan
 
 
 @takes(AdviseOptions)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.api.keywords import ArchiveKeywords, ArchiveRestoreKeywords, ExpiredReadKeywords
-    from ddbio.core.batch_stream import RecordBatchStream
+    from ddbio.core.items.batch_stream import RecordBatchStream
     from ddbio.ops.capture.archive import ArchiveReport, ArchiveRestoreReport
 
 

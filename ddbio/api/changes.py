@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.api.keywords import ChangesReadKeywords, ChangesWriteKeywords, ReplayKeywords
-    from ddbio.core.batch_stream import RecordBatchStream
+    from ddbio.core.items.batch_stream import RecordBatchStream
     from ddbio.ops.capture.delivery import DeliveryReport
     from ddbio.ops.capture.replay import ReplayPlan, ReplayReport
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         ImportFilesFromKeywords,
     )
     from ddbio.api.progress import Progress
-    from ddbio.core.batch_stream import RecordBatchStream
     from ddbio.core.exports.fold import Window
+    from ddbio.core.items.batch_stream import RecordBatchStream
     from ddbio.ops.exports.fold_plan import ExportFoldPlan, ExportFoldReport
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.imports.files import ImportFilesPlan, ImportFilesReport

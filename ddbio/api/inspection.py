@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.api.keywords import LayoutKeywords, ValidateKeywords
-    from ddbio.core.layout import LayoutReport
-    from ddbio.core.validation import ValidatePlan, ValidationReport
+    from ddbio.core.folders.layout import LayoutReport
+    from ddbio.core.validation.comparison import ValidatePlan, ValidationReport
 
     Side: TypeAlias = str | os.PathLike[str] | pa.Table | pa.RecordBatch | Any
 

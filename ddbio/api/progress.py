@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.budget import LocalBudget
-    from ddbio.core.job_outline import JobOutline
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.planning.job_outline import JobOutline
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
 
 REPORT_SECONDS = 1.0

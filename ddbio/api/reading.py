@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ddbio.api.keywords import ScanKeywords, ScanToFilesKeywords
     from ddbio.api.progress import Progress
-    from ddbio.core.batch_stream import RecordBatchStream
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.items.batch_stream import RecordBatchStream
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.ops.digest import Source as DigestSource
     from ddbio.ops.infer import Source

@@ -11,7 +11,7 @@ from ddbio.ops.job.report import WarmReport, WriteReport
 from ddbio.ops.warm import warm_all
 
 if TYPE_CHECKING:
-    from ddbio.core.speeds import Speeds
+    from ddbio.core.planning.speeds import Speeds
 
 
 def register(spark: Any) -> None:

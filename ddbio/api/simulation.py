@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from ddbio.api.keywords import SimulateLoadKeywords, SimulateScanKeywords
-    from ddbio.core.simulation import SimulationReport
+    from ddbio.core.planning.simulation import SimulationReport
 
 
 @takes(SimulateScanOptions)

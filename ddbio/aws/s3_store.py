@@ -19,7 +19,7 @@ from isal import isal_zlib
 
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.aws.retry import repeat
-from ddbio.core.staged import StagedFile, StoredObject, job_of
+from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
 from ddbio.core.capacity import BATCH_KEYS
-from ddbio.core.conditions import Expressions
-from ddbio.core.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
-from ddbio.core.pacing import parse_throttle_reason
+from ddbio.core.planning.pacing import parse_throttle_reason
+from ddbio.core.scans.conditions import Expressions
+from ddbio.core.scans.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
 from ddbio.core.text.json_text import compact_json
 from ddbio.core.text.page import first_items
 from ddbio.errors import ServiceError, ThrottledError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget, Grant
     from ddbio.core.attribute import Item
-    from ddbio.core.conditions import Condition, Query
+    from ddbio.core.scans.conditions import Condition, Query
     from ddbio.core.text.page import Page
 
 # An answer ends before the item that would make it larger: keys that it leaves beyond were not throttled.

@@ -21,7 +21,7 @@ from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DeferredRows
 from ddbio.core.number import canonical_number
-from ddbio.core.pacing import ThrottleScope, parse_throttle_reason
+from ddbio.core.planning.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 

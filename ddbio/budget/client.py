@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget.messages import BudgetAddress, MessageChannel
     from ddbio.budget.reservation import Reservation
-    from ddbio.core.pacing import ThrottleScope
+    from ddbio.core.planning.pacing import ThrottleScope
 
 __all__ = ["BudgetClient", "TaskAttempt"]
 

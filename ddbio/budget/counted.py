@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ddbio.budget.reservation import Budget, Grant, Reservation
-    from ddbio.core.pacing import ThrottleScope
+    from ddbio.core.planning.pacing import ThrottleScope
 
 
 @dataclass

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant, Granted
 from ddbio.core.compiling import Compilations
-from ddbio.core.job_limits import JobLimits
-from ddbio.core.pacing import Pacer, ThrottleScope
+from ddbio.core.planning.job_limits import JobLimits
+from ddbio.core.planning.pacing import Pacer, ThrottleScope
 from ddbio.errors import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ddbio.core.pacing import Ramp
+    from ddbio.core.planning.pacing import Ramp
 
 __all__ = ["LocalBudget", "PeakWindow", "RequestCounts", "Usage"]
 

@@ -15,7 +15,7 @@ from ddbio.core.compiling import COMPILATIONS
 if TYPE_CHECKING:
     from ddbio.budget.messages import BudgetAddress, MessageChannel
     from ddbio.budget.reservation import Grant, Reservation
-    from ddbio.core.pacing import ThrottleScope
+    from ddbio.core.planning.pacing import ThrottleScope
 
 __all__ = ["UnlimitedBudget"]
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ddbio.charts.drawing import Bars, Lines
 from ddbio.charts.page import Page, Table
-from ddbio.core.advice import usd_by_changes
+from ddbio.core.planning.advice import usd_by_changes
 
 if TYPE_CHECKING:
-    from ddbio.core.advice import Advice, BreakEven
-    from ddbio.core.prices import PriceBook
-    from ddbio.core.roads import Road
+    from ddbio.core.planning.advice import Advice, BreakEven
+    from ddbio.core.planning.prices import PriceBook
+    from ddbio.core.planning.roads import Road
 
 _GIB = 1024**3
 _DRAWN = 5

@@ -13,7 +13,7 @@ from ddbio.cli.show import format_bytes
 from ddbio.options import AdviseOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.advice import Advice
+    from ddbio.core.planning.advice import Advice
 
 
 @click.command()

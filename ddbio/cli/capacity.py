@@ -12,7 +12,7 @@ from ddbio.cli.inspection import print_table
 from ddbio.options import PlanCapacityOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.provisioning import CapacityPlan
+    from ddbio.core.planning.provisioning import CapacityPlan
 
 
 @click.command()

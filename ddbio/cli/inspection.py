@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ddbio.core.layout import LayoutReport
-    from ddbio.core.validation import SideOutline, ValidatePlan, ValidationReport
+    from ddbio.core.folders.layout import LayoutReport
+    from ddbio.core.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 
 _SHOWN = 20
 DIFFERENT_EXIT = 1

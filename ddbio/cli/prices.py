@@ -10,7 +10,7 @@ from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.options import PriceOptions, PricesRefreshOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.prices import PriceBook
+    from ddbio.core.planning.prices import PriceBook
 
 
 @click.group()

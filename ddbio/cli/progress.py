@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget, Usage
     from ddbio.core.compiling import Compilations
-    from ddbio.core.job_outline import JobOutline
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.planning.job_outline import JobOutline
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.ops.job.waiting import Job
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.row_lines import RowLines
+from ddbio.core.items.row_lines import RowLines
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
-    from ddbio.core.layout import LayoutSummary
+    from ddbio.core.folders.layout import LayoutSummary
     from ddbio.core.loads.plan import LoadPlan
-    from ddbio.core.prices import Cost
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
+    from ddbio.core.planning.prices import Cost
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.ops.copy import CopyPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport

@@ -12,7 +12,7 @@ from ddbio.options import SimulateLoadOptions, SimulateScanOptions
 from ddbio.options.simulation import SCENARIOS
 
 if TYPE_CHECKING:
-    from ddbio.core.simulation import SimulationReport
+    from ddbio.core.planning.simulation import SimulationReport
     from ddbio.options.simulation import SimulateOptions
 
 _LIMITS = {"key_range": "partitions", "table": "the table", "account": "the account"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from ddbio.core import digest as plain
 from ddbio.core.attribute import check_item, check_value
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.digest import Digest
-from ddbio.core.encode import EncodeOptions
+from ddbio.core.items.encode import EncodeOptions
+from ddbio.core.items.time_columns import declares_times, stored_batch, stored_columns
 from ddbio.core.kernel.arrays import (
     as_type,
     binary_array,
@@ -43,7 +44,6 @@ from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
-from ddbio.core.time_columns import declares_times, stored_batch, stored_columns
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:

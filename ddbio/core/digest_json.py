@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
-from ddbio.core.first_calls import FIRST_CALLS
+from ddbio.core.items.first_calls import FIRST_CALLS
+from ddbio.core.items.raw_items import RawItemReader, shift_line
 from ddbio.core.kernel.codes import FRAMINGS, STATE_LENGTH, UNESCAPED_END
 from ddbio.core.kernel.encode.load import allocate
 from ddbio.core.kernel.hash import items as walk
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.text import is_utf8
-from ddbio.core.raw_items import RawItemReader, shift_line
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 

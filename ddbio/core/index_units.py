@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ddbio.core.capacity import WRITE_UNIT_BYTES, SecondaryIndex, WriteCost, write_cost
-from ddbio.core.item_sizes import item_bytes
+from ddbio.core.items.item_sizes import item_bytes
 from ddbio.errors import EncodeError, SchemaError
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core.capacity import change_units, scan_units, write_units
-from ddbio.core.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
-from ddbio.core.pacing import DEFAULT_RATIO
-from ddbio.core.table_limits import limits_of
+from ddbio.core.planning.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
+from ddbio.core.planning.pacing import DEFAULT_RATIO
+from ddbio.core.planning.table_limits import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.estimate import Part, Prices
     from ddbio.core.imports.jobs import BulkPlan, ImportPlan
+    from ddbio.core.planning.estimate import Part, Prices
     from ddbio.core.table_description import TableDescription
     from ddbio.options import PlanCaptureOptions
 

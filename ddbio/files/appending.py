@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
-    from ddbio.core.partitions import Partitioning
+    from ddbio.core.folders.partitions import Partitioning
     from ddbio.files.object_store import ObjectStore
 
     _Conflict: TypeAlias = tuple[str, pa.DataType, pa.DataType]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.arrow_input import checked_batches
+from ddbio.core.items.arrow_input import checked_batches
 from ddbio.files.decompress import decompress
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, ReadOptions, Sample
 from ddbio.files.object_store import RangeFile
@@ -14,7 +14,7 @@ from ddbio.files.object_store import RangeFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
 _IPC_MAGIC = b"ARROW1"

@@ -37,7 +37,7 @@ from ddbio.files.object_store import RangeFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.file_format import ReadOptions, WriterOptions
     from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression

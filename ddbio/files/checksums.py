@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore, Sink
 
 BLOCK_BYTES = 1024 * 1024

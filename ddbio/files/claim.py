@@ -25,7 +25,7 @@ from ddbio.files.meta import FORMAT, META, PROBE, claim_path, format_state, is_c
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
 WriteMode: TypeAlias = Literal["error", "append", "overwrite", "replace"]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import FileNaming, StagedFile, check_job_id, started_at
+from ddbio.core.folders.staged import FileNaming, StagedFile, check_job_id, started_at
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
 from ddbio.files.committer import AlreadyCommittedError
@@ -40,7 +40,7 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
     from ddbio.files.committer import CommitInfo
     from ddbio.files.object_store import ObjectStore

@@ -15,8 +15,8 @@ from ddbio.errors import DdbioError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.snapshot import LiveFile
-    from ddbio.core.staged import SmallObject, StagedFile
+    from ddbio.core.folders.snapshot import LiveFile
+    from ddbio.core.folders.staged import SmallObject, StagedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

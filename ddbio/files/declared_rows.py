@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.csv
 
-from ddbio.core.declared_text import csv_type, has_map, json_type, restore
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items.declared_text import csv_type, has_map, json_type, restore
+from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_list, is_number, is_text, tag_of_field
 from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError

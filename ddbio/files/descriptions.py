@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.folders.staged import job_of
 from ddbio.core.schema.file import schema_from_json
-from ddbio.core.staged import job_of
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.formats import format_of
 from ddbio.files.meta import manifest_path, parse_state
@@ -18,7 +18,7 @@ from ddbio.files.meta import manifest_path, parse_state
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.snapshot import LiveFile
+    from ddbio.core.folders.snapshot import LiveFile
     from ddbio.files.object_store import ObjectStore
 
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.exports import manifest
-from ddbio.core.staged import SmallObject
+from ddbio.core.folders.staged import SmallObject
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.files.commit import Target
     from ddbio.files.committer import CommitInfo
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.layout import Footer
+from ddbio.core.folders.layout import Footer
 from ddbio.errors import DecodeError
 from ddbio.files.formats import format_of
 from ddbio.files.orc import ORC
@@ -15,7 +15,7 @@ from ddbio.files.parquet import PARQUET
 from ddbio.files.row_files import RowFiles
 
 if TYPE_CHECKING:
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
 # A footer of some row groups and a hundred columns; a longer one takes a second request.

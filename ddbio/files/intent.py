@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.staged import SmallObject, StagedFile, job_of
+from ddbio.core.folders.staged import SmallObject, StagedFile, job_of
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.meta import (
     FORMAT,

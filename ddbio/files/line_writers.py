@@ -22,7 +22,7 @@ from ddbio.core.kernel.arrays import int64_array
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ddbio.core.staged import FileNaming, StagedFile
+    from ddbio.core.folders.staged import FileNaming, StagedFile
     from ddbio.files.object_store import ObjectStore, Sink
 
     _Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ddbio.core.staged import StagedFile, StoredObject, job_of
+from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 
 if TYPE_CHECKING:

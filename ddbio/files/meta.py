@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from ddbio.core.json_checksum import MEMBER, add_checksum, require_checksum
+from ddbio.core.folders.json_checksum import MEMBER, add_checksum, require_checksum
 from ddbio.errors import TargetError
 
 META = "_ddbio/"

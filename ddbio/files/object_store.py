@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
 
 
 class Sink(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
-from ddbio.core.declared_text import orc_type, restore_batch
+from ddbio.core.items.declared_text import orc_type, restore_batch
 from ddbio.errors import EncodeError
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.file_format import ReadOptions, WriterOptions
     from ddbio.files.object_store import ObjectStore, Sink
     from ddbio.options import Compression

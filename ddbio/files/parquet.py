@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.arrow_input import checked_batches
+from ddbio.core.items.arrow_input import checked_batches
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.file_format import ReadOptions, WriterOptions
     from ddbio.files.object_store import ObjectStore, Sink
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ddbio.core.folders.staged import job_of
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.file import schema_from_json
-from ddbio.core.staged import job_of
 from ddbio.errors import NotFoundError, SchemaError
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.paths import folder_columns, hive_partition

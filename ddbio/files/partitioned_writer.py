@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from ddbio.core.partitions import Partitioner, Partitioning
+from ddbio.core.folders.partitions import Partitioner, Partitioning
 from ddbio.errors import TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.parquet import dictionary_columns
@@ -22,9 +22,9 @@ from ddbio.files.temporary_folder import temporary_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ddbio.core.partitions import PartitionedRows
+    from ddbio.core.folders.partitions import PartitionedRows
+    from ddbio.core.folders.staged import FileNaming, StagedFile
     from ddbio.core.rescue import MisfitLog
-    from ddbio.core.staged import FileNaming, StagedFile
     from ddbio.files.object_store import ObjectStore, SinkMaker
     from ddbio.files.rolling_writer import FileOptions
 

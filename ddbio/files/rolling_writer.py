@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.file_statistics import FileStatistics
-from ddbio.core.partitions import folder_of
+from ddbio.core.folders.file_statistics import FileStatistics
+from ddbio.core.folders.partitions import folder_of
 from ddbio.errors import OptionError
 from ddbio.files.checksums import ChecksumSink
 from ddbio.files.file_format import WriterOptions
@@ -19,7 +19,7 @@ from ddbio.files.formats import FORMATS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.staged import FileNaming, StagedFile
+    from ddbio.core.folders.staged import FileNaming, StagedFile
     from ddbio.files.file_format import FileWriter
     from ddbio.files.object_store import Sink, SinkMaker
     from ddbio.options import Compression

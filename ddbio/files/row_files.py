@@ -24,8 +24,8 @@ from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader, starts_with_i
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ddbio.core.raw_items import RawItemReader, RawItems
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
+    from ddbio.core.items.raw_items import RawItemReader, RawItems
     from ddbio.files.file_format import FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import JsonFormat

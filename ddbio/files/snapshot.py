@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot, sorted_files
-from ddbio.core.staged import job_of
+from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot, sorted_files
+from ddbio.core.folders.staged import job_of
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.formats import is_row_file
 from ddbio.files.meta import (
@@ -33,7 +33,7 @@ from ddbio.files.paths import hive_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.claim import WriteMode
     from ddbio.files.object_store import ObjectStore
 

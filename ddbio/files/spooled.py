@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.files.object_store import Sink, SinkMaker
 
 _CHUNK_BYTES = 1024 * 1024

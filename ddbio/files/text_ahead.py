@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.file_format import FileFormat, ReadOptions
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.text_reader import TextReader

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.core.raw_items import shift_line
+from ddbio.core.items.raw_items import shift_line
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import LINE_END, QUOTE, opens_cells
 from ddbio.files.file_format import TextStart
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
 RANGE_BYTES = 32 * 1024 * 1024

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from ddbio.core.decode import from_dynamodb_json, infer_schema_of_body
-from ddbio.core.raw_items import shift_line
+from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.core.items.raw_items import shift_line
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
@@ -35,7 +35,7 @@ from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.file_format import ReadOptions
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.row_lines import Lines

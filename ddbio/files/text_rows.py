@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
-from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.raw_items import shift_line
+from ddbio.core.items.decode import from_dynamodb_json
+from ddbio.core.items.raw_items import shift_line
 from ddbio.core.schema.arrow import fields_within, tag_of_field
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from isal import isal_zlib
 
-from ddbio.core.declared_text import csv_column
-from ddbio.core.encode import Encoder
-from ddbio.core.plain_json import json_lines
+from ddbio.core.items.declared_text import csv_column
+from ddbio.core.items.encode import Encoder
+from ddbio.core.items.plain_json import json_lines
 from ddbio.files.file_format import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.files.file_format import WriterOptions
     from ddbio.files.object_store import Sink
     from ddbio.options import Compression

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from ddbio.core.staged import StagedFile
+from ddbio.core.folders.staged import StagedFile
 from ddbio.files.file_format import WriterOptions
 from ddbio.files.parquet import ParquetFileWriter
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
 from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
 from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
-from ddbio.core.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import SchemaError
 from ddbio.files.object_store import RangeFile
 from ddbio.files.rolling_writer import RollingWriter

@@ -17,7 +17,7 @@ from ddbio.lake.lake_table import ConflictError, LakeFile, LakeState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.snapshots import Snapshot
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.staged import StagedFile, StoredObject
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore
 
 PREFIX = "ddbio."

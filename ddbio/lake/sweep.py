@@ -11,7 +11,7 @@ from ddbio.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.lake.lake_table import LakeState, LakeTable
 
 _VERSION = re.compile(

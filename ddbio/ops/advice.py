@@ -10,17 +10,17 @@ from ddbio.aws.cloudwatch import read_metrics
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.charts.advice import advice_page
 from ddbio.charts.page import write_page
-from ddbio.core import advice as advising
-from ddbio.core.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
-from ddbio.core.roads import Workload
-from ddbio.core.table_limits import PARTITION_RCU, partition_count
+from ddbio.core.planning import advice as advising
+from ddbio.core.planning.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
+from ddbio.core.planning.roads import Workload
+from ddbio.core.planning.table_limits import PARTITION_RCU, partition_count
 from ddbio.errors import DdbioError, OptionError
 from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
 from ddbio.ops.table_statistics import TableStatistics, mean_item_bytes, read_statistics
 
 if TYPE_CHECKING:
-    from ddbio.core.advice import Advice
+    from ddbio.core.planning.advice import Advice
     from ddbio.core.table_description import TableDescription
     from ddbio.options import AdviseOptions, MetricsConnectionOptions
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.benchmark import BenchFigure, BenchReport, beside_shipped, middle_figures
-from ddbio.core.decode import Decoder, from_dynamodb_json, infer_schema_of_bodies
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_json import digest_of_json
-from ddbio.core.encode import to_dynamodb_json
-from ddbio.core.item_sizes import item_bytes_of_json
+from ddbio.core.items.decode import Decoder, from_dynamodb_json, infer_schema_of_bodies
+from ddbio.core.items.encode import to_dynamodb_json
+from ddbio.core.items.item_sizes import item_bytes_of_json
 from ddbio.core.sample_orders import order_lines
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import DdbioError, NotFoundError, OptionError

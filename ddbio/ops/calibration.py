@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import igzip
 
-from ddbio.core.decode import from_dynamodb_json
-from ddbio.core.encode import to_dynamodb_json
-from ddbio.core.speeds import Speeds
+from ddbio.core.items.decode import from_dynamodb_json
+from ddbio.core.items.encode import to_dynamodb_json
+from ddbio.core.planning.speeds import Speeds
 from ddbio.ops.user_files import SPEEDS, write_user_file
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from ddbio.core.catalog.definition import (
 from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, home_of, partition_inputs, table_input
 from ddbio.core.catalog.lake import hudi_input
 from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
+from ddbio.core.folders.snapshot import PUBLISHED, published_folder
 from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
-from ddbio.core.snapshot import PUBLISHED, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
 from ddbio.files.formats import format_of, is_row_file

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
-from ddbio.core.job_limits import STOP_RATIO, JobLimits, check_estimate
-from ddbio.core.partition_estimate import PartitionSample
-from ddbio.core.partitions import Partitioner, partitioning_of
-from ddbio.core.speeds import PROCESSORS
+from ddbio.core.folders.partitions import Partitioner, partitioning_of
+from ddbio.core.planning.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
+from ddbio.core.planning.job_limits import STOP_RATIO, JobLimits, check_estimate
+from ddbio.core.planning.speeds import PROCESSORS
+from ddbio.core.scans.partition_estimate import PartitionSample
 from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.files.size_estimate import file_row_bytes
 from ddbio.ops.job.staging import partition_by_of
@@ -23,8 +23,8 @@ from ddbio.options import TimeLimitOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ddbio.core.estimate import Part
-    from ddbio.core.speeds import Speeds
+    from ddbio.core.planning.estimate import Part
+    from ddbio.core.planning.speeds import Speeds
     from ddbio.options import ExportToFilesOptions, PriceOptions, ScanToFilesOptions
 
 

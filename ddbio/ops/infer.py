@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
-from ddbio.core.scan_plan import budget_of
+from ddbio.core.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
+from ddbio.core.items.time_columns import sampled_forms
+from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
-from ddbio.core.time_columns import sampled_forms
 from ddbio.errors import DecodeError
 from ddbio.files.row_files import read_schema
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines

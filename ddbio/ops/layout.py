@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ddbio.charts.layout import layout_page
 from ddbio.charts.page import write_page
-from ddbio.core.layout import LayoutCounter
-from ddbio.core.snapshot import LiveFile
+from ddbio.core.folders.layout import LayoutCounter
+from ddbio.core.folders.snapshot import LiveFile
 from ddbio.errors import NotFoundError
 from ddbio.files.footers import FooterReader
 from ddbio.files.formats import format_of, is_row_file
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from ddbio.core.layout import Footer, LayoutReport
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.layout import Footer, LayoutReport
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions, LayoutOptions
 

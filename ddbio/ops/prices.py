@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.price_list import read_offers
-from ddbio.core.estimate import Prices, compute_parts
-from ddbio.core.job_limits import check_estimate
-from ddbio.core.price_list import price_queries, refreshed_book
-from ddbio.core.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
+from ddbio.core.planning.estimate import Prices, compute_parts
+from ddbio.core.planning.job_limits import check_estimate
+from ddbio.core.planning.price_list import price_queries, refreshed_book
+from ddbio.core.planning.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.core.service_estimates import CapturePlan
 from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
@@ -22,8 +22,8 @@ from ddbio.ops.user_files import user_file, write_user_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.estimate import Part
-    from ddbio.core.prices import Cost
+    from ddbio.core.planning.estimate import Part
+    from ddbio.core.planning.prices import Cost
     from ddbio.core.table_description import TableDescription
     from ddbio.options import PlanCaptureOptions, PriceOptions, PricesRefreshOptions
 
@@ -127,5 +127,5 @@ def book_of(region: str | None, path: str | None = None) -> PriceBook:
 
 
 def _own_book(region: str) -> PriceBook:
-    folder, name = resources.files("ddbio.core.prices"), f"{region}.json"
+    folder, name = resources.files("ddbio.core.planning.prices"), f"{region}.json"
     return PriceBook.from_json(folder.joinpath(name).read_text(encoding="utf-8"), name)

@@ -16,9 +16,9 @@ from ddbio.aws.cloudwatch import METRICS, read_metrics
 from ddbio.aws.control_plane import describe_table
 from ddbio.charts.page import write_page
 from ddbio.charts.provisioning import capacity_page
-from ddbio.core import provisioning
-from ddbio.core.provisioning import Consumption, TableUse
-from ddbio.core.roads import GIB
+from ddbio.core.planning import provisioning
+from ddbio.core.planning.provisioning import Consumption, TableUse
+from ddbio.core.planning.roads import GIB
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
@@ -26,7 +26,7 @@ from ddbio.ops.prices import book_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.provisioning import CapacityPlan, What
+    from ddbio.core.planning.provisioning import CapacityPlan, What
     from ddbio.core.table_description import TableDescription
     from ddbio.options import PlanCapacityOptions
 

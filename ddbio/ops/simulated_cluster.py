@@ -14,15 +14,15 @@ import numpy as np
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.reservation import Grant
-from ddbio.core.pacing import full_jitter_seconds
-from ddbio.core.simulated_table import SimulatedTable
+from ddbio.core.planning.pacing import full_jitter_seconds
+from ddbio.core.planning.simulated_table import SimulatedTable
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.pacing import Ramp
-    from ddbio.core.table_limits import TableLimits
+    from ddbio.core.planning.pacing import Ramp
+    from ddbio.core.planning.table_limits import TableLimits
 
 # Time has to pass, however little is left of rounding.
 _LEAST_SECONDS = 1e-6

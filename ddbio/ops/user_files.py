@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddbio.core.speeds import Speeds
+from ddbio.core.planning.speeds import Speeds
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

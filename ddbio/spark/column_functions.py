@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from ddbio.core.decode import RowDecoder
-from ddbio.core.encode import Encoder
+from ddbio.core.items.decode import RowDecoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import OptionError
 

@@ -16,7 +16,7 @@ from ddbio.spark.hudi import HudiTable, has_avro_names, running_hudi_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.files.committer import CommitInfo
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.job.base_load import LakeStaging

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.item_key import KeyGroups, KeySet, key_fingerprints
+from ddbio.core.items.item_key import KeyGroups, KeySet, key_fingerprints
 from ddbio.core.kernel.arrays import joined_batches, take_rows, valid_of
-from ddbio.core.scan_plan import Resources, budget_of, plan_scan
+from ddbio.core.scans.plan import Resources, budget_of, plan_scan
 from ddbio.core.schema.arrow import tagged_field
 from ddbio.errors import OptionError
 from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.scan_plan import Sample
+    from ddbio.core.scans.plan import Sample
     from ddbio.core.table_description import TableDescription
 
     _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -15,8 +15,8 @@ from pyspark import SparkFiles
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ddbio.core.capacity import read_units
-from ddbio.core.pushdown import pushed_condition
-from ddbio.core.scan_plan import budget_of
+from ddbio.core.scans.plan import budget_of
+from ddbio.core.scans.pushdown import pushed_condition
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, project_schema
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.file import schema_to_json

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
 from ddbio.budget import BudgetClient, LocalBudget
-from ddbio.core.scan_plan import Resources, budget_of, plan_scan
+from ddbio.core.scans.plan import Resources, budget_of, plan_scan
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.scan_plan import Sample
+    from ddbio.core.scans.plan import Sample
     from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.spark.lease_server import LeaseTerms

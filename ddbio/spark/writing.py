@@ -24,10 +24,10 @@ from pyspark import SparkFiles, TaskContext
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
 from ddbio.budget.counted import CountedBudget
+from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.core.schema.declare import time_forms
-from ddbio.core.time_columns import StoredRows
 from ddbio.errors import OptionError
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import WriteReport

@@ -16,7 +16,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.control_plane import check_bucket
 from ddbio.aws.s3_store import S3Store
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
-from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, OptionError
 from ddbio.ops.job.clients import s3_spec
 from ddbio.ops.job.storage import open_store

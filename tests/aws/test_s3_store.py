@@ -21,7 +21,7 @@ from botocore.response import StreamingBody
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import PART_BYTES, PARTS_IN_FLIGHT, S3Store
-from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
 from ddbio.files.commit import Target, prepare
 from ddbio.testing import MotoServer

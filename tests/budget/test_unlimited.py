@@ -12,8 +12,8 @@ import pytest
 
 from ddbio.budget import BudgetAddress, BudgetClosedError, BudgetServer, LocalBudget, UnlimitedBudget
 from ddbio.budget.local import RequestCounts
-from ddbio.core.job_limits import JobLimits
-from ddbio.core.pacing import ThrottleScope
+from ddbio.core.planning.job_limits import JobLimits
+from ddbio.core.planning.pacing import ThrottleScope
 from tests.budget.deaf_port import deaf_port
 
 HANG_SECONDS = 60.0

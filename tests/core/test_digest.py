@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, meaning_of_item
 
 from ddbio.core.attribute import encode_base64
-from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.items.decode import Decoder
 from ddbio.core.schema.item_schema import ItemSchema
 
 

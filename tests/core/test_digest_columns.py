@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES, meaning_of_item, tables
 
-from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.core.digest_json import JsonDigest
-from ddbio.core.encode import to_dynamodb_json
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

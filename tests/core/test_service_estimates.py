@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core import prices
-from ddbio.core.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
 from ddbio.core.imports.jobs import BulkPlan
-from ddbio.core.prices import PriceBook
+from ddbio.core.planning import prices
+from ddbio.core.planning.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
+from ddbio.core.planning.prices import PriceBook
 from ddbio.core.service_estimates import (
     backup_estimate,
     bulk_estimate,

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ddbio.core.folders.staged import FileNaming
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import FileNaming
 from ddbio.errors import TargetError
 from ddbio.files.appending import require_same_types
 from ddbio.files.commit import Target, commit, prepare

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.json_checksum import add_checksum, require_checksum
+from ddbio.core.folders.json_checksum import add_checksum, require_checksum
+from ddbio.core.folders.staged import FileNaming
 from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import FileNaming
 from ddbio.errors import DecodeError, TargetError
 from ddbio.files.checksums import BLOCK_BYTES, ChecksumSink, checked
 from ddbio.files.commit import Target

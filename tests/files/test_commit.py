@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ddbio.aws.s3_store import S3Store
-from ddbio.core.staged import FileNaming, SmallObject
+from ddbio.core.folders.staged import FileNaming, SmallObject
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files import claim as claims
 from ddbio.files import commit as commits

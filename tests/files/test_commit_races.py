@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddbio.core.staged import FileNaming, SmallObject, StagedFile, StoredObject
+from ddbio.core.folders.staged import FileNaming, SmallObject, StagedFile, StoredObject
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, abort, commit, prepare
 from ddbio.files.committer import CommitInfo

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.folders.staged import FileNaming
 from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.staged import FileNaming
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.avro import COLUMNS_KEY
 from ddbio.files.formats import FORMATS, format_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.staged import FileNaming, StoredObject
+from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, prepare
 from ddbio.files.local_store import LocalSink, LocalStore, _target_errors

@@ -5,7 +5,7 @@ import io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
 from ddbio.files.object_store import RangeFile
 
 DATA = bytes(range(100))

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.partitions import PartitionBy, Partitioner, partitioning_of
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.partitions import PartitionBy, Partitioner, partitioning_of
+from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import TargetError
 from ddbio.files import partitioned_writer
 from ddbio.files.local_store import LocalStore

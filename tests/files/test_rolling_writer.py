@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.staged import FileNaming, StagedFile
+from ddbio.core.folders.staged import FileNaming, StagedFile
 from ddbio.errors import TargetError
 from ddbio.files import rolling_writer
 from ddbio.files.file_format import WriterOptions

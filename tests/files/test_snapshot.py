@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot
+from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, commit, prepare
 from ddbio.files.committer import CommitInfo

@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import FORMATS

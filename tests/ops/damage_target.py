@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 
 import ddbio
 from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.folders.staged import FileNaming, StagedFile
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import FileNaming, StagedFile
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
 from ddbio.files.commit import Target

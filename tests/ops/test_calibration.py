@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from ddbio.cli.main import cli
-from ddbio.core.scan_plan import Resources, Sample, plan_scan
-from ddbio.core.speeds import ASSUMED_BYTES_PER_SECOND, PROCESSORS, Speeds
+from ddbio.core.planning.speeds import ASSUMED_BYTES_PER_SECOND, PROCESSORS, Speeds
+from ddbio.core.scans.plan import Resources, Sample, plan_scan
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import OptionError
 from ddbio.ops.user_files import machine_speeds

@@ -15,9 +15,9 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
+from ddbio.core.items.decode import Decoder
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema

@@ -20,7 +20,7 @@ from fold_model import item, window
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import Decoder
+from ddbio.core.items.decode import Decoder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DdbioError

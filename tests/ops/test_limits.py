@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.estimate import Estimate, Figures
-from ddbio.core.job_limits import JobLimits, check_actual
-from ddbio.core.prices import Cost, CostLine
+from ddbio.core.planning.estimate import Estimate, Figures
+from ddbio.core.planning.job_limits import JobLimits, check_actual
+from ddbio.core.planning.prices import Cost, CostLine
 from ddbio.errors import LimitError
 from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.file_estimates import run_limits

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.price_list import price_queries, refreshed_book
+from ddbio.core.planning.price_list import price_queries, refreshed_book
 from ddbio.ops.prices import book_of
 
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from ddbio.aws.http_bodies import TruncatedBodyError
+from ddbio.core.folders.staged import StagedFile, StoredObject
 from ddbio.core.reference import items_of
-from ddbio.core.staged import StagedFile, StoredObject
 from ddbio.core.text.page import split_page
 from ddbio.errors import EndpointError, NotFoundError, ServiceError
 from ddbio.files.snapshot import live_files

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from ddbio.core.folders.staged import FileNaming
 from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.staged import FileNaming
 from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter

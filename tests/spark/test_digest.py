@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.decode import Decoder
+from ddbio.core.items.decode import Decoder
 from ddbio.errors import SchemaError
 from ddbio.spark.types import to_spark_schema
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.partitions import PartitionBy, partitioning_of
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.partitions import PartitionBy, partitioning_of
+from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import OptionError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.partitioned_writer import PartitionedWriter

@@ -16,14 +16,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ddbio.core.conditions import key_query, parse_condition
+from ddbio.core.scans.conditions import key_query, parse_condition
 from ddbio.errors import OptionError
 from ddbio.ops.scans.plan import describe_scan
 from ddbio.spark import pushdown, pushdown_jar, reading, source
 from ddbio.spark.javac import find_javac
 from ddbio.spark.registration import register
 from ddbio.testing.request import stored_item
-from tests.core.test_pushdown import predicate
+from tests.core.scans.test_pushdown import predicate
 
 pytestmark = pytest.mark.skipif(find_javac() is None, reason="no JDK compiles the jar of push-down")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import END_OF_TIME
 from ddbio.core.capture.plain_lines import split_records
-from ddbio.core.encode import to_dynamodb_json
+from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import SETS
 from ddbio.core.text.change_lines import checked_changes

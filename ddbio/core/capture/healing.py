@@ -23,9 +23,9 @@ from ddbio.core.capture.columns import (
     SEQUENCE,
 )
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
-from ddbio.core.changes import DELETE
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows, require_keys
+from ddbio.core.items.changes import DELETE
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ddbio.core.capture.columns import (
     SEQUENCE,
     TIME_TO_LIVE,
 )
-from ddbio.core.changes import ChangeDecoder
+from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.kernel.arrays import bool_array, int64_values
 from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import expired_records
-from ddbio.core.change_images import ImageReader
+from ddbio.core.items.change_images import ImageReader
 from ddbio.core.kernel.arrays import (
     bool_array,
     int64_array,

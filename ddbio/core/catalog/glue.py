@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.partitions import NULL_FOLDER
+from ddbio.core.folders.partitions import NULL_FOLDER
+from ddbio.core.folders.snapshot import PUBLISHED
 from ddbio.core.result import Result
-from ddbio.core.snapshot import PUBLISHED
 from ddbio.errors import SchemaError, TargetError
 
 if TYPE_CHECKING:

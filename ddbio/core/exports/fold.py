@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.changes import PUT
+from ddbio.core.items.changes import PUT
 from ddbio.core.kernel.arrays import int64_array
 from ddbio.core.result import Result
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.jobs import s3_place
+from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.jobs import s3_place
+from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ddbio.core.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.ion.blocks import OPENING, to_ion_lines
 from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.loads.requests import EncodedRows, ItemEncoder, absent_condition
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json

@@ -212,7 +212,7 @@ def _keep_content(w: Any, key: int, tag: int, start: int, length: int) -> Any:
 
 @inner
 def _hash_of_key(w: Any) -> Any:
-    """Return the hash of the identity that the key attributes make; see ``ddbio.core.item_key``."""
+    """Return the hash of the identity that the key attributes make; see ``ddbio.core.items.item_key``."""
     out, at, letters = w.scratch, 0, peek(w.asked, LETTERS)
     for key in range(peek(w.asked, N_KEYS)):
         start, length = peek(w.contents, 2 * key), peek(w.contents, 2 * key + 1)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder
-from ddbio.core.changes import DELETE
+from ddbio.core.items.changes import DELETE
 from ddbio.core.kernel.arrays import bool_array
 from ddbio.core.lake.columns import DELETED
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_field

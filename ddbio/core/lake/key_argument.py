@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.lake.keys import key_texts
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DdbioError, OptionError

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.attribute import decode_base64
-from ddbio.core.first_calls import FIRST_CALLS
-from ddbio.core.item_key import canonical_texts
+from ddbio.core.items.first_calls import FIRST_CALLS
+from ddbio.core.items.item_key import canonical_texts
 from ddbio.core.kernel.arrays import spans_of
 from ddbio.core.kernel.crc import tables_of
 from ddbio.core.kernel.lake_keys import CRC_32, Keys, Texts, write_keys

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.first_calls import FIRST_CALLS
+from ddbio.core.items.first_calls import FIRST_CALLS
 from ddbio.core.kernel.arrays import int64_array, offsets_of, valid_of, view_of
 from ddbio.core.kernel.gather import gather_lists, gather_texts
 from ddbio.core.kernel.memory import PAD

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, SEQUENCE
 from ddbio.core.capture.columns import OPERATION as LOG_OPERATION
-from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.lake.columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
 from ddbio.core.lake.columns import KEY as KEY_COLUMN
 from ddbio.core.lake.fitting import fitted

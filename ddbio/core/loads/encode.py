@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
-from ddbio.core.decode import Decoder
-from ddbio.core.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.item_key import key_hashes
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
+from ddbio.core.items.item_key import key_hashes
+from ddbio.core.items.raw_items import RawItemReader, RawItems
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.loads.requests import VALUES, ItemEncoder, columns_of, request_encoder
 from ddbio.core.loads.row_texts import RowTexts, joined_texts
-from ddbio.core.raw_items import RawItemReader, RawItems
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.json_text import compact_json, parse_json

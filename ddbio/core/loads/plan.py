@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ddbio.core.capacity import WRITE_UNIT_BYTES, WriteCost
-from ddbio.core.estimate import START_SECONDS, Figures
 from ddbio.core.index_units import SampledWrites
-from ddbio.core.job_outline import JobOutline
-from ddbio.core.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
-from ddbio.core.prices import cost_values
+from ddbio.core.planning.estimate import START_SECONDS, Figures
+from ddbio.core.planning.job_outline import JobOutline
+from ddbio.core.planning.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
+from ddbio.core.planning.prices import cost_values
+from ddbio.core.planning.speeds import PROCESSORS
+from ddbio.core.planning.table_limits import largest_share, limits_of
 from ddbio.core.result import Result
-from ddbio.core.speeds import PROCESSORS
-from ddbio.core.table_limits import largest_share, limits_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.prices import Cost
-    from ddbio.core.scan_plan import Resources
+    from ddbio.core.planning.prices import Cost
+    from ddbio.core.scans.plan import Resources
     from ddbio.core.table_description import IndexDescription, IndexKey, TableDescription
     from ddbio.options import LoadOptions, WriteOptions
 

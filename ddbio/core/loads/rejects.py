@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.attribute import check_item
-from ddbio.core.encode import Encoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.schema.arrow import RESCUE_NAME, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
@@ -18,9 +18,9 @@ from ddbio.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.encode import Refusal
+    from ddbio.core.items.encode import Refusal
+    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.raw_items import RawItems
 
 _BATCH_ROW = re.compile(r"^row \d+: ")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.encode import EncodeOptions, Encoder, Refusal
+from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.kernel.arrays import take_rows, valid_of
 from ddbio.core.loads.batches import RequestTemplate, write_units
 from ddbio.core.loads.row_texts import RowTexts, UpdateExpressions, joined_texts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.encode import EncodedItems
+    from ddbio.core.items.encode import EncodedItems
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.table_description import IndexKey
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import (
     EXPIRED_AT,
@@ -30,7 +29,8 @@ from ddbio.core.capture.expiry import (
     months_of,
 )
 from ddbio.core.capture.log_order import in_order, last_of_each, once_each
-from ddbio.core.snapshot import LiveFile
+from ddbio.core.folders.snapshot import LiveFile
+from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
@@ -50,7 +50,7 @@ from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteO
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ddbio.core.estimate import Figures
+    from ddbio.core.planning.estimate import Figures
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ddbio.core.capture.shards import ChangeSource, Shard
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.gaps import Gap

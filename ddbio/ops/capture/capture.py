@@ -18,9 +18,9 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
-from ddbio.core.decode import infer_schema_of_body
-from ddbio.core.estimate import Figures
-from ddbio.core.scan_plan import budget_of
+from ddbio.core.items.decode import infer_schema_of_body
+from ddbio.core.planning.estimate import Figures
+from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of

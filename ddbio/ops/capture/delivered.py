@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.batch_stream import RecordBatchStream
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
 from ddbio.core.capture.log_rows import LogDecoder
-from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.capture.delivered import Failure
     from ddbio.core.capture.log_rows import LogRows
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options.changes import ChangesReadOptions, DeliveredOptions
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.job_state import JobState
 
 _SINGLE, _FOLDED = re.compile(r"[0-9a-f]{24}"), "done-"

@@ -28,8 +28,8 @@ from ddbio.core.capture.healing import (
     image_digests,
     key_digests,
 )
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.job_limits import check_estimate
+from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.service_estimates import heal_estimate

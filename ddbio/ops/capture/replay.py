@@ -13,9 +13,9 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
+from ddbio.core.folders.staged import StoredObject
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.staged import StoredObject
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same

@@ -8,14 +8,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.estimate import GB, Figures, compute_parts
-from ddbio.core.job_limits import STOP_RATIO
+from ddbio.core.planning.estimate import GB, Figures, compute_parts
+from ddbio.core.planning.job_limits import STOP_RATIO
 from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.core.estimate import Part, Prices
+    from ddbio.core.planning.estimate import Part, Prices
     from ddbio.ops.capture.loop import CaptureLoop
     from ddbio.options import CaptureOptions
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.delivered import Failure
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
-from ddbio.core.decode import infer_schema_of_body
+from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.json_text import compact_json

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import call
 from ddbio.budget import LocalBudget
-from ddbio.core.encode import to_dynamodb_json
+from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ThrottledError
 from ddbio.ops.job.clients import dynamodb_spec

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
-from ddbio.core.job_limits import check_actual
+from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.declare import ColumnRules
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.exports.fold import Window
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.fold_plan import ExportFoldPlan

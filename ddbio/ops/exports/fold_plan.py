@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
+from ddbio.core.planning.estimate import (
+    SENT_RATIO,
+    Estimate,
+    EstimatedPlan,
+    Figures,
+    file_bytes,
+    input_parts,
+    output_parts,
+)
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.ops.exports.fold_tasks import ResultColumns
@@ -22,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.estimate import Part
-    from ddbio.core.layout import LayoutSummary
+    from ddbio.core.folders.layout import LayoutSummary
+    from ddbio.core.planning.estimate import Part
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ExportFoldOptions, ExportReadOptions
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.exports.fold import fold, require_keys
-from ddbio.core.item_key import key_hashes
+from ddbio.core.items.item_key import key_hashes
+from ddbio.core.items.time_columns import TimeColumns
 from ddbio.core.kernel.arrays import bool_array, take_rows
-from ddbio.core.key_hashes import HashSet
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.time_columns import TimeColumns
+from ddbio.core.validation.key_hashes import HashSet
 from ddbio.ops.exports.spill import SpillReader, SpillWriter
 from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
 

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.batch_stream import RecordBatchStream
-from ddbio.core.estimate import SENT_RATIO, Estimate, EstimatedPlan, Figures, file_bytes, input_parts, output_parts
-from ddbio.core.job_limits import check_actual
-from ddbio.core.job_outline import JobOutline
+from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.planning.estimate import (
+    SENT_RATIO,
+    Estimate,
+    EstimatedPlan,
+    Figures,
+    file_bytes,
+    input_parts,
+    output_parts,
+)
+from ddbio.core.planning.job_limits import check_actual
+from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.service_estimates import TEXT_RATIOS
@@ -54,8 +62,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.layout import LayoutSummary
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.layout import LayoutSummary
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.engine import Engine
     from ddbio.files.committer import Committer
     from ddbio.ops.exports.source import ExportSource

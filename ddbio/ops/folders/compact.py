@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
-from ddbio.core.compaction import SMALL_RATIO, CompactRule, deal_groups, hour_began, plan_groups
 from ddbio.core.digest import Digest
-from ddbio.core.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
-from ddbio.core.job_limits import check_actual
+from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, deal_groups, hour_began, plan_groups
+from ddbio.core.folders.staged import job_of
+from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
+from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import job_of
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.compaction import CompactGroup
-    from ddbio.core.layout import LayoutSummary
-    from ddbio.core.snapshot import LiveFile, Snapshot
+    from ddbio.core.folders.compaction import CompactGroup
+    from ddbio.core.folders.layout import LayoutSummary
+    from ddbio.core.folders.snapshot import LiveFile, Snapshot
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.folders.rewrite import RewriteResult
     from ddbio.options import CompactOptions, Compression

@@ -11,7 +11,7 @@ from ddbio.files.row_files import read_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.snapshot import LiveFile
+    from ddbio.core.folders.snapshot import LiveFile
     from ddbio.files.object_store import ObjectStore
 
 # Reading a footer is mostly waiting for S3.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.folders.snapshot import format_entries, format_links
 from ddbio.core.result import Result
-from ddbio.core.snapshot import format_entries, format_links
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.job.storage import open_store
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.estimate import (
+from ddbio.core.folders.snapshot import PUBLISHED, LiveFile, format_links
+from ddbio.core.folders.staged import FileNaming
+from ddbio.core.planning.estimate import (
     ARROW_RATIO,
     START_SECONDS,
     Estimate,
@@ -21,11 +23,9 @@ from ddbio.core.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.job_limits import check_estimate
+from ddbio.core.planning.job_limits import check_estimate
+from ddbio.core.planning.speeds import PROCESSORS
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.snapshot import PUBLISHED, LiveFile, format_links
-from ddbio.core.speeds import PROCESSORS
-from ddbio.core.staged import FileNaming
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.estimate import Part
-    from ddbio.core.job_limits import JobLimits
-    from ddbio.core.layout import LayoutSummary
-    from ddbio.core.snapshot import Snapshot
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.layout import LayoutSummary
+    from ddbio.core.folders.snapshot import Snapshot
+    from ddbio.core.folders.staged import StagedFile
+    from ddbio.core.planning.estimate import Part
+    from ddbio.core.planning.job_limits import JobLimits
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import PublishOptions, RollbackOptions
 

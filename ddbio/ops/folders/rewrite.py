@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.staged import FileNaming, StagedFile, StoredObject
+from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.formats import FORMATS

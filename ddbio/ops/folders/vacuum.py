@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ddbio.core.staged import job_of, started_at
+from ddbio.core.folders.staged import job_of, started_at
 from ddbio.files import committer
 from ddbio.files.commit import Target
 from ddbio.files.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
@@ -16,7 +16,7 @@ from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id, open_store
 
 if TYPE_CHECKING:
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import VacuumOptions
 

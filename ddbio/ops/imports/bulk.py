@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_table
-from ddbio.core.estimate import Figures
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
-from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow, reject_line
+from ddbio.core.planning.estimate import Figures
+from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.result import Result
 from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.imports.bulk_report import BulkRecord
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan
-    from ddbio.core.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
 

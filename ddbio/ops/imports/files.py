@@ -17,7 +17,13 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.estimate import (
+from ddbio.core.folders.staged import FileNaming
+from ddbio.core.imports.jobs import FOLDER
+from ddbio.core.imports.lines import LineFormat, line_encoder
+from ddbio.core.items.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.core.kernel.arrays import take_rows
+from ddbio.core.kernel.encode.encoder import PIECE_BYTES
+from ddbio.core.planning.estimate import (
     ARROW_RATIO,
     SENT_RATIO,
     START_SECONDS,
@@ -29,15 +35,9 @@ from ddbio.core.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.imports.jobs import FOLDER
-from ddbio.core.imports.lines import LineFormat, line_encoder
-from ddbio.core.item_key import Fingerprints, KeySet, key_fingerprints
-from ddbio.core.job_limits import check_actual, check_estimate
-from ddbio.core.kernel.arrays import take_rows
-from ddbio.core.kernel.encode.encoder import PIECE_BYTES
+from ddbio.core.planning.job_limits import check_actual, check_estimate
+from ddbio.core.planning.speeds import PROCESSORS
 from ddbio.core.service_estimates import TEXT_RATIOS
-from ddbio.core.speeds import PROCESSORS
-from ddbio.core.staged import FileNaming
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.files import committer
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.estimate import Part
+    from ddbio.core.folders.layout import LayoutSummary
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.core.imports.lines import LineEncoder
-    from ddbio.core.layout import LayoutSummary
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.planning.estimate import Part
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
 

@@ -12,8 +12,8 @@ from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_table
 from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES
 from ddbio.core.imports.jobs import FOLDER, ImportedFiles, plan_import
-from ddbio.core.job_limits import check_estimate
 from ddbio.core.jobs import failure_of, s3_place
+from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import billed_figures, import_estimate
 from ddbio.core.table_description import region_of
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError

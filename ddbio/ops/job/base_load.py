@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import describe_table
+from ddbio.core.folders.staged import FileNaming
 from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
-from ddbio.core.staged import FileNaming
 from ddbio.errors import DdbioError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.committer import AlreadyCommittedError
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.core.rescue import MisfitLog
-    from ddbio.core.staged import StagedFile
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import CommitInfo
     from ddbio.lake.lake_table import LakeState, LakeTable

@@ -8,8 +8,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.partitions import PartitionBy, Partitioning, partitioning_of
-from ddbio.core.staged import FileNaming, StagedFile
+from ddbio.core.folders.partitions import PartitionBy, Partitioning, partitioning_of
+from ddbio.core.folders.staged import FileNaming, StagedFile
 from ddbio.files import appending
 from ddbio.files.commit import Target
 from ddbio.files.formats import FORMATS

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.core.capture.healing import heal_windows
-from ddbio.core.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
-from ddbio.core.job_limits import check_estimate
+from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.result import Result
 from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import OptionError

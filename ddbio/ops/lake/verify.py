@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.key_words import key_words
-from ddbio.core.validation import ValidationReport
+from ddbio.core.validation.comparison import ValidationReport
+from ddbio.core.validation.key_words import key_words
 from ddbio.errors import OptionError
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import open_export

@@ -29,7 +29,7 @@ from ddbio.ops.job.storage import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.table_description import TableDescription
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.sources import FileSource

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.encode import check_columns
-from ddbio.core.time_columns import StoredRows
 from ddbio.errors import SchemaError
 from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
@@ -19,8 +19,8 @@ from ddbio.files.row_files import RowFiles
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.staged import StoredObject
     from ddbio.ops.loads.sources import FileSource, Unit
 
 _LOG = logging.getLogger("ddbio.load")

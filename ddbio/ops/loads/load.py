@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
-from ddbio.core.estimate import Figures, input_parts
-from ddbio.core.item_sizes import least_write_units
-from ddbio.core.job_limits import check_limits
+from ddbio.core.items.item_sizes import least_write_units
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
-from ddbio.core.scan_plan import Resources
+from ddbio.core.planning.estimate import Figures, input_parts
+from ddbio.core.planning.job_limits import check_limits
+from ddbio.core.scans.plan import Resources
 from ddbio.engine import (
     available_cores,
     check_engine,
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.budget import Usage
+    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.prices import Cost
-    from ddbio.core.raw_items import RawItems
+    from ddbio.core.planning.prices import Cost
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
     from ddbio.ops.loads.sources import FileSource, Rows

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
 from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected_again
 from ddbio.core.text.json_text import compact_json
@@ -29,8 +29,8 @@ from ddbio.ops.loads.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.raw_items import RawItems
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import LoadOptions, WriteOptions
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.python_rows import python_columns, python_rows
+from ddbio.core.folders.staged import job_of
+from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.items.python_rows import python_columns, python_rows
+from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.schema.declare import time_forms
-from ddbio.core.staged import job_of
-from ddbio.core.time_columns import StoredRows
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.declared import look_up
 from ddbio.files.formats import is_row_file, is_splittable
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ddbio.core.exports.manifest import ExportFile
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.schema.times import TimeForm
-    from ddbio.core.staged import StoredObject
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.budget import Budget, LocalBudget
+    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.loads.rejects import RejectedRow
-    from ddbio.core.raw_items import RawItems
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.file_format import TextLayout
     from ddbio.files.object_store import ObjectStore

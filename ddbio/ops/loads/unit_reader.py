@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from ddbio.core.batch_size import batch_bytes
 from ddbio.core.index_units import frequent_index_keys, mean_index_units
+from ddbio.core.items.raw_items import RawItems
+from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
-from ddbio.core.raw_items import RawItems
-from ddbio.core.scan_plan import spread_order
-from ddbio.core.time_columns import StoredRows
+from ddbio.core.scans.plan import spread_order
 from ddbio.files.file_format import BATCH_ROWS
 from ddbio.files.formats import is_read_in_pieces, is_splittable
 from ddbio.files.paths import with_columns
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ddbio.core.items.raw_items import RawItemReader
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.raw_items import RawItemReader
     from ddbio.core.table_description import IndexDescription
     from ddbio.files.file_format import Sample, TextLayout
     from ddbio.files.object_store import ObjectStore

@@ -15,17 +15,17 @@ from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.core.capacity import READ_UNIT_BYTES, item_units, page_units
-from ddbio.core.decode import Decoder, infer_schema_of_bodies
-from ddbio.core.estimate import file_bytes, output_parts
 from ddbio.core.index_units import sample_writes
-from ddbio.core.job_limits import check_limits
-from ddbio.core.scan_plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
+from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
+from ddbio.core.items.time_columns import sampled_forms
+from ddbio.core.planning.estimate import file_bytes, output_parts
+from ddbio.core.planning.job_limits import check_limits
+from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
+from ddbio.core.scans.selection import selection_of
 from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
 from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.core.selection import selection_of
 from ddbio.core.text.json_text import parse_json
-from ddbio.core.time_columns import sampled_forms
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.core.attribute import Item
-    from ddbio.core.conditions import Query
-    from ddbio.core.estimate import Part
-    from ddbio.core.partition_estimate import PartitionSample
-    from ddbio.core.prices import Cost
+    from ddbio.core.planning.estimate import Part
+    from ddbio.core.planning.prices import Cost
+    from ddbio.core.scans.conditions import Query
+    from ddbio.core.scans.partition_estimate import PartitionSample
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
@@ -72,7 +72,7 @@ def describe_scan(options: ScanOptions) -> TableDescription:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.scan_plan.check_scan`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.scans.plan.check_scan`.
     """
     table = describe_table(dynamodb_spec(options), options.table)
     check_scan(table, options)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.scan import Rest
 from ddbio.core.digest import Digest
+from ddbio.core.folders.staged import StagedFile
+from ddbio.core.scans.selection import selection_of
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.selection import selection_of
-from ddbio.core.staged import StagedFile
 from ddbio.errors import DdbioError
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.meta import META
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.scans.plan import ScanPlan
     from ddbio.core.table_description import TableDescription
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.partitioned_writer import PartitionedWriter

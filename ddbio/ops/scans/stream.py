@@ -14,9 +14,9 @@ import pyarrow as pa
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, rest_after, scan_pages
 from ddbio.aws.transport import open_page_source
-from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_json import JsonDigest
+from ddbio.core.items.decode import Decoder
 from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
 

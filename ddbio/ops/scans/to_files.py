@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
-from ddbio.core.estimate import Figures, output_parts
-from ddbio.core.raw_items import PageSplitter
+from ddbio.core.folders.staged import FileNaming
+from ddbio.core.items.raw_items import PageSplitter
+from ddbio.core.planning.estimate import Figures, output_parts
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.scan_plan import ScanPlan, budget_of
+from ddbio.core.scans.plan import ScanPlan, budget_of
 from ddbio.core.schema.file import schema_to_json
-from ddbio.core.staged import FileNaming
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files import committer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget
-    from ddbio.core.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile
     from ddbio.core.table_description import TableDescription
     from ddbio.files.committer import Committer, Publish
     from ddbio.ops.job.base_load import LakeTarget

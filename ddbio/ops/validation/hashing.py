@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.key_hashes import rows_of
-from ddbio.core.key_words import key_words
+from ddbio.core.validation.key_hashes import rows_of
+from ddbio.core.validation.key_words import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.core.digest import Digest
-    from ddbio.core.key_hashes import Rows
+    from ddbio.core.validation.key_hashes import Rows
 
 _WORD = 1 << 64
 

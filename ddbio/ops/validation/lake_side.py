@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.estimate import ARROW_RATIO
-from ddbio.core.key_words import key_words
-from ddbio.core.validation import SideOutline
+from ddbio.core.planning.estimate import ARROW_RATIO
+from ddbio.core.validation.comparison import SideOutline
+from ddbio.core.validation.key_words import key_words
 from ddbio.lake.lake_table import KEYS
 from ddbio.ops.data_files import is_data
 from ddbio.ops.job.lake_items import LakeItems
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.key_hashes import Words
+    from ddbio.core.validation.key_hashes import Words
     from ddbio.ops.validation.hashing import Hashing
     from ddbio.ops.validation.meeting import Summary
     from ddbio.ops.validation.sides import Nulls, Reading, Side

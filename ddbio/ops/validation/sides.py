@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.decode import Decoder
-from ddbio.core.estimate import ARROW_RATIO, START_SECONDS
 from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.job_limits import check_limits
-from ddbio.core.scan_plan import budget_of
+from ddbio.core.folders.staged import StoredObject
+from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.core.items.decode import Decoder
+from ddbio.core.planning.estimate import ARROW_RATIO, START_SECONDS
+from ddbio.core.planning.job_limits import check_limits
+from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.service_estimates import TEXT_RATIOS
-from ddbio.core.staged import StoredObject
-from ddbio.core.validation import SideOutline
+from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
 from ddbio.files.meta import META, is_manifest, parse_state
@@ -53,9 +53,9 @@ from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from ddbio.core.key_hashes import Words
     from ddbio.core.rescue import MisfitLog
-    from ddbio.core.scan_plan import ScanPlan
+    from ddbio.core.scans.plan import ScanPlan
+    from ddbio.core.validation.key_hashes import Words
     from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.tasks import ExportTask

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddbio.core.digest import Digest
-from ddbio.core.item_key import key_hashes
-from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
-from ddbio.core.quality import RuleChecker, rows_with
+from ddbio.core.items.item_key import key_hashes
+from ddbio.core.validation.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
+from ddbio.core.validation.quality import RuleChecker, rows_with
 from ddbio.ops.validation.columns import ColumnsSeen
 
 if TYPE_CHECKING:

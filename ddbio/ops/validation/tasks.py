@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.decode import Decoder
-from ddbio.core.key_hashes import Rows
+from ddbio.core.items.decode import Decoder
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import declare_types
+from ddbio.core.validation.key_hashes import Rows
 from ddbio.engine import SplitTasks
 from ddbio.files.formats import is_splittable
 from ddbio.files.paths import with_columns
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.key_hashes import Words
-    from ddbio.core.staged import StoredObject
+    from ddbio.core.folders.staged import StoredObject
+    from ddbio.core.validation.key_hashes import Words
     from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns

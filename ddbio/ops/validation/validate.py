@@ -15,14 +15,14 @@ import numpy as np
 
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
-from ddbio.core.estimate import Figures
-from ddbio.core.job_limits import check_limits
-from ddbio.core.key_hashes import BUCKETS, bucket_groups, differences
-from ddbio.core.key_words import key_words
-from ddbio.core.quality import RuleResult, row_items
+from ddbio.core.planning.estimate import Figures
+from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.validation import Example, Kind, ValidationReport, plan_validation
+from ddbio.core.validation.comparison import Example, Kind, ValidationReport, plan_validation
+from ddbio.core.validation.key_hashes import BUCKETS, bucket_groups, differences
+from ddbio.core.validation.key_words import key_words
+from ddbio.core.validation.quality import RuleResult, row_items
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import OptionError
 from ddbio.ops.job.report import Clock
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.digest import Digest
-    from ddbio.core.key_hashes import BucketSums
-    from ddbio.core.validation import ValidatePlan
+    from ddbio.core.validation.comparison import ValidatePlan
+    from ddbio.core.validation.key_hashes import BucketSums
     from ddbio.engine import ShufflingEngine
     from ddbio.ops.validation.columns import ColumnsSeen
     from ddbio.ops.validation.sides import Side

@@ -20,7 +20,7 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.changes import ChangeDecoder
+from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.kernel.decode import scratch
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.jit import CHECKED

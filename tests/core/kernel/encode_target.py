@@ -17,7 +17,7 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.encode import Encoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.kernel.encode import encoder
 from ddbio.core.kernel.encode import load as encode_load
 from ddbio.core.kernel.encode.json_columns import Checker, make_checker

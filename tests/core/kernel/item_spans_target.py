@@ -17,10 +17,10 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import raw_items
 from ddbio.core.capacity import item_size_bytes
+from ddbio.core.items import raw_items
+from ddbio.core.items.raw_items import RawItemReader
 from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.raw_items import RawItemReader
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
 

@@ -10,7 +10,7 @@ from item_generator import Generator
 from mutation import mutate
 
 import ddbio
-from ddbio.core.changes import ChangeDecoder, change_batch
+from ddbio.core.items.changes import ChangeDecoder, change_batch
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode import scratch as scratch_module
 from ddbio.core.rescue import MisfitLog

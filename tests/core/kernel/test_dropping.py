@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from item_generator import NAMES, Generator
 from item_strategies import ITEMS
 
-from ddbio.core.changes import ChangeDecoder, change_batch
+from ddbio.core.items.changes import ChangeDecoder, change_batch
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.reference import RowBuilder, items_of
 from ddbio.core.rescue import Misfit, MisfitLog

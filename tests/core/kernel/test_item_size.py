@@ -14,7 +14,7 @@ from mutation import mutate
 
 from ddbio.core.capacity import item_size_bytes
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.encode import Encoder
+from ddbio.core.items.encode import Encoder
 from ddbio.core.kernel.decode import decoder as decoder_module
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.loads.requests import UpdateEncoder

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.decode import Decoder
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.encode import Encoder
-from ddbio.core.item_key import key_hashes
+from ddbio.core.items.decode import Decoder
+from ddbio.core.items.encode import Encoder
+from ddbio.core.items.item_key import key_hashes
 from ddbio.core.kernel import codes
 from ddbio.core.kernel.decode.scratch import Scratch
 from ddbio.core.kernel.decode.tables import plan_nodes

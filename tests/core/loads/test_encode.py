@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items.decode import from_dynamodb_json
+from ddbio.core.items.raw_items import RawItems, joined_items
 from ddbio.core.loads.encode import Encoders, ItemsOfRows, RawItemEncoder, RowEncoder, raw_item_reader
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.number import canonical_number
-from ddbio.core.raw_items import RawItems, joined_items
 from ddbio.core.table_description import IndexKey
 from ddbio.errors import SchemaError
 

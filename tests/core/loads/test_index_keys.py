@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.core.encode import EncodeOptions, Encoder
+from ddbio.core.items.encode import EncodeOptions, Encoder
 from ddbio.core.table_description import IndexKey
 
 HASH = IndexKey("mail", "S", 2048, "by_mail")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from item_strategies import NAMES, TEXT
 
 import ddbio
-from ddbio.core.decode import Decoder
+from ddbio.core.items.decode import Decoder
 from ddbio.core.reference import plain_json_lines as reference
 from ddbio.core.schema.arrow import normalize_schema
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.decode import from_dynamodb_json
+from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.reference import items_of
 from ddbio.core.schema.column import column_names, fold, suffixed
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES, tables
 
 import ddbio
-from ddbio.core.decode import Decoder, from_dynamodb_json
 from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.digest_json import JsonDigest
+from ddbio.core.items.decode import Decoder, from_dynamodb_json
 from ddbio.core.reference import items_of
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json

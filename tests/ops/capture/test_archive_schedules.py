@@ -11,7 +11,7 @@ import pytest
 
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.ops.capture.archive import Archiver

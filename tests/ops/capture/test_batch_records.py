@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import ddbio
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.batch_records import COMMITTED, BatchRecords, batch_name

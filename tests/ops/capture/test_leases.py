@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
-from ddbio.core.decode import infer_schema_of_body
-from ddbio.core.staged import StoredObject
+from ddbio.core.folders.staged import StoredObject
+from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batch_records import BatchRecords

@@ -10,7 +10,7 @@ from pyarrow import orc
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing

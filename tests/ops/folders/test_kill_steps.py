@@ -24,7 +24,7 @@ _SCRIPT = """
 import os, re, signal, sys
 import ddbio
 import ddbio.ops.folders.compact, ddbio.ops.folders.publish, ddbio.ops.folders.vacuum
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
 from ddbio.files.commit import Target
 from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.files.local_store import LocalStore

@@ -6,7 +6,7 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.snapshot import LiveFile, Snapshot, format_snapshot
+from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import snapshot_path
 

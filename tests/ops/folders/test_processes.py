@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ddbio
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.local_store import LocalStore
@@ -19,7 +19,7 @@ ROWS, FILES, APPENDS = 3, 30, 8
 _SCRIPT = """
 import sys, time
 import ddbio
-from ddbio.core.staged import FileNaming
+from ddbio.core.folders.staged import FileNaming
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.local_store import LocalStore

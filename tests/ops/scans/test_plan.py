@@ -10,7 +10,7 @@ import ddbio
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import scan_pages
 from ddbio.budget import LocalBudget
-from ddbio.core.scan_plan import Resources, Sample, plan_scan
+from ddbio.core.scans.plan import Resources, Sample, plan_scan
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import NotFoundError
 from ddbio.ops.scans.plan import request_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ddbio.aws.scan import ReadRequest, rest_after
 from ddbio.core.digest import Digest
-from ddbio.core.staged import StagedFile
+from ddbio.core.folders.staged import StagedFile
 from ddbio.core.text.page import Page
 from ddbio.ops.scans.progress import PageWriter, open_progress
 from ddbio.ops.scans.stream import ReadPage, ScanTask

@@ -12,7 +12,7 @@ import pytest
 
 from ddbio.budget import LocalBudget
 from ddbio.core.digest import Digest
-from ddbio.core.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
+from ddbio.core.validation.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
 from ddbio.ops.validation.hashing import HashedRows
 from ddbio.ops.validation.meeting import Found, Wanted, compare_parts, parts_of
 

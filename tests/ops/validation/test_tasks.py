@@ -12,8 +12,8 @@ import pytest
 
 import ddbio
 from ddbio.budget import LocalBudget
-from ddbio.core.key_hashes import BUCKETS, Rows
-from ddbio.core.key_words import key_words
+from ddbio.core.validation.key_hashes import BUCKETS, Rows
+from ddbio.core.validation.key_words import key_words
 from ddbio.engine import LocalEngine
 from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.row_store import RowsElsewhere

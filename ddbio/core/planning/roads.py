@@ -1,0 +1,468 @@
+"""Work out what each way to keep a copy of a table in S3 costs a month, how fresh it can be and what it cannot do.
+
+A road is brought up to date in runs, one for each interval that its copy may be old, or by a stream of changes. Its
+lines are quantities, priced by a book of prices; a line that the book has no price for stays without one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddbio.core.capacity import SEGMENT_BYTES, scan_units
+from ddbio.core.planning.prices import CostLine
+from ddbio.core.planning.speeds import ASSUMED_BYTES_PER_SECOND
+from ddbio.core.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ddbio.core.planning.prices import PriceBook
+
+GIB = 1024**3
+MONTH_SECONDS = 730 * 3600.0
+"""A month as AWS bills it."""
+
+# What is assumed, where the service says nothing; an advice shows all of them.
+FILE_BYTES = 256 * 1024**2
+STORED_RATIO = 0.3
+JSON_RATIO = 1.5
+EXPORTED_RATIO = 0.3
+START_SECONDS = 60.0
+EXPORT_SECONDS = 12 * 60.0
+BUFFER_SECONDS, BUFFER_BYTES = 60.0, 128 * 1024**2
+BATCH_SECONDS, BATCH_BYTES = 300.0, 6 * 1024**2
+FUNCTION_GB, FUNCTION_BYTES_PER_SECOND = 0.5, 10 * 1024**2
+REFRESH_DPUS = 2
+ASSUMPTIONS = {
+    "bytes a second and core, of reading and writing": float(ASSUMED_BYTES_PER_SECOND),
+    "bytes of a file in S3": float(FILE_BYTES),
+    "stored bytes of Parquet for each byte of the table": STORED_RATIO,
+    "bytes of DynamoDB JSON for each byte of an item": JSON_RATIO,
+    "stored bytes of an export for each byte of the table": EXPORTED_RATIO,
+    "seconds until workers of Glue and EMR Serverless have started": START_SECONDS,
+    "seconds of an export, at least": EXPORT_SECONDS,
+    "bytes a second of a Lambda function of half a GB": float(FUNCTION_BYTES_PER_SECOND),
+    "merges of a stream's changes into the copy, a day": 1.0,
+    "DPUs of a refresh of zero-ETL, billed for a minute at the least": float(REFRESH_DPUS),
+}
+"""What costs and times are worked out with, beside prices."""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html: 15 min to 24 h, and
+# https://aws.amazon.com/dynamodb/pricing/on-demand/: 10 MB at least.
+_LEAST_WINDOW_SECONDS, _LONGEST_WINDOW_SECONDS = 15 * 60.0, 24 * 3600.0
+_LEAST_EXPORTED_BYTES = 10 * 1024**2
+# https://docs.aws.amazon.com/glue/latest/dg/zero-etl-configuring-integration.html: 15 min to 6 days
+_LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS = 15 * 60.0, 6 * 86_400.0
+# https://aws.amazon.com/firehose/pricing/ and https://aws.amazon.com/kinesis/data-streams/pricing/
+_FIREHOSE_STEP, _KINESIS_STEP = 5 * 1024, 1024
+# Between two merges a reader takes the copy and the changes after it.
+_MERGE_SECONDS = 86_400.0
+_CORES_OF_DPU, _GB_OF_CORE = 4, 4
+_LEAST_DPUS = 2
+# https://aws.amazon.com/glue/pricing/
+_LEAST_GLUE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Workload(Result):
+    """Say what is known of a table, and what is asked of its copy.
+
+    Attributes
+    ----------
+    changes_per_second
+        Items that are put, updated or deleted, on average.
+    freshness_seconds
+        The copy is brought up to date this often, and each time within this time.
+    rcu_per_second
+        Read units a second that a job may use.
+    table_rcu
+        The table's provisioned read units, or its on-demand maximum; None if it has neither.
+    recovery
+        Whether point-in-time recovery is paid for already.
+    point_in_time
+        Whether the copy has to show the table as it was at one time.
+    shards
+        Shards of its stream: one for each partition.
+    """
+
+    table: str
+    size_bytes: float
+    item_bytes: float
+    changes_per_second: float
+    freshness_seconds: float
+    rcu_per_second: float
+    on_demand: bool = True
+    table_rcu: float | None = None
+    infrequent_access: bool = False
+    recovery: bool = False
+    point_in_time: bool = False
+    shards: int = 1
+
+    @property
+    def size_gb(self) -> float:
+        """Return the size in the GB that DynamoDB bills."""
+        return self.size_bytes / GIB
+
+    @property
+    def changed_gb(self) -> float:
+        """Return the GB of items that change in a month, each change counted."""
+        return self.changes_per_month * self.item_bytes / GIB
+
+    @property
+    def changes_per_month(self) -> float:
+        """Return how many changes a month has."""
+        return self.changes_per_second * MONTH_SECONDS
+
+    @property
+    def scan_units(self) -> float:
+        """Return the read units of one whole scan."""
+        segments = max(1, math.ceil(self.size_bytes / SEGMENT_BYTES))
+        return scan_units(self.size_bytes, self.item_bytes, segments=segments)
+
+
+@dataclass(frozen=True)
+class Road(Result):
+    """Describe one way to keep a copy.
+
+    Attributes
+    ----------
+    possible
+        Whether it gives what is asked; else ``why_not`` says what it does not.
+    usd
+        A month's lines that have a price, together; ``unpriced`` names the lines that have none.
+    usd_once
+        The first copy, where the month does not hold it.
+    seconds
+        Of one run; of a stream, from a change to its file.
+    least_freshness_seconds
+        The shortest interval in which it can bring a copy up to date.
+    runs
+        In a month; None for a stream.
+    read_units, load
+        Read units of the table in a month, and the share of its read capacity that a run uses while it lasts: None if
+        the table states no capacity.
+    cannot
+        What it cannot do.
+    """
+
+    name: str
+    possible: bool
+    why_not: str
+    usd: float
+    usd_once: float
+    unpriced: tuple[str, ...]
+    seconds: float
+    least_freshness_seconds: float
+    runs: float | None
+    read_units: float
+    load: float | None
+    lines: tuple[CostLine, ...]
+    lines_once: tuple[CostLine, ...]
+    cannot: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Timing:
+    """How long a run takes, how often one can be, and how often one is."""
+
+    seconds: float
+    least: float
+    longest: float = math.inf
+    is_stream: bool = False
+
+    def runs(self, freshness_seconds: float) -> float:
+        return MONTH_SECONDS / min(max(freshness_seconds, self.least), self.longest)
+
+
+_NOT_ONE_TIME = "show the table as it was at one time: items are read at different times"
+_READS_ALL = "bring only what changed: every run reads the whole table"
+_MERGE = "apply its changes to the copy by itself: it brings files of changes, which a job has to merge"
+_CANNOT = {
+    "scan": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
+    "full exports": (
+        "be faster than some 12 minutes, however small the table is",
+        "bring only what changed: every run exports the whole table",
+        "work without point-in-time recovery",
+        "choose items or attributes, or write Parquet: DynamoDB JSON or Ion has to be read once more",
+    ),
+    "incremental exports": (
+        "be fresher than its shortest window of 15 minutes and the minutes of an export",
+        "show each of several changes of an item within a window: only the last",
+        "work without point-in-time recovery, or reach back more than 35 days",
+    ),
+    "streams + Firehose": (
+        "bring what is there already: the first copy comes by another road",
+        "wait: what a consumer has not read within 24 hours is lost",
+        _MERGE,
+    ),
+    "Kinesis Data Streams": (
+        "bring what is there already: the first copy comes by another road",
+        "promise order, or that a change comes only once",
+        "pack changes: Firehose bills each record as a multiple of 5 KB",
+        _MERGE,
+    ),
+    "zero-ETL": (
+        "be fresher than 15 minutes",
+        "keep numbers of more than 17 digits or sets apart from lists: numbers become doubles, NULL is left out",
+        "work without point-in-time recovery",
+    ),
+    "Glue": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
+    "EMR Serverless": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
+}
+ROADS = tuple(_CANNOT)
+"""The names of all roads."""
+
+
+def roads(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
+    """Return all roads for a workload, in the order of ``ROADS``."""
+    return tuple(road(name, workload, book) for name in ROADS)
+
+
+def road(name: str, workload: Workload, book: PriceBook) -> Road:
+    """Return one road for a workload."""
+    timing, lines, once = _WAYS[name](workload, _Pricer(book))
+    why_not = _why_not(name, workload, timing)
+    reads = sum(line.quantity for line in lines if line.what == "reads")
+    while_it_lasts = workload.scan_units / timing.seconds if reads else 0.0
+    return Road(
+        name=name,
+        possible=not why_not,
+        why_not=why_not,
+        usd=_sum(lines),
+        usd_once=_sum(once),
+        unpriced=tuple(line.what for line in (*lines, *once) if line.usd is None),
+        seconds=timing.seconds,
+        least_freshness_seconds=timing.least,
+        runs=None if timing.is_stream else timing.runs(workload.freshness_seconds),
+        read_units=reads,
+        load=while_it_lasts / workload.table_rcu if workload.table_rcu else None,
+        lines=tuple(lines),
+        lines_once=tuple(once),
+        cannot=_CANNOT[name],
+    )
+
+
+def _why_not(name: str, workload: Workload, timing: _Timing) -> str:
+    if workload.point_in_time and _NOT_ONE_TIME in _CANNOT[name]:
+        return "it does not show the table as it was at one time"
+    if timing.least > workload.freshness_seconds:
+        return f"it brings a copy up to date every {timing.least:,.0f} s at best"
+    return ""
+
+
+def _sum(lines: Iterable[CostLine]) -> float:
+    return sum(line.usd for line in lines if line.usd is not None)
+
+
+class _Pricer:
+    """Makes priced lines."""
+
+    def __init__(self, book: PriceBook) -> None:
+        self._book = book
+
+    def line(self, what: str, name: str, quantity: float) -> CostLine:
+        """Return a line of so much at a price of the book."""
+        return self._book.line(what, name, quantity)
+
+    def reads(self, workload: Workload, scans: float) -> CostLine:
+        """Return the line of whole scans; provisioned capacity is paid already."""
+        units = workload.scan_units * scans
+        if not workload.on_demand:
+            return CostLine("reads", units, "RCU", 0.0)
+        return self.line(
+            "reads", "ia_read_request_units" if workload.infrequent_access else "read_request_units", units
+        )
+
+    def recovery(self, workload: Workload) -> CostLine:
+        """Return the line of point-in-time recovery, which costs nothing more if it is on."""
+        line = self.line("point-in-time recovery", "recovery_storage", workload.size_gb)
+        return CostLine(line.what, line.quantity, line.unit, 0.0) if workload.recovery else line
+
+    def copy(self, workload: Workload, writes: float) -> list[CostLine]:
+        """Return the lines of a whole copy as Parquet that is written so often."""
+        stored = workload.size_bytes * STORED_RATIO
+        files = max(1, math.ceil(stored / FILE_BYTES))
+        return [
+            self.line("files written", "s3_writes", files * writes),
+            self.line("copy in S3", "s3_storage", stored / GIB),
+        ]
+
+    def hours(self, read_bytes: float) -> CostLine:
+        """Return the line of what machines of your own read and write; they are paid already."""
+        return CostLine("hours of your own cores", read_bytes / ASSUMED_BYTES_PER_SECOND / 3600, "core-hour", 0.0)
+
+    def merge(self, workload: Workload, changed_bytes: float, merges: float) -> list[CostLine]:
+        """Return the lines of merging changes into the copy so often, by rewriting it."""
+        read = changed_bytes + workload.size_bytes * merges
+        return [self.hours(read), *self.copy(workload, merges)]
+
+    def refreshes(self, workload: Workload, runs: float) -> CostLine:
+        """Return the line of what applies changes in Glue: of the book's own price, else as an ETL job that does it.
+
+        AWS bills zero-ETL by what the target uses, and says of no size what that is.
+        """
+        what = "compute that applies the changes"
+        if (own := self.line(what, "zero_etl", workload.changed_gb)).usd is not None:
+            return own
+        seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * ASSUMED_BYTES_PER_SECOND)
+        hours = REFRESH_DPUS * max(_LEAST_GLUE_SECONDS * runs, seconds) / 3600
+        return self.line(what, "glue_dpu_hours", hours)
+
+    def first_copy(self, workload: Workload) -> list[CostLine]:
+        """Return the lines of a first copy by a scan."""
+        return [self.reads(workload, 1), self.copy(workload, 1)[0]]
+
+
+def _scan_timing(workload: Workload, cores: float, start_seconds: float = 0.0) -> _Timing:
+    by_budget = workload.scan_units / workload.rcu_per_second
+    by_cores = workload.size_bytes / (ASSUMED_BYTES_PER_SECOND * cores)
+    seconds = start_seconds + max(by_budget, by_cores)
+    return _Timing(seconds, seconds)
+
+
+def _cores(workload: Workload) -> int:
+    """Return how many cores keep up with the budget."""
+    by_budget = workload.scan_units / workload.rcu_per_second
+    return max(_CORES_OF_DPU, math.ceil(workload.size_bytes / ASSUMED_BYTES_PER_SECOND / max(by_budget, 1.0)))
+
+
+_Way = tuple[_Timing, list[CostLine], list[CostLine]]
+
+
+def _scan(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _scan_timing(workload, _cores(workload))
+    runs = timing.runs(workload.freshness_seconds)
+    hours = pricer.hours(runs * workload.size_bytes)
+    return timing, [pricer.reads(workload, runs), hours, *pricer.copy(workload, runs)], []
+
+
+def _full_exports(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _Timing(EXPORT_SECONDS, EXPORT_SECONDS)
+    runs = timing.runs(workload.freshness_seconds)
+    exported = workload.size_bytes * EXPORTED_RATIO
+    objects = max(1, math.ceil(exported / FILE_BYTES))
+    lines = [
+        pricer.line("exports", "export", workload.size_gb * runs),
+        pricer.recovery(workload),
+        pricer.line("objects of exports", "s3_writes", objects * runs),
+        pricer.line("objects read", "s3_reads", objects * runs),
+        pricer.line("last export in S3", "s3_storage", exported / GIB),
+        pricer.hours(runs * workload.size_bytes),
+        *pricer.copy(workload, runs),
+    ]
+    return timing, lines, []
+
+
+def _incremental_exports(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _Timing(EXPORT_SECONDS, _LEAST_WINDOW_SECONDS + EXPORT_SECONDS, _LONGEST_WINDOW_SECONDS)
+    runs = timing.runs(workload.freshness_seconds)
+    lines = [
+        pricer.line("incremental exports", "incremental_export", _exported_gb(workload, runs)),
+        pricer.recovery(workload),
+        pricer.line("objects of exports", "s3_writes", 4 * runs),
+        *pricer.merge(workload, workload.changed_gb * GIB, runs),
+    ]
+    return timing, lines, [pricer.line("first export", "export", workload.size_gb)]
+
+
+def _exported_gb(workload: Workload, runs: float) -> float:
+    return max(workload.changed_gb, runs * _LEAST_EXPORTED_BYTES / GIB)
+
+
+def _streams(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
+    changed = workload.changed_gb * GIB * JSON_RATIO
+    batch_seconds = min(BATCH_SECONDS, max(1.0, workload.freshness_seconds / 2))
+    idle = workload.changes_per_second <= 0
+    calls = 0.0 if idle else max(workload.shards * MONTH_SECONDS / batch_seconds, changed / BATCH_BYTES)
+    # No more calls than changes: an empty shard calls nothing.
+    calls = min(calls, workload.changes_per_month)
+    lines = [
+        # GetRecords of Lambda is free: https://aws.amazon.com/dynamodb/pricing/on-demand/
+        pricer.line("Lambda calls", "lambda_requests", calls),
+        pricer.line(
+            "Lambda time", "lambda_gb_seconds", FUNCTION_GB * (changed / FUNCTION_BYTES_PER_SECOND + 0.1 * calls)
+        ),
+        pricer.line("Firehose, changes packed into large records", "firehose", changed / GIB),
+        *_delivered(workload, pricer, changed),
+    ]
+    return timing, lines, pricer.first_copy(workload)
+
+
+def _kinesis(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
+    # A record has the item before and after.
+    record = 2 * JSON_RATIO * workload.item_bytes
+    changes = workload.changes_per_month
+    lines = [
+        pricer.line("changes captured", "kinesis_changes", changes * max(1, math.ceil(workload.item_bytes / 1024))),
+        pricer.line("stream", "kinesis_stream_hours", MONTH_SECONDS / 3600),
+        pricer.line("into the stream", "kinesis_in", changes * _stepped(record, _KINESIS_STEP) / GIB),
+        pricer.line("out of the stream", "kinesis_out", changes * record / GIB),
+        pricer.line("Firehose, in steps of 5 KB", "firehose", changes * _stepped(record, _FIREHOSE_STEP) / GIB),
+        *_delivered(workload, pricer, changes * record),
+    ]
+    return timing, lines, pricer.first_copy(workload)
+
+
+def _stepped(record_bytes: float, step: int) -> float:
+    return step * max(1, math.ceil(record_bytes / step))
+
+
+def _delivered(workload: Workload, pricer: _Pricer, changed_bytes: float) -> list[CostLine]:
+    """Return the lines of files that Firehose writes when its buffer is full or old, merged into the copy each day."""
+    buffer_seconds = min(max(workload.freshness_seconds, BUFFER_SECONDS), 900.0)
+    files = max(min(workload.changes_per_month, MONTH_SECONDS / buffer_seconds), changed_bytes / BUFFER_BYTES)
+    changes = pricer.line("changes of a month in S3", "s3_storage", changed_bytes * EXPORTED_RATIO / JSON_RATIO / GIB)
+    merge = pricer.merge(workload, changed_bytes, MONTH_SECONDS / _MERGE_SECONDS)
+    return [pricer.line("files of changes", "s3_writes", files), changes, *merge]
+
+
+def _zero_etl(workload: Workload, pricer: _Pricer) -> _Way:
+    timing = _Timing(_LEAST_REFRESH_SECONDS, _LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
+    runs = timing.runs(workload.freshness_seconds)
+    lines = [
+        pricer.line("incremental exports", "incremental_export", _exported_gb(workload, runs)),
+        pricer.recovery(workload),
+        pricer.copy(workload, 0)[1],
+        pricer.refreshes(workload, runs),
+    ]
+    return timing, lines, [pricer.line("first export", "export", workload.size_gb)]
+
+
+def _glue(workload: Workload, pricer: _Pricer) -> _Way:
+    cores = _cores(workload)
+    timing = _scan_timing(workload, cores, START_SECONDS)
+    runs = timing.runs(workload.freshness_seconds)
+    # One more worker is the driver.
+    dpus = max(_LEAST_DPUS, math.ceil(cores / _CORES_OF_DPU) + 1)
+    hours = pricer.line("Glue", "glue_dpu_hours", dpus * max(_LEAST_GLUE_SECONDS, timing.seconds) / 3600 * runs)
+    return timing, [pricer.reads(workload, runs), hours, *pricer.copy(workload, runs)], []
+
+
+def _emr_serverless(workload: Workload, pricer: _Pricer) -> _Way:
+    cores = _cores(workload)
+    timing = _scan_timing(workload, cores, START_SECONDS)
+    runs = timing.runs(workload.freshness_seconds)
+    hours = (cores + _CORES_OF_DPU) * max(60.0, timing.seconds) / 3600 * runs
+    lines = [
+        pricer.reads(workload, runs),
+        pricer.line("EMR Serverless, processors", "emr_serverless_vcpu_hours", hours),
+        pricer.line("EMR Serverless, memory", "emr_serverless_gb_hours", hours * _GB_OF_CORE),
+        *pricer.copy(workload, runs),
+    ]
+    return timing, lines, []
+
+
+_WAYS = {
+    "scan": _scan,
+    "full exports": _full_exports,
+    "incremental exports": _incremental_exports,
+    "streams + Firehose": _streams,
+    "Kinesis Data Streams": _kinesis,
+    "zero-ETL": _zero_etl,
+    "Glue": _glue,
+    "EMR Serverless": _emr_serverless,
+}

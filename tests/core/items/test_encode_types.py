@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.core.items.encode import EncodeOptions, Encoder
+from ddbio.core.kernel.arrays import take_rows
+from ddbio.errors import SchemaError
+
+
+def values_of(array, **options):
+    """Return the attribute value of each entry of an array, None where there is none."""
+    batch = pa.RecordBatch.from_arrays([array], names=["a"])
+    lines = Encoder(batch.schema, options=EncodeOptions(**options)).encode_lines(batch).splitlines()
+    return [json.loads(line).get("a") for line in lines]
+
+
+def numbers(*texts):
+    """Return the texts as attribute values, None as None."""
+    return [None if text is None else {"N": text} for text in texts]
+
+
+TEXTS = ["a", None, 'q"\\\n\x01é', "x" * 100]
+WANTED = [None if text is None else {"S": text} for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(TEXTS, pa.string()),
+        pa.array(TEXTS, pa.large_string()),
+        pa.array(TEXTS, pa.string_view()),
+        pa.array(TEXTS).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4], pa.array(TEXTS)),
+        pa.DictionaryArray.from_arrays([0, 1, 2, 3], pa.array(TEXTS, pa.string_view())),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4], pa.array(TEXTS, pa.string_view())),
+        pa.ExtensionArray.from_storage(pa.json_(pa.string_view()), pa.array(TEXTS, pa.string_view())),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_every_kind_of_text(array):
+    """Text is S however Arrow keeps it, also in a slice."""
+    assert values_of(array) == WANTED
+    assert values_of(array.slice(2)) == WANTED[2:]
+
+
+@pytest.mark.parametrize("arrow_type", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3)], ids=str)
+def test_every_kind_of_bytes(arrow_type):
+    """Bytes are B in base64 however Arrow keeps them."""
+    assert values_of(pa.array([b"abc", None, b"\xff\xfe\0"], arrow_type)) == [{"B": "YWJj"}, None, {"B": "//4A"}]
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_every_integer(bits, signed):
+    """Whole numbers are N at both ends of their range."""
+    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    arrow_type = getattr(pa, f"{'' if signed else 'u'}int{bits}")()
+    array = pa.array([least, None, most, 0, 100], arrow_type)
+    assert values_of(array) == numbers(str(least), None, str(most), "0", "100")
+
+
+@pytest.mark.parametrize(
+    "arrow_type", [pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)], ids=str
+)
+def test_every_decimal(arrow_type):
+    """Decimals are N without superfluous zeros."""
+    texts = ["1.50", None, "-0.05", "1200.00", "0.00", "9999999.99"]
+    array = pa.array([text and Decimal(text) for text in texts], arrow_type)
+    assert values_of(array) == numbers("1.5", None, "-0.05", "1200", "0", "9999999.99")
+
+
+def test_wide_decimals():
+    """All 38 digits are printed, wherever the point is; a negative scale adds zeros."""
+    most = Decimal("9" * 38)
+    assert values_of(
+        pa.array([most, most.copy_negate(), Decimal(2**63), Decimal(10**37)], pa.decimal128(38, 0))
+    ) == numbers("9" * 38, "-" + "9" * 38, str(2**63), "1" + "0" * 37)
+    small = Decimal("0." + "9" * 38)
+    assert values_of(pa.array([small, small.copy_negate(), Decimal("1E-38")], pa.decimal128(38, 38))) == numbers(
+        "0." + "9" * 38, "-0." + "9" * 38, "0." + "0" * 37 + "1"
+    )
+    assert values_of(pa.array([Decimal("12E3")], pa.decimal128(5, -3))) == numbers("12000")
+    assert values_of(pa.array([Decimal("9" * 38 + "0" * 20)], pa.decimal256(60, 0))) == numbers("9" * 38 + "0" * 20)
+
+
+def test_floats_are_their_shortest_text():
+    """A float is the shortest text that reads back as it; a narrow one is that of its exact value."""
+    texts = ["0.1", "100000000000000000000", "-1.5", "0", "0.0000001", "12345678901.5", "9007199254740993"]
+    values = [0.1, 1e20, -1.5, -0.0, 1e-7, 12345678901.5, 2.0**53]
+    assert values_of(pa.array(values)) == numbers(*texts[:-1], "9007199254740992")
+    assert values_of(pa.array([0.5, 0.1], pa.float32())) == numbers("0.5", "0.10000000149011612")
+    assert values_of(pa.array([0.5, None, -2], pa.float16())) == numbers("0.5", None, "-2")
+
+
+MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000)  # noqa: DTZ001 - without a time zone on purpose
+
+
+def test_moments():
+    """A moment is ISO text, in UTC where it has a zone, of fixed length; or an exact count of the asked unit."""
+    naive, zoned = pa.array([MOMENT, None], pa.timestamp("us")), pa.timestamp("ms", "Europe/Paris")
+    aware = pa.array([MOMENT.replace(tzinfo=UTC)], zoned)
+    assert values_of(naive) == [{"S": "2024-02-29T12:30:15.250000"}, None]
+    assert values_of(aware) == [{"S": "2024-02-29T12:30:15.250Z"}]
+    assert values_of(aware, timestamps="s") == numbers("1709209815.25")
+    assert values_of(aware, timestamps="ms") == numbers("1709209815250")
+    assert values_of(naive, timestamps="ns") == numbers("1709209815250000000", None)
+    assert values_of(pa.array([-1], pa.timestamp("s")), timestamps="ns") == numbers("-1000000000")
+
+
+@pytest.mark.parametrize("arrow_type", [pa.date32(), pa.date64()], ids=str)
+def test_dates(arrow_type):
+    """A date is ISO text, or a count of days, seconds or milliseconds."""
+    array = pa.array([date(2024, 2, 29), None, date(1969, 12, 31)], arrow_type)
+    assert values_of(array) == [{"S": "2024-02-29"}, None, {"S": "1969-12-31"}]
+    assert values_of(array, dates="d") == numbers("19782", None, "-1")
+    assert values_of(array, dates="s") == numbers("1709164800", None, "-86400")
+    assert values_of(array, dates="ms") == numbers("1709164800000", None, "-86400000")
+
+
+@pytest.mark.parametrize("arrow_type", [pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
+def test_times_of_day(arrow_type):
+    """A time of day is ISO text, or a count since midnight."""
+    array = pa.array([time(1, 2, 3, 500_000), None], arrow_type)
+    digits = {"ms": "500", "us": "500000", "ns": "500000000"}[arrow_type.unit]
+    assert values_of(array) == [{"S": f"01:02:03.{digits}"}, None]
+    assert values_of(array, times="s") == numbers("3723.5", None)
+
+
+def test_durations():
+    """A duration is ISO text, or a count."""
+    array = pa.array([timedelta(seconds=90.5), None, timedelta(seconds=-0.5)], pa.duration("ms"))
+    assert values_of(array) == [{"S": "PT90.500S"}, None, {"S": "PT-0.500S"}]
+    assert values_of(array, durations="us") == numbers("90500000", None, "-500000")
+    assert values_of(array.slice(1), durations="ms") == numbers(None, "-500")
+    least = pa.array([0, 1, -1, 1_500_000_000, -(2**63)], pa.int64()).cast(pa.duration("ns"))
+    digits = ["0.000000000", "0.000000001", "-0.000000001", "1.500000000", "-9223372036.854775808"]
+    assert values_of(least) == [{"S": f"PT{each}S"} for each in digits]
+    assert values_of(least.slice(1, 2).cast(pa.int64()).cast(pa.duration("s"))) == [{"S": "PT1S"}, {"S": "PT-1S"}]
+
+
+def test_times_of_all_ranges_are_counts():
+    """A count needs no calendar: whatever Arrow keeps is written."""
+    array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("us"))
+    assert values_of(array, timestamps="us") == numbers(str(2**63 - 1), str(-(2**63)))
+    assert values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()), dates="d") == numbers(str(2**31 - 1))
+
+
+def test_the_ends_of_the_nanoseconds():
+    """Moments in nanoseconds are texts from the first to the last."""
+    array = pa.array([2**63 - 1, -(2**63)], pa.int64()).cast(pa.timestamp("ns"))
+    wanted = ["2262-04-11T23:47:16.854775807", "1677-09-21T00:12:43.145224192"]
+    assert values_of(array) == [{"S": each} for each in wanted]
+
+
+LISTS = [[1, None], [], None, [3]]
+
+
+@pytest.mark.parametrize(
+    "arrow_type", [pa.list_(pa.int64()), pa.large_list(pa.int32()), pa.list_view(pa.int64())], ids=str
+)
+def test_every_kind_of_list(arrow_type):
+    """A list is L, null in it is NULL."""
+    wanted = [{"L": [{"N": "1"}, {"NULL": True}]}, {"L": []}, None, {"L": [{"N": "3"}]}]
+    assert values_of(pa.array(LISTS, arrow_type)) == wanted
+    assert values_of(pa.array(LISTS, arrow_type).slice(1)) == wanted[1:]
+
+
+def test_lists_of_fixed_length():
+    """A list of fixed length is L."""
+    array = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
+    wanted = [{"L": numbers("1", "2")}, None, {"L": numbers("3", "4")}]
+    assert values_of(array) == wanted
+    assert values_of(array.slice(1)) == wanted[1:]
+    assert values_of(array.slice(3)) == []
+
+
+LONG_TEXTS = pa.array(
+    [None, "a text of more than twelve bytes", "x", "another text of more than twelve"], pa.string_view()
+)
+JSON_TEXTS = pa.ExtensionArray.from_storage(pa.json_(pa.string_view()), LONG_TEXTS)
+
+
+@pytest.mark.parametrize("texts", [LONG_TEXTS, JSON_TEXTS], ids=lambda texts: str(texts.type))
+def test_lists_of_views(texts):
+    """Texts that views hold elsewhere come along from lists of every kind."""
+    first, second, third, fourth = [{"NULL": True}, *({"S": text} for text in LONG_TEXTS.to_pylist()[1:])]
+    fixed = pa.FixedSizeListArray.from_arrays(texts, 2, mask=pa.array([False, False]))
+    assert values_of(fixed) == [{"L": [first, second]}, {"L": [third, fourth]}]
+    views = pa.ListViewArray.from_arrays([2, 1, 0], [2, 3, 0], texts)
+    assert values_of(views) == [{"L": [third, fourth]}, {"L": [second, third, fourth]}, {"L": []}]
+    assert values_of(views.slice(2)) == [{"L": []}]
+
+
+def test_what_lies_under_a_null_is_not_looked_at():
+    """Values of a null struct or list that Arrow keeps all the same are neither printed nor checked."""
+    inner = pa.array([1.5, float("nan")])
+    struct = pa.StructArray.from_arrays([inner], names=["x"], mask=pa.array([False, True]))
+    assert values_of(struct) == [{"M": {"x": {"N": "1.5"}}}, None]
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), inner, mask=pa.array([False, True]))
+    assert values_of(lists) == [{"L": [{"N": "1.5"}]}, None]
+
+
+def test_maps_and_dictionaries_inside():
+    """A map is M under its own names; what is inside of containers may be of any kind too."""
+    array = pa.array(
+        [[("k", "x"), ('q"', None)], None, []], pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string()))
+    )
+    assert values_of(array) == [{"M": {"k": {"S": "x"}, 'q"': {"NULL": True}}}, None, {"M": {}}]
+    stamps = pa.array([[{"at": MOMENT}]], pa.list_(pa.struct([("at", pa.timestamp("s"))])))
+    assert values_of(stamps, timestamps="s") == [{"L": [{"M": {"at": {"N": "1709209815"}}}]}]
+
+
+def test_null_columns():
+    """A column of nothing but nulls is missing, or NULL where asked."""
+    assert values_of(pa.nulls(2)) == [None, None]
+    assert values_of(pa.nulls(1), nulls="null") == [{"NULL": True}]
+
+
+def test_nulls_as_null():
+    """Where asked, null is NULL at the top and in structs, but not where the value is in the rescue column."""
+    array = pa.array([{"x": None, "y": True}, None])
+    assert values_of(array, nulls="null") == [{"M": {"x": {"NULL": True}, "y": {"BOOL": True}}}, {"NULL": True}]
+    batch = pa.RecordBatch.from_pydict({"n": pa.array([None, None], pa.int64()), "_rescue": ['{"n":{"S":"x"}}', None]})
+    lines = Encoder(batch.schema, options=EncodeOptions(nulls="null")).encode_lines(batch)
+    assert lines == b'{"n":{"S":"x"}}\n{"n":{"NULL":true}}\n'
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [(["b", "a"], {"SS": ["b", "a"]}), ([1.0, 2.5], {"NS": ["1", "2.5"]}), ([b"a"], {"BS": ["YQ=="]})],
+)
+def test_sets_by_option(values, wanted):
+    """A list column that the options name is a set."""
+    assert values_of(pa.array([values]), sets=("a",)) == [wanted]
+
+
+def test_large_sets():
+    """A set of a thousand elements is one."""
+    elements = [f"e{number}" for number in range(1000)]
+    assert values_of(pa.array([elements]), sets=("a",)) == [{"SS": elements}]
+
+
+def test_json_columns_are_read_and_written_anew():
+    """Text that holds an attribute value becomes that value, without its white space and escapes."""
+    field = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
+    batch = pa.RecordBatch.from_arrays([pa.array(['{ "L" : [{"S":"\\u00e9"}] }', None])], schema=pa.schema([field]))
+    assert ddbio.to_dynamodb_json(batch) == '{"a":{"L":[{"S":"é"}]}}\n{}\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (pa.schema([("a", pa.month_day_nano_interval())]), {}, "^a: an Arrow month_day_nano_interval has months"),
+        (pa.schema([("a", pa.string())]), {"sets": ("b",)}, "^b: named in sets, but there is no such column"),
+        (pa.schema([("a", pa.string())]), {"sets": ("a",)}, "^a: named in sets, but it is an Arrow string"),
+        (pa.schema([("a", pa.list_(pa.bool_()))]), {"sets": ("a",)}, "^a: named in sets, but DynamoDB has sets of"),
+        (pa.schema([("a", pa.string()), ("a", pa.string())]), {}, "the name 'a' occurs twice"),
+        (pa.schema([("", pa.string())]), {}, "an attribute's name has 1 to 65,535 bytes"),
+        (pa.schema([("x" * 65_536, pa.string())]), {}, "an attribute's name has 1 to 65,535 bytes"),
+    ],
+)
+def test_schemas_without_a_form_are_refused(schema, options, message):
+    """What a schema's types show to be wrong for every row is an error at once."""
+    with pytest.raises(SchemaError, match=message):
+        Encoder(schema, options=EncodeOptions(**options))
+
+
+@pytest.mark.parametrize("rows", [[], [0, 1, 2], [2, 1, 0], [0, 2, 3], [3]], ids=str)
+def test_rows_are_taken_from_every_layout(rows):
+    """Rows of views and of run ends, which pyarrow takes nothing from, are taken in any order."""
+    views = pa.array(["a", None, "a text of more than twelve", "b"], pa.string_view())
+    columns = [
+        views,
+        pa.StructArray.from_arrays([views], ["a"]),
+        pa.RunEndEncodedArray.from_arrays([2, 4], ["a", "b"]),
+        pa.array([[1], None, [], [2, 3]], pa.list_view(pa.int64())),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, ["a", "b", "c", "d"])
+    taken = take_rows(batch, np.array(rows, np.int64))
+    assert taken.schema == batch.schema
+    assert taken.to_pylist() == [batch.to_pylist()[row] for row in rows]

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from item_strategies import BINARIES, NUMBERS, TEXT
+
+from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_hashes, key_identity
+from ddbio.core.kernel.hash.keys import hash_keys
+from ddbio.core.reference import RowBuilder
+from ddbio.core.rescue import MisfitLog
+from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.errors import DdbioError, SchemaError
+
+KEYS = ["pk", "sk"]
+KEY_VALUES = st.sampled_from(
+    [TEXT.map(lambda text: {"S": text}), NUMBERS.map(lambda text: {"N": text}), BINARIES.map(lambda text: {"B": text})]
+)
+
+
+@st.composite
+def keyed_items(draw):
+    """Draw items whose keys have one type each."""
+    pk, sk = draw(KEY_VALUES), draw(KEY_VALUES)
+    return draw(st.lists(st.fixed_dictionaries({"pk": pk, "sk": sk}), min_size=1, max_size=8))
+
+
+def xxh64_of(texts):
+    """Return the plain hash of each text."""
+    data = np.frombuffer(b"".join(texts) + bytes(64), np.uint8).copy()
+    ends = np.cumsum([0, *map(len, texts)])
+    hashes = np.zeros(len(texts), np.uint64)
+    data = np.concatenate([data, np.zeros(max(map(len, texts)) + 64, np.uint8)])
+    hash_keys(data, ends[np.newaxis, :], np.zeros(1, np.uint8), int(ends[-1]), hashes)
+    return [int(value) for value in hashes]
+
+
+def numbers(column, tag=b"N"):
+    """Return a batch of one key column."""
+    return pa.record_batch([column], schema=pa.schema([pa.field("n", column.type, metadata={"ddb:type": tag})]))
+
+
+@given(keyed_items())
+def test_hashes_are_those_of_the_identities(items):
+    """The hash of a row is the XXH64 of the identity of its item's key, and equal keys alone are equal."""
+    schema = normalize_schema(ItemSchema.of_items(items).to_arrow())
+    hashes = key_hashes(RowBuilder(schema, keep_nulls=True).batch(items, MisfitLog()), KEYS)
+    identities = [key_identity(item, KEYS) for item in items]
+    assert hashes.tolist() == xxh64_of(identities)
+    assert len(set(identities)) == len({(str(item["pk"]), str(item["sk"])) for item in items})
+
+
+# https://github.com/Cyan4973/xxHash/blob/dev/tests/sanity_test_vectors.h has such pairs of its own.
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)],
+)
+def test_the_hash_is_xxh64(text, value):
+    """Well-known texts have their well-known hashes."""
+    assert xxh64_of([text]) == [value]
+
+
+def plain_xxh64(data):  # noqa: C901 - as its specification has it
+    """Return XXH64 of bytes, written down from its specification."""
+    one, two, three, four, five = (
+        0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5,
+    )  # fmt: skip
+    mask = 2**64 - 1
+
+    def turn(word, bits):
+        return (word << bits | word >> (64 - bits)) & mask
+
+    def take(lane, word):
+        return turn((lane + word * two) & mask, 31) * one & mask
+
+    def little(place, size):
+        return int.from_bytes(data[place : place + size], "little")
+
+    place, value = 0, five
+    if len(data) >= 32:
+        lanes = [(one + two) & mask, two, 0, -one & mask]
+        while place + 32 <= len(data):
+            lanes = [take(lane, little(place + 8 * index, 8)) for index, lane in enumerate(lanes)]
+            place += 32
+        value = sum(turn(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
+        for lane in lanes:
+            value = ((value ^ take(0, lane)) * one + four) & mask
+    value = (value + len(data)) & mask
+    for size in (8, 4, 1):
+        while place + size <= len(data):
+            word = little(place, size)
+            if size == 8:
+                value = (turn(value ^ take(0, word), 27) * one + four) & mask
+            elif size == 4:
+                value = (turn(value ^ (word * one & mask), 23) * two + three) & mask
+            else:
+                value = turn(value ^ (word * five & mask), 11) * one & mask
+            place += size
+    value = (value ^ value >> 33) * two & mask
+    value = (value ^ value >> 29) * three & mask
+    return value ^ value >> 32
+
+
+@given(st.lists(st.binary(max_size=120), min_size=1, max_size=4))
+def test_the_hash_follows_its_specification(texts):
+    """Any bytes have the hash that the specification gives them."""
+    assert xxh64_of(texts) == [plain_xxh64(text) for text in texts]
+
+
+VECTORS = [
+    ({"S": ""}, b"S\0\0\0\0"),
+    ({"S": "é"}, b"S\2\0\0\0\xc3\xa9"),
+    ({"S": "1"}, b"S\1\0\0\0" + b"1"),
+    ({"N": "1"}, b"N\1\0\0\0" + b"1"),
+    ({"N": "1E0"}, b"N\1\0\0\0" + b"1"),
+    ({"N": "-0.50"}, b"N\4\0\0\0-0.5"),
+    ({"B": "AAE="}, b"B\2\0\0\0\0\1"),
+]
+
+
+@pytest.mark.parametrize(("value", "identity"), VECTORS)
+def test_identities_stay_as_they_are(value, identity):
+    """The identity of known keys is the documented bytes."""
+    assert key_identity({"k": value}, ["k"]) == identity
+
+
+def test_hashes_stay_as_they_are():
+    """The hashes of known keys are the same in every release."""
+    batch = pa.record_batch([pa.array(["a", "user#1"]), pa.array([1, -20])], names=KEYS)
+    assert key_hashes(batch, KEYS).tolist() == [3831613553501970575, 7940022204687019215]
+
+
+def test_one_number_has_one_hash_whatever_its_column():
+    """N 1 is 1.0 is 1E0 in every column type; S "1" and B "1" are others."""
+    columns = [
+        pa.array([1], pa.int8()), pa.array([1], pa.int64()), pa.array([1], pa.uint64()), pa.array([1.0]),
+        pa.array([Decimal("1.0")], pa.decimal128(38, 9)), pa.array([Decimal(1)], pa.decimal256(50, 3)),
+        pa.array(["1E0"]), pa.array(["+1.00"], pa.large_string()),
+    ]  # fmt: skip
+    hashes = {int(key_hashes(numbers(column), ["n"])[0]) for column in columns}
+    assert hashes == {plain_xxh64(key_identity({"n": {"N": "1"}}, ["n"]))}
+    others = [numbers(pa.array(["1"]), b"S"), numbers(pa.array([b"1"]), b"B")]
+    assert len(hashes | {int(key_hashes(other, ["n"])[0]) for other in others}) == 3
+
+
+def test_a_key_in_the_rescue_column_is_found():
+    """A key that did not fit its column has the hash of its value."""
+    schema = pa.schema([("k", pa.int64()), ("_rescue", pa.string())])
+    batch = pa.record_batch([pa.array([1, None]), pa.array([None, '{"k":{"N":"1.5"}}'])], schema=schema)
+    assert key_hashes(batch, ["k"]).tolist() == [
+        plain_xxh64(key_identity({"k": {"N": number}}, ["k"])) for number in ("1", "1.5")
+    ]
+
+
+ANY_KEY = st.one_of(
+    TEXT.map(lambda text: {"S": text}), NUMBERS.map(lambda text: {"N": text}), BINARIES.map(lambda text: {"B": text})
+)
+
+
+@given(st.lists(st.tuples(ANY_KEY, ANY_KEY, st.sampled_from(["", " "])), min_size=1, max_size=8))
+def test_keys_of_any_type_are_found_in_the_rescue_column(rows):
+    """Keys of which some did not fit their columns have the hashes of their identities, whatever their text form."""
+    columns, rescued = {"pk": [], "sk": []}, []
+    for pk, sk, blank in rows:
+        others = {"x": {"S": "y"}, "m": {"M": {"pk": {"S": "z"}}}}
+        others |= {} if "S" in pk else {"pk": pk}
+        others |= {} if "N" in sk else {"sk": sk}
+        rescued.append(blank + json.dumps(others))
+        columns["pk"].append(pk.get("S"))
+        columns["sk"].append(sk.get("N"))
+    schema = pa.schema([("pk", pa.string()), pa.field("sk", pa.string(), metadata={"ddb:type": "N"})])
+    schema = schema.append(pa.field("_rescue", pa.string()))
+    batch = pa.RecordBatch.from_pydict({**columns, "_rescue": rescued}, schema=schema)
+    wanted = [plain_xxh64(key_identity({"pk": pk, "sk": sk}, KEYS)) for pk, sk, _ in rows]
+    assert key_hashes(batch, KEYS).tolist() == wanted
+    assert key_hashes(batch.slice(1), KEYS).tolist() == wanted[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "row 1: k is missing"),
+        ("{}", "row 1: k is missing"),
+        ('{"k":{"BOOL":true}}', "row 1: k is of type BOOL"),
+        ('{"k":{"NULL":true}}', "row 1: k is of type NULL"),
+        ('{"k":{"S":"x"}}{"k":{"S":"y"}}', "_rescue: expected one JSON document"),
+        ("", "_rescue: expected one JSON document"),
+        ('{"k":{"N":"x"}}', "_rescue: k: 'x' is not a DynamoDB number"),
+    ],
+)
+def test_rescued_text_without_a_key_is_refused(text, message):
+    """A row whose rescue column has no key is an error, as the reference reports it."""
+    rescued = pa.array([None, text, '{"k":{"S":"x"}}'], pa.string())
+    with pytest.raises(DdbioError, match=message):
+        key_hashes(pa.record_batch([pa.array([1, None, None]), rescued], names=["k", "_rescue"]), ["k"])
+
+
+def test_parts_of_a_key_do_not_run_together():
+    """("ab", "c") and ("a", "bc") are two keys."""
+    batch = pa.record_batch([pa.array(["ab", "a"]), pa.array(["c", "bc"])], names=KEYS)
+    assert len(set(key_hashes(batch, KEYS).tolist())) == 2
+
+
+def test_a_missing_key_is_refused():
+    """A row without a key attribute, a key of another type and an unknown column are errors that name it."""
+    with pytest.raises(SchemaError, match=r"^row 1: k is missing"):
+        key_hashes(pa.record_batch([pa.array(["a", None])], names=["k"]), ["k"])
+    with pytest.raises(SchemaError, match=r"^row 0: k is of type BOOL"):
+        key_hashes(pa.record_batch([pa.array([True])], names=["k"]), ["k"])
+    with pytest.raises(SchemaError, match=r"^x: the batch has no such attribute"):
+        key_hashes(pa.record_batch([pa.array(["a"])], names=["k"]), ["x"])
+    with pytest.raises(SchemaError, match=r"^k is missing"):
+        key_identity({}, ["k"])
+
+
+def test_no_rows_have_no_hashes():
+    """An empty batch has no hashes."""
+    assert key_hashes(pa.record_batch([pa.array([], pa.string())], names=["k"]), ["k"]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", "b"]).dictionary_encode(),
+        pa.array(["a", "b"], pa.string_view()),
+        pa.array(["a", "b"], pa.large_string()),
+        pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_key_is_the_same_however_arrow_keeps_it(column):
+    """Dictionaries, views and runs are what they stand for; columns beside the key may be of any type."""
+    plain = pa.record_batch({"pk": ["a", "b"]})
+    beside = pa.array([0, None], pa.timestamp("us"))
+    batch = pa.record_batch({"pk": column, "at": beside, "none": pa.nulls(2), "half": pa.array([1.0, 2.0]).cast("f2")})
+    assert key_hashes(batch, ["pk"]).tolist() == key_hashes(plain, ["pk"]).tolist()
+
+
+def test_a_key_of_a_time_is_its_text():
+    """A moment, a date and bytes of fixed size are keys as they are written."""
+    times = pa.record_batch({"a": pa.array([0], pa.timestamp("s")), "b": pa.array([0], pa.date32())})
+    texts = pa.record_batch({"a": ["1970-01-01T00:00:00"], "b": ["1970-01-01"]})
+    assert key_hashes(times, ["a", "b"]).tolist() == key_hashes(texts, ["a", "b"]).tolist()
+    fixed, free = (pa.record_batch({"a": pa.array([b"ab"], kind)}) for kind in (pa.binary(2), pa.binary()))
+    assert key_hashes(fixed, ["a"]).tolist() == key_hashes(free, ["a"]).tolist()
+
+
+PRINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30)
+
+
+def fingerprints(pairs):
+    """Return fingerprints that often have one first word."""
+    high, low = np.array(pairs, np.uint64).reshape(len(pairs), 2).T
+    return Fingerprints(high, low)
+
+
+@given(PRINTS, PRINTS)
+def test_rows_of_a_key_are_one_group(pairs, others):
+    """Rows with one fingerprint are a group, which is found by it; a fingerprint of no row is in none."""
+    groups = KeyGroups(fingerprints(pairs))
+    spans = (groups.starts, groups.counts)
+    members = [groups.rows[start : start + count].tolist() for start, count in zip(*spans, strict=True)]
+    assert sorted(row for rows in members for row in rows) == [*range(len(pairs))]
+    assert [{pairs[row] for row in rows} for rows in members] == [
+        {(int(high), int(low))} for high, low in zip(*groups.known, strict=True)
+    ]  # fmt: skip
+    assert len(members) == len(set(pairs))
+    for pair, group in zip(others, groups.find(fingerprints(others)).tolist(), strict=True):
+        assert (group >= 0) == (pair in pairs)
+        assert group < 0 or pairs[members[group][0]] == pair

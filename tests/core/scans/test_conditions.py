@@ -1,0 +1,199 @@
+"""Tests of conditions: what their text means, and the expressions that become of it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddbio.core.attribute import encode_base64
+from ddbio.core.number import canonical_number
+from ddbio.core.scans import conditions
+from ddbio.core.scans.conditions import (
+    Expressions,
+    Negated,
+    Query,
+    Several,
+    format_condition,
+    key_query,
+    parse_condition,
+)
+from ddbio.errors import OptionError
+
+
+def written(text):
+    """Return a condition as an expression in which names and values stand for themselves."""
+    expressions = Expressions()
+    found = parse_condition(text).write(expressions)
+    members = expressions.members()
+    for placeholder, value in sorted(members.get("ExpressionAttributeValues", {}).items(), reverse=True):
+        found = found.replace(placeholder, str(value))
+    for placeholder, name in sorted(members.get("ExpressionAttributeNames", {}).items(), reverse=True):
+        found = found.replace(placeholder, name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ("status = 'shipped'", "status = {'S': 'shipped'}"),
+        ("total>-1.50", "total > {'N': '-1.5'}"),
+        ("a != TRUE and b = null", "a <> {'BOOL': True} AND b = {'NULL': True}"),
+        ("a = 1 OR b = 2 AND c = 3", "a = {'N': '1'} OR (b = {'N': '2'} AND c = {'N': '3'})"),
+        ("(a = 1 OR b = 2) AND c = 3", "(a = {'N': '1'} OR b = {'N': '2'}) AND c = {'N': '3'}"),
+        ("NOT a = 1 AND NOT (b = 2)", "NOT (a = {'N': '1'}) AND NOT (b = {'N': '2'})"),
+        ("a BETWEEN 1 AND 2 AND b NOT BETWEEN 'x' AND 'y'",
+         "a BETWEEN {'N': '1'} AND {'N': '2'} AND NOT (b BETWEEN {'S': 'x'} AND {'S': 'y'})"),
+        ("a IN (1, 'b')", "a IN ({'N': '1'}, {'S': 'b'})"),
+        ("a NOT IN [1]", "NOT (a IN ({'N': '1'}))"),
+        ("a IS MISSING", "attribute_not_exists(a)"),
+        ("a IS NOT MISSING", "attribute_exists(a)"),
+        ("a IS NOT NULL", "NOT (attribute_type(a, {'S': 'NULL'}))"),
+        ("begins_with(a, 'it''s')", "begins_with(a, {'S': \"it's\"})"),
+        ("CONTAINS(b, x'00ff')", "contains(b, {'B': 'AP8='})"),
+        ("size(a) >= 3 AND attribute_type(b, 'SS')", "size(a) >= {'N': '3'} AND attribute_type(b, {'S': 'SS'})"),
+        ('a.b[2]."c d" = 1', "a.b[2].c d = {'N': '1'}"),
+        ('"select" = 1', "select = {'N': '1'}"),
+    ],
+)  # fmt: skip
+def test_what_a_condition_becomes(text, expression):
+    """Constants have DynamoDB's types, and words of the language are not case-sensitive."""
+    assert written(text) == expression
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "its end at character 1 stands where the name of an attribute"),
+        ("a", "its end at character 2 stands where a comparison, BETWEEN, IN or IS is expected"),
+        ("a = b", "'b' at character 5 stands where a constant"),
+        ("a = 'b", '"\'b" at character 5 is not understood'),
+        ("a = 1 b", "'b' at character 7 stands where AND, OR or the end is expected"),
+        ("(a = 1", "its end at character 7 stands where ) is expected"),
+        ("like(a, 1)", "is no function of a condition; there are attribute_exists"),
+        ("a LIKE 'b%'", "\"LIKE 'b%'\" at character 3 stands where a comparison"),
+        ("attribute_type(a, 'T')", "is no type of DynamoDB's"),
+        ("a = 1e200", "cannot be"),
+        ("a[x] = 1", "is no place in a list"),
+        ("in = 1", "stands where the name of an attribute (in double quotes"),
+    ],
+)
+def test_what_is_no_condition(text, words):
+    """The error shows the place, and what may stand there."""
+    with pytest.raises(OptionError) as caught:
+        parse_condition(text)
+    assert words in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_condition_or_one_error(text):
+    """Nothing but an error about the option comes of a text that is no condition."""
+    with contextlib.suppress(OptionError):
+        assert parse_condition(text).write(Expressions())
+
+
+@given(name=st.text(min_size=1, max_size=20), value=st.text(max_size=20))
+def test_names_and_values_are_never_part_of_an_expression(name, value):
+    """A quoted name or text is what it was, whatever characters it has."""
+    condition = parse_condition(f""""{name.replace('"', '""')}" = '{value.replace("'", "''")}' """)
+    expressions = Expressions()
+    assert condition.write(expressions) == "#n0 = :v0"
+    assert expressions.members() == {
+        "ExpressionAttributeNames": {"#n0": name},
+        "ExpressionAttributeValues": {":v0": {"S": value}},
+    }
+
+
+def test_many_values_are_asked_for_in_groups():
+    """The service takes 100 operands of IN."""
+    text = f"a IN ({', '.join(map(str, range(250)))})"
+    expression = parse_condition(text).write(Expressions())
+    assert [part.count(":v") for part in expression.split(" OR ")] == [100, 100, 50]
+
+
+@pytest.mark.parametrize(
+    ("text", "partition", "sort", "rest"),
+    [
+        ("pk = 'a'", ["a"], None, None),
+        ("pk IN ('a', 'b', 'a')", ["a", "b"], None, None),
+        ("pk = 'a' AND sk > 3", ["a"], ">", None),
+        ("x = 1 AND begins_with(sk, 'p') AND pk = 'a'", ["a"], "begins_with", ["x"]),
+        ("sk >= 3 AND sk <= 5 AND pk = 'a' AND (x = 1 OR y = 2)", ["a"], "BETWEEN", ["x", "y"]),
+    ],
+)
+def test_conditions_that_a_query_asks_for(text, partition, sort, rest):
+    """A partition key of stated values makes queries, with one test of the sort key; the rest filters."""
+    found = key_query(parse_condition(text), ("pk", "sk"))
+    assert [value["S"] for value in found.partition_keys] == partition
+    assert (found.sort and found.sort.operator) == sort
+    assert (found.rest and list(found.rest.names())) == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = 1", "pk > 'a'", "NOT pk = 'a'", "pk = 'a' OR x = 1", "pk = 'a' AND pk = 'b'",
+     "pk = 'a' AND sk > 1 AND sk < 3", "pk = 'a' AND (sk = 1 OR x = 2)", "pk.x = 'a'", "pk = 'a' AND sk <> 3"],
+)  # fmt: skip
+def test_conditions_that_no_query_can_ask_for(text):
+    """Whatever a key condition cannot say is left to a scan."""
+    assert key_query(parse_condition(text), ("pk", "sk")) is None
+
+
+def test_a_query_as_an_expression():
+    """Both keys are placeholders."""
+    condition = parse_condition("pk = 'a' AND sk BETWEEN 1 AND 2")
+    found = key_query(condition, ("pk", "sk"))
+    expressions = Expressions()
+    query = Query(found.partition, found.partition_keys[0], found.sort)
+    assert query.write(expressions) == "#n0 = :v0 AND #n1 BETWEEN :v1 AND :v2"
+
+
+PATHS = st.lists(st.one_of(st.text(min_size=1), st.integers(0, 9)), max_size=2).flatmap(
+    lambda rest: st.text(min_size=1).map(lambda name: (name, *rest))
+)
+CONSTANTS = st.one_of(
+    st.text().map(lambda text: {"S": text}),
+    st.decimals(-(10**9), 10**9, places=3).map(lambda number: {"N": canonical_number(str(number))}),
+    st.binary().map(lambda data: {"B": encode_base64(data)}),
+    st.booleans().map(lambda truth: {"BOOL": truth}),
+    st.just({"NULL": True}),
+)
+TESTS = st.one_of(
+    st.builds(
+        lambda sign, path, value: conditions.Test(sign, path, (value,)),
+        st.sampled_from(["=", "<>", "<", "size >=", "begins_with", "contains"]),
+        PATHS,
+        CONSTANTS,
+    ),
+    st.builds(lambda path, one, two: conditions.Test("BETWEEN", path, (one, two)), PATHS, CONSTANTS, CONSTANTS),
+    st.builds(lambda path, values: conditions.Test("IN", path, tuple(values)), PATHS, st.lists(CONSTANTS, min_size=1)),
+    st.builds(lambda path: conditions.Test("attribute_type", path, ({"S": "SS"},)), PATHS),
+    st.builds(lambda path: conditions.Test("attribute_exists", path), PATHS),
+)
+
+
+def _several(sign, parts):
+    inside = [
+        each
+        for part in parts
+        for each in (part.parts if isinstance(part, Several) and part.operator == sign else [part])
+    ]
+    return Several(sign, tuple(inside))
+
+
+CONDITIONS = st.recursive(
+    TESTS,
+    lambda inner: st.one_of(
+        st.builds(_several, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3)),
+        inner.map(Negated),
+    ),
+    max_leaves=5,
+)
+
+
+@given(CONDITIONS)
+def test_a_condition_as_text(condition):
+    """The text of a condition is the same condition, whatever its names and values are."""
+    assert parse_condition(format_condition(condition)) == condition
