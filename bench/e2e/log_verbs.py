@@ -45,7 +45,7 @@ from ddbio.testing import FakeDynamoDB
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-ITEMS = 60_000
+ITEMS = 300_000
 TTL, EXPIRED_SECONDS = "expires_at", 30 * 86_400
 REGION = "eu-west-1"
 _STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}

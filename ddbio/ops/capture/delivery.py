@@ -17,7 +17,7 @@ from ddbio.core.capture.delivered import DeliveredReader, records_of
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, partition_keys
-from ddbio.core.change_images import ImageReader
+from ddbio.core.items.change_images import ImageReader
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 
