@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
 from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
 from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
-from ddbio.errors import SchemaError
+from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.object_store import RangeFile
 from ddbio.files.rolling_writer import RollingWriter
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ddbio.lake.lake_table import LakeFile
 
 _BATCH_ROWS = 65_536
+# A file of so many bytes is read by one request if all of its columns are wanted: ranges would be several.
+_WHOLE_BYTES = 8 << 20
 NOTED = (KEY, VERSION, TIME)
 """Columns whose least and greatest values the table's log has of each file."""
 
@@ -102,18 +104,38 @@ class BucketFiles:
 
         Raises
         ------
+        DecodeError
+            If a page is damaged.
         SchemaError
             If a column has another type than the table, and a value does not fit.
         """
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        entry = StoredObject(file.path, file.size_bytes)
-        opened = pq.ParquetFile(pa.PythonFile(RangeFile(self.store, entry), "r"), pre_buffer=True)
+        is_whole = columns is None and file.size_bytes <= _WHOLE_BYTES
+        opened = self._open(file, whole=is_whole)
         known = set(opened.schema_arrow.names)
         names = [name for name in wanted.names if name in known]
-        for group in range(opened.num_row_groups):
-            # What Arrow reads ahead it keeps until the call is done: of one row group it is little, of a file much.
-            for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names):
+        try:
+            if is_whole:
+                batches = iter(opened.read(names, use_threads=False).to_batches(_BATCH_ROWS))
+            else:
+                # What Arrow reads ahead it keeps until the call is done: of one row group it is little, of a file much.
+                groups = range(opened.num_row_groups)
+                batches = (
+                    batch
+                    for group in groups
+                    for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names)
+                )
+            for batch in batches:
                 yield self._typed(batch, wanted, file)
+        except OSError as error:
+            raise DecodeError(f"{self.store.uri}/{file.path} is damaged: {error}") from error
+
+    def _open(self, file: LakeFile, *, whole: bool) -> pq.ParquetFile:
+        if whole:
+            return pq.ParquetFile(pa.BufferReader(self.store.read(file.path)), page_checksum_verification=True)
+        entry = StoredObject(file.path, file.size_bytes)
+        ranges = pa.PythonFile(RangeFile(self.store, entry), "r")
+        return pq.ParquetFile(ranges, pre_buffer=True, page_checksum_verification=True)
 
     def _typed(self, batch: pa.RecordBatch, wanted: pa.Schema, file: LakeFile) -> pa.RecordBatch:
         known, arrays = set(batch.schema.names), []
@@ -121,8 +143,13 @@ class BucketFiles:
             if field.name not in known:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
                 continue
+            array = batch.column(field.name)
+            # A cast copies nested columns also if there is nothing to do.
+            if array.type.equals(field.type, check_metadata=True):
+                arrays.append(array)
+                continue
             try:
-                arrays.append(batch.column(field.name).cast(field.type))
+                arrays.append(array.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)

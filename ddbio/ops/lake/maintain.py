@@ -154,9 +154,12 @@ class Maintainer:
             try:
                 if until_us is not None and until_us > int(state.properties.get(FLOOR, -1)):
                     state = self.table.alter(state, (), {FLOOR: str(until_us)})
-                for bucket in sorted({each.bucket for each in state.files}):
-                    self._rewrite(state, bucket)
-                    state = self.state()
+                buckets = sorted({each.bucket for each in state.files})
+                # Where other writers are about, less is done again if it is committed bucket by bucket.
+                most_bytes = self.target_bytes if tries == 1 else 0
+                while buckets:
+                    done = self._rewrite(state, buckets, most_bytes)
+                    buckets, state = buckets[done:], self.state()
             except ConflictError:
                 time.sleep(random.uniform(0, min(2.0, 0.02 * 2**tries)))
             else:
@@ -238,25 +241,37 @@ class Maintainer:
         places = order.to_numpy()
         return bool((places[1:] > places[:-1]).all())
 
-    def _rewrite(self, state: LakeState, bucket: int) -> None:
-        """Rewrite those files of a bucket that need it."""
+    def _rewrite(self, state: LakeState, buckets: Sequence[int], most_bytes: int) -> int:
+        """Rewrite, in one commit, those files of the first buckets that need it; return how many buckets those are.
+
+        They are so many as have the given bytes to rewrite, and one at least.
+        """
         job_id = new_job_id()
-        work = self._work(state, job_id)
-        files = [each for each in state.files if each.bucket == bucket]
-        chosen, masks = self._chosen(work, files, int(state.properties.get(FLOOR, -1)))
-        if not chosen:
-            return
+        work, floor = self._work(state, job_id), int(state.properties.get(FLOOR, -1))
+        chosen, masks, removed, done = dict[int, list[Any]](), dict[str, Any](), list[Any](), 0
+        for done, bucket in enumerate(buckets, 1):  # noqa: B007 - how many were looked at
+            chosen[bucket], lost = self._chosen(work, [each for each in state.files if each.bucket == bucket], floor)
+            masks |= lost
+            removed += chosen[bucket]
+            if removed and sum(each.size_bytes for each in removed) >= most_bytes:
+                break
+        if not removed:
+            return done
+        added = list[Any]()
         try:
-            added = work.write(bucket, self._rows(work, chosen, masks))
+            for bucket, files in chosen.items():
+                if files:
+                    added += work.write(bucket, self._rows(work, files, masks))
             for staged in added:
                 self.table.store.complete(staged)
-            self.table.commit(state, Commit(added=added, removed=chosen, metadata={"ddbio": '{"verb": "maintain"}'}))
+            self.table.commit(state, Commit(added=added, removed=removed, metadata={"ddbio": '{"verb": "maintain"}'}))
         finally:
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
         self.tombstones += sum(int((~each).sum()) for each in masks.values())
-        self.rewritten += len(chosen)
+        self.rewritten += len(removed)
         self.written += len(added)
+        return done
 
     def _rows(self, work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         rows = _kept(work, files, masks)

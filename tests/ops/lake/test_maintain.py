@@ -16,10 +16,12 @@ from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.errors import OptionError
+from ddbio.errors import DecodeError, OptionError
 from ddbio.files.local_store import LocalStore
+from ddbio.lake import bucket_files
 from ddbio.lake.lake_table import Commit, ConflictError
 from ddbio.ops.job.lake_items import open_items
+from ddbio.ops.lake.maintain import open_maintainer
 from ddbio.options import MaintainOptions
 from tests.ops.lake.test_schedules import expected, items_of
 from tests.ops.lake.virtual_log import Change, VirtualLog, Writer
@@ -177,6 +179,66 @@ def test_rows_are_sorted_once(lake):
     assert (again.rewritten_files, again.version) == (0, report.version)
     with pytest.raises(OptionError, match="no attribute 'other'"):
         ddbio.maintain(place, format=kind, sort_by="other")
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def two_buckets(request, tmp_path):
+    """Return a lake table with two small files in each of two buckets, its format, and the log it was made of."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    for first in (0, 40):
+        numbers = range(first, first + 40)
+        log.append([Change(n + 1, f"k|{n}", {"pk": f"k|{n}", "n": 99 - n}) for n in numbers])
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", format=request.param, buckets=2)
+    return tmp_path / "lake", request.param, log
+
+
+def test_buckets_are_rewritten_in_one_version(two_buckets):
+    """Readers see one new version, unless a bucket has as much to rewrite as one file holds."""
+    place, kind, log = two_buckets
+    version = open_items(str(place), MaintainOptions(table=str(place)), kind).state.version
+    report = ddbio.maintain(place, format=kind)
+    assert (report.version, report.rewritten_files, report.written_files) == (version + 1, 4, 2)
+    assert holds(place, kind, log)
+    job = open_maintainer(MaintainOptions(table=str(place), format=kind, sort_by=("n",)))
+    job.target_bytes = 1
+    assert (job.run(None).version, job.rewritten) == (version + 3, 2)
+    assert holds(place, kind, log)
+
+
+def test_a_writer_who_was_slower_goes_bucket_by_bucket(two_buckets, monkeypatch):
+    """Once another writer was faster, less is done again if the next one is."""
+    place, kind, log = two_buckets
+    job = open_maintainer(MaintainOptions(table=str(place), format=kind))
+    table, commits = job.table, list[set[int]]()
+
+    def commit(state, asked, commit=table.commit):
+        commits.append({each.bucket for each in asked.removed})
+        if len(commits) == 1:
+            raise ConflictError
+        return commit(state, asked)
+
+    monkeypatch.setattr(table, "commit", commit)
+    job.run(None)
+    assert commits == [{0, 1}, {0}, {1}]
+    assert (job.rewritten, job.written) == (4, 2)
+    assert holds(place, kind, log)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_damaged_page_is_not_rewritten(two_buckets, monkeypatch, whole):
+    """What the checksum of a page refuses is told, and the table stays as it is."""
+    place, kind, _ = two_buckets
+    monkeypatch.setattr(bucket_files, "_WHOLE_BYTES", (1 << 20) * whole)
+    state = open_items(str(place), MaintainOptions(table=str(place)), kind).state
+    path = place / state.files[0].path
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    # The last byte of the column's last page.
+    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match="damaged"):
+        ddbio.maintain(place, format=kind)
+    assert open_items(str(place), MaintainOptions(table=str(place)), kind).state.version == state.version
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
