@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import expired_records
 from ddbio.core.items.change_images import ImageReader
 from ddbio.core.kernel.arrays import (
@@ -27,7 +27,7 @@ from ddbio.core.kernel.arrays import (
     valid_of,
 )
 from ddbio.core.kernel.flat_items import flat_members
-from ddbio.core.kernel.members import Openings
+from ddbio.core.kernel.members import Marks, Openings
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.errors import DecodeError
 
@@ -40,13 +40,11 @@ _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 # Attributes that a line has no room for.
 _TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
-# A line is no record, and what holds records is none; a letter that is escaped may hide a name. All are looked for
-# where they may be.
-_HIDDEN = (
-    (f'"{EVENT_TIME}"'.encode(), re.compile(f'"{EVENT_TIME}"'.encode())),
-    (b'"Records"', re.compile(rb'"Records"\s*:\s*\[')),
-    (b"\\u00", re.compile(rb"\\u00[2-7]")),
-)
+# A line is no record, and what holds records is none; a letter that is escaped may hide a name.
+_TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_TO_LIVE}"'.encode()
+_LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
+_MARKS = Marks(_TIME, _RECORDS, _SERVICE, *_LETTERS)
+_HAS_RECORDS = re.compile(rb'"Records"\s*:\s*\[')
 # Where one record ends and another begins: behind an opening quote no letter follows within JSON's texts.
 _BORDER = re.compile(rb'\}[ \t\r\n]*(?=\{[ \t\r\n]*"[A-Za-z])')
 PART_BYTES = 16 << 20
@@ -94,7 +92,7 @@ def plain_lines(
     if checked is None:
         return None
     try:
-        expired = expired_records(text)
+        expired = expired_records(text) if checked.names_service else None
     except DecodeError:
         return None
     found, start = list[PlainLines](), 0
@@ -138,16 +136,19 @@ def split_records(text: bytes, most: int | None = None, seen: set[str] | None = 
 class _Checked(NamedTuple):
     members: list[Any]
     batches: list[pa.RecordBatch]
+    names_service: bool
+    event_ids: list[str]
 
     def note(self, seen: set[str] | None) -> None:
         """Add the event ids to those that came before."""
-        if seen is not None and self.members[-1] is not None:
-            seen.update(self.members[-1].to_pylist())
+        if seen is not None:
+            seen.update(self.event_ids)
 
 
 def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | None = None) -> _Checked | None:
     """Return the members of the records and their images; None where only the reference may judge them."""
-    if any(part in text and each.search(text) for part, each in _HIDDEN):
+    marks = _MARKS.found(text)
+    if _TIME in marks or not marks.isdisjoint(_LETTERS) or (_RECORDS in marks and _HAS_RECORDS.search(text)):
         return None
     members, images = _own_members(text), images or ImageReader()
     try:
@@ -156,13 +157,13 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
-    came_before = seen and members[-1] is not None and not seen.isdisjoint(members[-1].to_pylist())
-    if came_before or not _TAKEN.isdisjoint(images.names):
+    event_ids = [] if seen is None or members[-1] is None else members[-1].to_pylist()
+    if (seen and not seen.isdisjoint(event_ids)) or not _TAKEN.isdisjoint(images.names):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
         return None
-    return _Checked(members, batches)
+    return _Checked(members, batches, _SERVICE in marks, event_ids)
 
 
 def _own_members(text: bytes) -> list[Any] | None:

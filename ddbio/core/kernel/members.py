@@ -1,5 +1,7 @@
 """Find the values of a few members wherever they stand in JSON, without parsing it; values in base64 are decoded.
 
+And tell which of a few texts occur anywhere.
+
 A member is looked for by what stands before its value: its name and the quote that opens a text. A quote within a text
 is escaped, so nothing else matches. What has escapes of its own, or is no JSON, is refused.
 """
@@ -18,7 +20,7 @@ from ddbio.core.kernel.jit import inner, loop
 from ddbio.core.kernel.memory import PAD, copy_bytes, equal32, load64, lowest_bit, peek, pointers, poke
 from ddbio.core.kernel.text import QUOTE, same_text, text_end
 
-_STEP, _NEWLINE = 32, ord("\n")
+_STEP, _WORD, _NEWLINE = 32, 8, ord("\n")
 # An opening ends with so many letters of the name, and so many signs.
 _LETTERS, _SIGNS = 5, 3
 _QUOTE_AND_COLON = np.frombuffer(b'"' * _STEP + b":" * _STEP, np.uint8)
@@ -93,11 +95,90 @@ class Openings:
             return None
 
 
+class _Search(NamedTuple):
+    """Hold what a search reads: two signs of each opening, repeated, and what follows each of them."""
+
+    data: npt.NDArray[np.uint8]
+    signs: npt.NDArray[np.uint8]
+    texts: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.int64]
+    masks: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+
+
+class Marks:
+    """Know some texts, and tell which of them occur in another one, in a single pass over it.
+
+    Parameters
+    ----------
+    texts
+        From 2 to 32 bytes each.
+    """
+
+    def __init__(self, *texts: bytes) -> None:
+        # Those that begin alike are looked for together.
+        ordered = sorted(texts)
+        self._texts, openings = ordered, sorted({each[:2] for each in ordered})
+        signs = b"".join(bytes([sign]) * _STEP for each in openings for sign in each)
+        bounds = [0, *(sum(each[:2] <= opening for each in ordered) for opening in openings)]
+        self._arrays = (
+            np.frombuffer(signs, np.uint8),
+            np.frombuffer(b"".join(each.ljust(_STEP, b"\0") for each in ordered) + bytes(PAD), np.uint8),
+            np.array([_word_of(each[:_WORD]) for each in ordered], np.int64),
+            np.array([_word_of(b"\xff" * len(each[:_WORD])) for each in ordered], np.int64),
+            np.array([len(each) for each in ordered], np.int64),
+            np.array(bounds, np.int64),
+        )
+
+    def found(self, text: bytes | memoryview) -> frozenset[bytes]:
+        """Return those that occur in a text."""
+        # What is behind the last whole steps is looked at in a copy that has room behind it.
+        most = max(0, len(text) - PAD)
+        rest = bytes(text[most:]) + bytes(PAD)
+        bits = 0
+        for data, stop in ((text, most), (rest, len(text) - most)):
+            bits |= int(find_marks(_Search(np.frombuffer(data, np.uint8), *self._arrays), stop))
+        return frozenset(each for place, each in enumerate(self._texts) if bits >> place & 1)
+
+
+def _word_of(data: bytes) -> int:
+    return int.from_bytes(data.ljust(_WORD, b"\0"), "little", signed=True)
+
+
 def _array(values: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, is_text: bool) -> Any:
     # What was found is less than there is room for.
     buffer = pa.py_buffer(values[: ends[-1]].copy().data)
     array = pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.data), buffer])
     return array.cast(pa.string()) if is_text else array
+
+
+@loop
+def find_marks(search: Any, stop: int) -> Any:
+    """Return a bit for each text that begins before ``stop``; behind that are ``PAD`` bytes at least."""
+    return _find_marks(pointers(search), len(search.bounds) - 1, stop)
+
+
+@inner
+def _find_marks(w: Any, n_openings: int, stop: int) -> Any:
+    data, place, found = w.data, 0, 0
+    while place < stop:
+        for opening in range(n_openings):
+            signs = 2 * _STEP * opening
+            hits = equal32(data, place, w.signs, signs) & equal32(data, place + 1, w.signs, signs + _STEP)
+            while hits != 0:
+                at = place + lowest_bit(np.uint64(hits))
+                hits &= hits - 1
+                if at >= stop:
+                    break
+                word = np.int64(load64(data, at))
+                for mark in range(peek(w.bounds, opening), peek(w.bounds, opening + 1)):
+                    if word & peek(w.masks, mark) == peek(w.words, mark) and same_text(
+                        data, at, w.texts, _STEP * mark, peek(w.lengths, mark)
+                    ):
+                        found |= 1 << mark
+        place += _STEP
+    return found
 
 
 @loop

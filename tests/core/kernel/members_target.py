@@ -18,7 +18,7 @@ from guard import allocate_before_guard
 
 from ddbio.core.kernel.decode import scratch
 from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.members import Openings
+from ddbio.core.kernel.members import Marks, Openings
 
 NAMES = ("eventName", "SequenceNumber", "Data")
 
@@ -42,6 +42,8 @@ def main() -> None:
     chance, refused = random.Random(int(sys.argv[1])), 0
     scratch.allocate = allocate_before_guard
     openings = Openings(tuple(name.encode() for name in NAMES), base64=2)
+    texts = (b'"eventName"', b'"z', b"zz", b"INSERT", b"}}]}")
+    marks = Marks(*texts)
     for _ in range(int(sys.argv[2])):
         records = [record(chance) for _ in range(chance.randrange(5))]
         text = json.dumps({"Records": records}, separators=(",", ":"), ensure_ascii=False).encode()
@@ -50,6 +52,9 @@ def main() -> None:
         expected = [[each[name] for each in records] for name in NAMES]
         assert [each.to_pylist() for each in found[:2]] == expected[:2]
         assert found[2].to_pylist() == [base64.b64decode(each) + b"\n" for each in expected[2]]
+        guarded = allocate_before_guard(len(text))
+        guarded[:] = list(text)
+        assert marks.found(memoryview(guarded).toreadonly()) == {each for each in texts if each in text}
         damaged = bytearray(text)
         damaged[chance.randrange(len(damaged))] = chance.choice(b'"=\\ \xff}')
         del damaged[chance.randrange(1, 2 * len(damaged)) :]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ddbio.core.kernel.members import Openings
+from ddbio.core.kernel.members import Marks, Openings
 from tests.core.kernel.own_process import BOTH_BUILDS, assert_writes
 
 
@@ -27,3 +29,16 @@ def test_base64_of_any_length_is_decoded(size):
         for byte in (b"-", b"\n", b"\x80"):
             broken = text[:place] + byte + text[place + 1 :]
             assert Openings((b"Data",), base64=0).find(b'{"Data":"' + broken + b'"}') is None
+
+
+TEXTS = (b"ab", b"abc", b"ba" + b"c" * 30, b"\x80\xff\x80", b"abababab", b"ababababc")
+
+
+@given(
+    st.lists(st.sampled_from([*TEXTS, b"a", b"b", b"c", b"\x80", b"." * 31, b"ba" + b"c" * 29]), max_size=40),
+    st.integers(0, 70),
+)
+def test_marks_are_those_that_occur(parts, before):
+    """Whatever stands around them, wherever they begin, and where the text ends within one."""
+    text = b"-" * before + b"".join(parts)
+    assert Marks(*TEXTS).found(text) == {each for each in TEXTS if each in text}
