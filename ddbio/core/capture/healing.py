@@ -26,6 +26,7 @@ from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows, require_keys
 from ddbio.core.items.changes import DELETE
+from ddbio.core.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
 from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _DIGITS = 48
 _MERGED_ROWS = 1_000_000
 _NEW_NUMBERS = 10**12
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
+_DELETE, _NO_NUMBER, _OPERATIONS = texts_array(DELETE)[0], texts_array("0"), texts_array("MODIFY", "INSERT", "REMOVE")
 
 
 def heal_windows(since: datetime, until: datetime) -> list[Window]:
@@ -69,13 +71,11 @@ class ExportDecoder(LogDecoder):
         found = self._decoder.decode(text)
         if not found.num_rows:
             return None
-        removed: Any = pc.equal(found.column(1), pa.scalar(DELETE))
-        is_new = pc.is_null(found.column(4)).to_pylist()
-        operations = [
-            b"REMOVE" if gone else b"INSERT" if new else b"MODIFY"
-            for gone, new in zip(removed.to_pylist(), is_new, strict=True)
-        ]
-        numbers = [b"0"] * found.num_rows
+        removed: Any = pc.equal(found.column(1), _DELETE)
+        is_new = ~valid_of(found.column(4))
+        gone = bits_of(removed.buffers()[1], removed.offset, len(removed)).view(np.bool_)
+        operations = _OPERATIONS.take(int64_array(np.where(gone, 2, is_new).astype(np.int64)))
+        numbers = _NO_NUMBER.take(int64_array(np.zeros(found.num_rows, np.int64)))
         return self._log_rows(found, [operations, numbers, *([numbers] if self.has_event_ids else [])], None)
 
 
@@ -118,7 +118,10 @@ def _micros(rows: pa.Table) -> NDArray[np.int64]:
 
 def _ordered_numbers(rows: pa.Table) -> NDArray[np.bytes_]:
     texts: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
-    return np.array(texts.to_pylist(), _SEQUENCE)
+    data, places = spans_of(texts.combine_chunks())
+    if (np.diff(places) != _DIGITS).any():
+        return np.array(texts.to_pylist(), _SEQUENCE)
+    return data[places[0] : places[-1]].view(_SEQUENCE).copy()
 
 
 @dataclass
@@ -137,6 +140,9 @@ class _Last:
     @classmethod
     def merged(cls, parts: Sequence[_Last]) -> _Last:
         columns = [np.concatenate(each) for each in zip(*(part.columns() for part in parts), strict=True)]
+        order = _order_of_distinct(columns[0])
+        if order is not None:
+            return cls(*(each[order] for each in columns))
         order = np.lexsort((columns[1], columns[0]))
         ordered = [each[order] for each in columns]
         found = ordered[0]
@@ -153,9 +159,26 @@ class _Last:
 
 def places_of(found: NDArray[np.bytes_], known: NDArray[np.bytes_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return where each is among known ones, which are in order, and whether it is there at all."""
-    places = np.searchsorted(known, found)
+    if not len(known):
+        return np.zeros(len(found), np.int64), np.zeros(len(found), np.bool_)
+    heads = _heads(known)
+    is_distinct = (heads[1:] != heads[:-1]).all()
+    places = np.searchsorted(heads, _heads(found)) if is_distinct else np.searchsorted(known, found)
     places[places == len(known)] = 0
-    return places, known[places] == found if len(known) else np.zeros(len(found), np.bool_)
+    return places, known[places] == found
+
+
+def _heads(keys: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return the first half of each digest as a number of the same order, which is compared faster than bytes."""
+    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
+
+
+def _order_of_distinct(keys: NDArray[np.bytes_]) -> NDArray[np.int64] | None:
+    """Return the order of digests, or None if two begin alike, as equal ones do."""
+    heads = _heads(keys)
+    order = np.argsort(heads)
+    ordered = heads[order]
+    return None if (ordered[1:] == ordered[:-1]).any() else order
 
 
 @dataclass
@@ -170,7 +193,9 @@ class ExportedKeys:
         """Return those of the parts of an export."""
         keys = np.concatenate([np.zeros(0, _KEY), *(each for each, _ in parts)])
         images = np.concatenate([np.zeros(0, _KEY), *(each for _, each in parts)])
-        order = np.argsort(keys, kind="stable")
+        order = _order_of_distinct(keys)
+        if order is None:
+            order = np.argsort(keys, kind="stable")
         return cls(keys[order], images[order])
 
 
@@ -271,7 +296,9 @@ class LogState:
 
     def __post_init__(self) -> None:
         """Gather the keys of all exports."""
-        self._wanted = np.unique(np.concatenate([np.zeros(0, _KEY), *(each.keys for each in self.exports)]))
+        wanted = np.concatenate([np.zeros(0, _KEY), *(each.keys for each in self.exports)])
+        order = _order_of_distinct(wanted)
+        self._wanted = np.unique(wanted) if order is None else wanted[order]
 
     def add(self, rows: pa.Table, *, is_after: bool | None) -> None:
         """Add the rows of a file.
@@ -286,7 +313,8 @@ class LogState:
         if is_after is None:
             behind = micros >= (self.until - _LATE_SECONDS) * _MICROS
         recent = micros >= (self.since - MARGIN_SECONDS) * _MICROS
-        chosen = places_of(found, self._wanted)[1] | recent
+        chosen = recent.copy()
+        chosen[~recent] = places_of(found[~recent], self._wanted)[1]
         self._after.append(np.unique(found[chosen & behind]))
         kept = chosen & ~behind
         if not kept.any():

@@ -112,7 +112,7 @@ class Marks:
 
     Parameters
     ----------
-    texts
+    *texts
         From 2 to 32 bytes each.
     """
 

@@ -9,8 +9,18 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ddbio.core.capture.healing import ExportDecoder, ExportedKeys, LogState, heal_windows, image_digests, key_digests
+from ddbio.core.capture.healing import (
+    ExportDecoder,
+    ExportedKeys,
+    LogState,
+    heal_windows,
+    image_digests,
+    key_digests,
+    places_of,
+)
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogDecoder
 
@@ -177,3 +187,31 @@ def test_operations_follow_what_the_log_had():
     assert all(int(found[pk][1]) > new for pk in "cde")
     assert set(rows.column("_healed_by").to_pylist()) == {"export"}
     assert np.all(np.diff(rows.column("_event_time").cast(pa.int64()).to_numpy()) == 0)
+
+
+# Digests that begin alike, or end alike, or in zeros.
+DIGESTS = st.builds(bytes.__add__, *[st.sampled_from([bytes(8), b"a" * 8, b"a" * 7 + b"\0", b"\xff" * 8])] * 2)
+
+
+def array_of(digests):
+    """Return digests as an array."""
+    return np.array(digests, "S16")
+
+
+@given(st.lists(DIGESTS, unique=True, max_size=9), st.lists(DIGESTS, max_size=9))
+def test_digests_are_found_among_those_that_begin_alike(known, wanted):
+    """Each is found where it is, and nothing else is."""
+    ordered = sorted(known)
+    places, is_known = places_of(array_of(wanted), array_of(ordered))
+    assert is_known.tolist() == [each in known for each in wanted]
+    assert [ordered[place] for place in places[is_known]] == [each for each in wanted if each in known]
+
+
+@given(st.lists(DIGESTS, max_size=9))
+def test_the_digests_of_an_export_are_in_order(digests):
+    """Each keeps its image; of equal ones the first is the first."""
+    images = [bytes([place + 1]) * 16 for place in range(len(digests))]
+    found = ExportedKeys.of([(array_of(digests), array_of(images))])
+    expected = sorted(zip(digests, images, strict=True), key=lambda each: each[0])
+    assert found.keys.tolist() == [each.rstrip(b"\0") for each, _ in expected]
+    assert found.images.tolist() == [each for _, each in expected]
