@@ -186,7 +186,8 @@ class LogSteps(Steps):
             "read old images": lambda: _read(place.gone, _OLD_COLUMNS),
             "read archive": lambda: _read(place.archive),
             "read lake": lambda: _read(place.lake),
-            "read small files": lambda: _read(place.small_files),
+            # Threads cost more than they read of files so small.
+            "read small files": lambda: _read(place.small_files, use_threads=False),
             "choose last": self._choose_last,
             "choose expired": lambda: self._gone.filter(pc.equal(self._gone.column(OPERATION), pa.scalar("REMOVE"))),
             "write expired": lambda: parquet_bytes(self._expired, "zstd"),
@@ -398,10 +399,11 @@ def _expiring(lines: tuple[bytes, ...]) -> list[bytes]:
     return [b'%b,"%b":{"N":"%d"}}' % (line[:-1], TTL.encode(), passed + place) for place, line in enumerate(lines)]
 
 
-def _read(folder: Path, columns: list[str] | None = None) -> pa.Table:
+def _read(folder: Path, columns: list[str] | None = None, *, use_threads: bool = True) -> pa.Table:
     """Return the rows of all Parquet files below a folder; those of a lake table, of all its versions."""
     paths = sorted(path for path in folder.rglob("*.parquet") if "_ddbio" not in path.parts)
-    tables = [pq.ParquetFile(path, page_checksum_verification=True).read(columns=columns) for path in paths]
+    files = (pq.ParquetFile(path, page_checksum_verification=True) for path in paths)
+    tables = [file.read(columns=columns, use_threads=use_threads) for file in files]
     return pa.concat_tables(tables, promote_options="permissive")
 
 
