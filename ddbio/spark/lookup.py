@@ -17,7 +17,8 @@ from ddbio.spark.session import is_connect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     from ddbio.spark.lookup_tasks import LookupTask
 
@@ -36,7 +37,8 @@ def lookup(
     """Return a DataFrame joined with the items of a table that have its keys, and their attributes as columns.
 
     Each key is asked for once, by BatchGetItem, or by Query if ``on`` has no sort key, and all tasks keep one budget. A
-    row whose key has no item has nulls. Rows without a key, or with a null in it, are asked for nothing.
+    row whose key has no item has nulls. Rows without a key, or with a null in it, are asked for nothing. Texts match by
+    their bytes, as DynamoDB's keys do, whatever collation Spark gives their column.
 
     Spark brings all rows with one key into one task, which puts the items beside them. A DataFrame with columns that
     Arrow cannot hold, such as intervals of months, is computed twice and joined: leave these out if that is dear.
@@ -90,11 +92,12 @@ def lookup(
     # Arrow cannot hold all of the rows: their keys alone are looked up, and Spark joins them with the rows.
     places, numbered = task.places, frame.toDF(*_numbered(frame.columns))
     names = [f"key_{number}" for number in range(len(columns))]
-    keys = numbered.select(*(numbered[f"_{place}"].alias(name) for place, name in zip(places, names, strict=True)))
+    asked = [_by_bytes(numbered[f"_{place}"], frame.schema.fields[place].dataType) for place in places]
+    keys = numbered.select(*(key.alias(name) for key, name in zip(asked, names, strict=True)))
     task = replace(task, places=(*range(len(names)),), keeps_rows=False)
     found = _looked_up(keys.distinct(), task, items)
     found = found.toDF(*names, *(f"item_{number}" for number in range(len(items))))
-    same = [numbered[f"_{place}"] == found[name] for place, name in zip(places, names, strict=True)]
+    same = [key == found[name] for key, name in zip(asked, names, strict=True)]
     return (
         numbered.join(found, reduce(and_, same), how).drop(*names).toDF(*frame.columns, *(item.name for item in items))
     )
@@ -122,6 +125,11 @@ def _looked_up(frame: DataFrame, task: LookupTask, items: list[StructField]) -> 
     ]
     found = rows.sortWithinPartitions("hash").mapInArrow(partial(look_up_rows, task), StructType(numbered))
     return found.toDF(*(field.name for field in fields))
+
+
+def _by_bytes(key: Column, data_type: DataType) -> Column:
+    """Return a key whose texts Spark compares by their bytes, as DynamoDB does, and not by a collation."""
+    return key.cast(StringType()) if isinstance(data_type, StringType) else key
 
 
 def _numbered(columns: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import functions, types
 
 import ddbio.spark
 from ddbio.errors import OptionError
@@ -103,6 +103,21 @@ def test_columns_pass_by(spark, orders, extra):
     ]  # fmt: skip
     inner = ddbio.spark.lookup(frame, on=["customer", "n"], how="inner", into="item", columns="total", **orders)
     assert inner.count() == sum(known for known, _ in totals)
+
+
+@pytest.mark.parametrize("extra", [[], [MONTHS]], ids=["carried", "joined"])
+def test_keys_match_by_their_bytes(spark, fake, extra):
+    """Texts that a collation of Spark holds to be the same are two keys, as they are to DynamoDB."""
+    if not hasattr(types.StringType(), "collation"):
+        pytest.skip("Spark has collations from 4.0 on")
+    fake.load("lookup_cases", [{"pk": {"S": key}, "own": {"S": key}} for key in ("a", "A", "\u00e9")], "pk")
+    at = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
+    keys = ["a", "A", "a", "\u00e9", "\u00c9"]
+    frame = spark.createDataFrame([(number, key) for number, key in enumerate(keys)], "id int, pk string")
+    frame = frame.selectExpr("id", "collate(pk, 'UTF8_LCASE') as pk", *extra)
+    joined = ddbio.spark.lookup(frame, "lookup_cases", columns="own", **at)
+    assert joined.schema["pk"].dataType == frame.schema["pk"].dataType
+    assert dict(joined.select("id", "own").collect()) == {0: "a", 1: "A", 2: "a", 3: "\u00e9", 4: None}
 
 
 def _texts(frame, count):
