@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.core.folders.snapshot import LiveFile
 
@@ -73,17 +73,6 @@ def plan_groups(files: Iterable[LiveFile], rule: CompactRule) -> tuple[CompactGr
     """Return the groups of files that are worth rewriting, those first that save most files for their bytes."""
     groups = [group for some in _by_folder(files, rule) for group in _groups(some, rule)]
     return tuple(sorted(groups, key=lambda each: (each.expected_files - len(each.files)) / max(1, each.bytes)))
-
-
-def deal_groups(groups: Sequence[CompactGroup], tasks: int) -> list[tuple[CompactGroup, ...]]:
-    """Return the groups of each task: about equal bytes, and the most worthwhile first."""
-    hands: list[list[CompactGroup]] = [[] for _ in range(min(tasks, len(groups)))]
-    dealt = [0] * len(hands)
-    for group in groups:
-        least = dealt.index(min(dealt))
-        hands[least].append(group)
-        dealt[least] += group.bytes
-    return [tuple(hand) for hand in hands]
 
 
 def _by_folder(files: Iterable[LiveFile], rule: CompactRule) -> Iterator[list[LiveFile]]:

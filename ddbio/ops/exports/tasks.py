@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import time
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
+from ddbio.core.balance import balance
 from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.items.time_columns import declares_times, sampled_forms
@@ -293,19 +293,17 @@ def export_tasks(
     ExportIncompleteError
         If a file is missing when the store lists the sizes.
     """
-    groups: list[list[ExportFile]] = [[] for _ in range(min(tasks, len(source.files)))]
-    if len(groups) > 1:
+    files = source.files
+    if min(tasks, len(files)) > 1:
         sizes = source.sizes() if sizes is None else sizes
-        heap = [(0, number) for number in range(len(groups))]
-        for file in sorted(source.files, key=lambda each: -sizes[each.name]):
-            size, number = heapq.heappop(heap)
-            groups[number].append(file)
-            heapq.heappush(heap, (size + sizes[file.name] + _FILE_BYTES, number))
-    elif groups:
-        groups = [list(source.files)]
+        assignments = balance([sizes[file.name] + _FILE_BYTES for file in files], tasks)
+    else:
+        assignments = balance([0] * len(files), 1)
     return [
-        ExportTask(number, source, tuple(files), columns, options.on_misfit, options.nulls, options.drop or ())
-        for number, files in enumerate(groups)
+        ExportTask(
+            number, source, tuple(files[i] for i in task), columns, options.on_misfit, options.nulls, options.drop or ()
+        )
+        for number, task in enumerate(assignments)
     ]
 
 

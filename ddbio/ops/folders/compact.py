@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
+from ddbio.core.balance import balance
 from ddbio.core.digest import Digest
-from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, deal_groups, hour_began, plan_groups
+from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
 from ddbio.core.folders.staged import job_of
 from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.planning.job_limits import check_actual
@@ -268,21 +269,22 @@ class _Job:
             columns = folders[group.files[0].path]
             groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted), columns)
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
-        hands, kept = deal_groups(self.plan.groups, count), self.kept
-        hands += [()] * (min(count, len(kept)) - len(hands))
+        kept = self.kept
+        assignments = balance([group.bytes for group in self.plan.groups], count)
+        assignments += [[]] * (min(count, len(kept)) - len(assignments))
         return [
             RewriteTask(
                 number=number,
                 store=self.store,
                 job_id=self.job_id,
-                groups=tuple(groups[id(each)] for each in hand),
+                groups=tuple(groups[id(self.plan.groups[index])] for index in indices),
                 target_bytes=int(options.target_bytes),
                 sort_by=options.sort_by or (),
                 verifies=options.verify != "rows",
-                kept=tuple(each.path for each in kept[number :: len(hands)]),
+                kept=tuple(each.path for each in kept[number :: len(assignments)]),
                 ends_at=ends_at,
             )
-            for number, hand in enumerate(hands)
+            for number, indices in enumerate(assignments)
         ]
 
     def _stays(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:

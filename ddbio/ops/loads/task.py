@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.balance import balance
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import ItemsOfRows, legal_key_hashes
@@ -114,13 +113,7 @@ def run_load(
 
 def assign_units(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
     """Return the units of each task, in the order of the source: about the same bytes for each, and none empty."""
-    assigned: list[list[Unit]] = [[] for _ in range(min(tasks, len(units)))]
-    lightest = [(0, number) for number in range(len(assigned))]
-    for unit in sorted(units, key=attrgetter("size_bytes"), reverse=True):
-        size_bytes, number = lightest[0]
-        assigned[number].append(unit)
-        heapq.heapreplace(lightest, (size_bytes + unit.size_bytes, number))
-    return [tuple(sorted(each, key=attrgetter("number"))) for each in assigned]
+    return [tuple(units[index] for index in task) for task in balance([unit.size_bytes for unit in units], tasks)]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.folders.compaction import CompactRule, deal_groups, plan_groups
+from ddbio.core.folders.compaction import CompactRule, plan_groups
 from ddbio.core.folders.snapshot import LiveFile
 
 FOLDERS = ("", "a=1/", "a=1/b=2/", "a=2/")
@@ -62,15 +62,3 @@ def test_other_formats_are_rewritten_alone(files):
     chosen = {each.path for group in plan_groups(files, rule) for each in group.files}
     assert chosen >= {each.path for each in files if "other" in each.path and each.partition.get("a") == "1"}
     assert all(path.startswith("a=1/") for path in chosen)
-
-
-@given(FILES, st.integers(1, 5))
-def test_every_group_is_dealt_once(files, tasks):
-    """No task is without a group, and no group is lost or doubled."""
-    groups = plan_groups(files, RULE)
-    hands = deal_groups(groups, tasks)
-    assert sorted((group.files for hand in hands for group in hand), key=str) == sorted(
-        (group.files for group in groups), key=str
-    )
-    assert all(hands)
-    assert len(hands) <= tasks
