@@ -28,6 +28,7 @@ from ddbio.files.meta import (
     claim_path,
     format_state,
     intent_path,
+    is_claim,
     is_intent,
     is_manifest,
     job_of_state,
@@ -321,10 +322,11 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
             ways = "choose another target, empty this one, or use mode append or overwrite"
             raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
         return ()
-    # Files of jobs that append meanwhile are not replaced, even if such a job ended between the two listings.
+    # Files of jobs that append meanwhile are not replaced, be they in their commit or at its end by the second listing.
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
-    retained = live | {job_of_state(path) for path in added if is_manifest(path)} - {job_id}
+    states = (path for path in added if is_claim(path) or is_intent(path) or is_manifest(path))
+    retained = live | {job_of_state(path) for path in states} - {job_id}
     spared = published_by(store, retained)
     replaced = [path for path in paths if owner_of(path) not in retained and path not in spared]
     foreign = None if target.overwrite_foreign else _foreign(store, replaced)

@@ -431,7 +431,7 @@ def test_jobs_that_exclude_each_other_do_not_both_succeed(make_store, modes):
     store = make_store()
     with publishing(Target(store=store, mode=modes[0], lease_seconds=6), "one") as complete:
         with pytest.raises(TargetError, match=r"written to by job one \(mode .*, process \d+"):
-            prepare(store, modes[1], "two", lease_seconds=6)
+            prepare(store, modes[1], "two", lease_seconds=30)
         run_beside(store, "three")
         complete([stage(store, "one", 0)], INFO)
     assert visible(store) == committed("one", tasks=1) | committed("three")
@@ -457,6 +457,26 @@ def test_what_appends_during_an_overwrite_stays(make_store):
     prepare(store, "append", "later")
     abort(store, "later")
     assert visible(store) == committed("one") | committed("new")
+
+
+def test_what_begins_to_append_when_an_overwrite_has_begun_stays(make_store, monkeypatch):
+    """An overwrite spares the files of a job that claimed the target after it, and is in the middle of its commit."""
+    store, begun = make_store(), []
+    listing = store.list
+
+    def begin_first(prefix=""):
+        if not prefix and not begun:
+            begun.append("new")
+            prepare(store, "append", "new", lease_seconds=60)
+            with pytest.raises(Death):
+                commit(DyingStore(store, 3, after_effect=False), "new", [stage(store, "new", 0)], INFO)
+        return listing(prefix)
+
+    run(store, "old")
+    monkeypatch.setattr(store, "list", begin_first)
+    replaced = prepare(store, "overwrite", "one", overwrite_foreign=True)
+    assert begun
+    assert {path for path in replaced if "new" in path} == set()
 
 
 def test_small_objects_of_what_appends_during_an_overwrite_stay(make_store):
