@@ -30,9 +30,13 @@ class MotoServer:
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
-        with socket.socket() as free:
-            free.bind((_LOOPBACK, 0))
-            self._port: int = free.getsockname()[1]
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((_LOOPBACK, 0))
+        self._port: int = self._reserved.getsockname()[1]
+        if sys.platform != "linux":
+            # While this socket is open, Linux gives the port to nobody who asks for a free one, and lets moto listen.
+            self._reserved.close()
         self.endpoint_url = f"http://{_LOOPBACK}:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,6 +65,7 @@ class MotoServer:
         self._stop()
 
     def _stop(self) -> None:
+        self._reserved.close()
         if self._process is not None:
             with self._process as process:
                 process.terminate()
