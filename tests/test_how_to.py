@@ -24,7 +24,8 @@ from ddbio.testing import FakeDynamoDB, MotoServer
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
 PAGES += sorted((ROOT / "docs/migrate").glob("*.md"))
-RUN = ("nightly-scan", "restore-from-files", "migrate-a-table", "backfill", "fold-increments", "schema-drift")
+RUN = ("fold-increments", "migrate-a-table")
+RUN_NIGHTLY = ("backfill", "nightly-scan", "restore-from-files", "schema-drift")
 ON_AWS = "# on AWS"
 CI_PAGE = ROOT / "docs/how-to/ci-pipeline.md"
 ITEMS = [{"id": {"S": f"o{number}"}, "total": {"N": str(number)}} for number in range(500)]
@@ -114,8 +115,7 @@ def test_quick_start_ends_with_the_answer(services):
     assert "{'city': 'Lima', 'total_sum': Decimal('16670000.0')}" in printed[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [*RUN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RUN_NIGHTLY)])
 def test_guides_run(services, name):
     """Every block of a guide runs in its order, but for those that need AWS or a Spark of their own."""
     shown = [text for text in blocks(ROOT / f"docs/how-to/{name}.md") if text[0] in {"sh", "python"}]
@@ -131,7 +131,7 @@ def test_the_workflow_is_whole():
     assert job["steps"][-1]["run"] == "bash pipeline.sh"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
     """The page's script moves a table to S3 on one endpoint that serves both, found by localstack-client's variable."""
     script = "\n".join(text for language, text in blocks(CI_PAGE) if language == "sh")
@@ -145,7 +145,7 @@ def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
         assert sorted(ddbio.read_table("orders", region="us-east-1").column("id").to_pylist()) == ["o1", "o2"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
     """The page's script serves its own DynamoDB, and leaves files and no process behind."""
     (script,) = [text for language, text in blocks(CI_PAGE) if language == "bash"]
@@ -156,7 +156,7 @@ def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
     assert sum(pq.read_metadata(path).num_rows for path in (tmp_path / "out").glob("*.parquet")) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shell_of_the_quick_start_runs(services):
     """The commands of the quick start's second half run on a table that is there."""
     shells = [text for language, text in blocks(ROOT / "docs/index.md") if language == "sh"]
@@ -164,8 +164,9 @@ def test_the_shell_of_the_quick_start_runs(services):
     run("sh", "\n".join(line for line in text.splitlines() if not line.startswith("export ")))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "passed"), [("test-without-aws", 1), ("ci-pipeline", 2)])
+@pytest.mark.parametrize(
+    ("page", "passed"), [("test-without-aws", 1), pytest.param("ci-pipeline", 2, marks=pytest.mark.nightly)]
+)
 def test_the_fixtures_of_the_guides_work(tmp_path, page, passed):
     """What a guide shows of pytest passes its own tests."""
     (text,) = [text for _, text in blocks(ROOT / f"docs/how-to/{page}.md") if "import pytest\n" in text]

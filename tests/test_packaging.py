@@ -17,6 +17,8 @@ from readme_renderer import markdown
 
 from ddbio.spark.javac import find_javac
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -99,7 +101,6 @@ def run_main_job(python: Path) -> None:
     assert len(set(report["digests"])) == 1
 
 
-@pytest.mark.slow
 def test_sdist_makes_a_wheel_that_works(built, tmp_path):
     """A wheel that is built from the sdist runs the main job, on the versions of the lock."""
     (sdist,) = built.glob("*.tar.gz")
@@ -116,7 +117,6 @@ def test_sdist_makes_a_wheel_that_works(built, tmp_path):
     run_main_job(environment(tmp_path / "venv", ["--constraint", constraints, f"{wheel}[cli]"]))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="the oldest libraries have no wheels for this Python")
 def test_floors_are_enough(wheel, tmp_path):
     """The main job runs on the oldest versions that the metadata allows."""

@@ -57,7 +57,11 @@ class Machine:
         return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.fixture(params=[name for name in ("sh", "dash", "bash") if shutil.which(name)])
+# On many systems sh is one of the others.
+SHELLS = {os.path.realpath(path): name for name in ("sh", "dash", "bash") if (path := shutil.which(name))}
+
+
+@pytest.fixture(params=SHELLS.values())
 def machine(request, tmp_path) -> Machine:
     """Return a machine without Python and Java, whose user is not root."""
     machine = Machine(tmp_path, request.param)
@@ -282,13 +286,13 @@ def sparks(ready) -> Machine:
 
 def test_other_sparks_have_environments_of_their_own(sparks):
     """Each version named has an environment by its own lock, in which its tests run; the first lock has Spark 4.0."""
-    script = FAKE_PYTHON.replace("'-m pip'*)", "'-m pytest'*) echo \"$0 $*\" >>pytest.log ;;\n  '-m pip'*)")
+    script = FAKE_PYTHON.replace("'-m pip'*)", "'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log ;;\n  '-m pip'*)")
     sparks.command("bin/python3", script)
     done = sparks.run("versions", "spark35", "spark40")
     assert done.returncode == 0, done.stderr
     first, second = sparks.logged("pytest.log")
-    assert first.startswith(".venv-spark35/bin/python -m pytest") and "tests/versions" in first  # noqa: PT018 - one line
-    assert second.startswith(".venv/bin/python -m pytest")
+    assert first.startswith(".venv-spark35/bin/python -m tests.rerun") and "tests/versions" in first  # noqa: PT018 - one line
+    assert second.startswith(".venv/bin/python -m tests.rerun")
     assert any("requirements-spark35.lock" in line for line in sparks.logged("pip.log"))
 
 
@@ -307,7 +311,7 @@ def test_what_cannot_be_fetched_is_told(sparks, said, code):
 
 def test_failed_tests_of_a_version_fail(sparks):
     """Tests that fail on one version fail the recipe, and the others run all the same."""
-    fails = "'-m pytest'*) echo \"$0\" >>pytest.log; exit 1 ;;\n  '-m pip'*)"
+    fails = "'-m tests.rerun'*) echo \"$0\" >>pytest.log; exit 1 ;;\n  '-m pip'*)"
     sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", fails))
     assert sparks.run("versions", "spark35", "spark40").returncode == 1
     assert len(sparks.logged("pytest.log")) == 2
@@ -316,7 +320,8 @@ def test_failed_tests_of_a_version_fail(sparks):
 
 def test_some_tests_of_a_version(sparks):
     """Files behind ``--`` are run in place of all; tests that lacked jars are told, and end with 75 if none failed."""
-    told = "'-m pytest'*) echo \"$0 $*\" >>pytest.log; case $0 in *35*) exit 75 ;; *) exit {} ;; esac ;;\n  '-m pip'*)"
+    ends = "case $0 in *35*) exit 75 ;; *) exit {} ;; esac"
+    told = f"'-m tests.rerun'*) echo \"$0 $*\" >>pytest.log; {ends} ;;\n  '-m pip'*)"
     for code, whole in ((0, 75), (1, 1)):
         sparks.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", told.replace("{}", str(code))))
         shutil.rmtree(sparks.folder / ".venv", ignore_errors=True)
@@ -327,37 +332,52 @@ def test_some_tests_of_a_version(sparks):
         assert "on spark40 whose jars" not in done.stderr
     logged = sparks.logged("pytest.log")
     assert len(logged) == 4
-    assert all(line.endswith("-m not slow tests/versions/test_lakes.py -x") for line in logged)
+    assert all(line.endswith("-m not nightly tests/versions/test_lakes.py -x") for line in logged)
+
+
+def test_the_tiers_of_tests(ready):
+    """``./task test`` leaves out what runs nightly; ``./task nightly`` runs all, on seeds that it prints."""
+    script = "'-m tests.rerun'*) echo \"$DDBIO_TEST_SEED|$*\" >>pytest.log ;;\n  '-m pip'*)"
+    ready.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", script))
+    words = "-m tests.rerun --numprocesses auto --maxprocesses 4 --dist loadfile -m"
+    assert ready.run("test", "tests/core", "-x").returncode == 0
+    ready.variables["DDBIO_TEST_SEED"] = "7"
+    done = ready.run("nightly", "tests", "--", "-x")
+    assert (done.returncode, "repeat it: DDBIO_TEST_SEED=7 ./task nightly tests" in done.stderr) == (0, True)
+    assert ready.logged("pytest.log") == [
+        f"|{words} not nightly tests/core -x",
+        f"7|{words}  --hypothesis-seed=7 -x",
+    ]
+    assert ready.run("nightly", "tets").returncode == 1
 
 
 @pytest.mark.parametrize(
-    ("lint", "gate", "versions", "test", "verdict"),
+    ("failing", "code", "verdict"),
     [
-        (0, 0, 0, 0, 0),
-        (1, 0, 0, 0, 1),
-        (0, 1, 0, 0, 1),
-        (0, 0, 1, 0, 1),
-        (0, 0, 75, 0, 0),
-        (0, 0, 0, 1, 1),
-        (0, 0, 0, 5, 1),
+        ("nothing", 0, 0),
+        ("lint", 1, 1),
+        ("bench", 1, 1),
+        ("site", 1, 1),
+        ("versions", 1, 1),
+        ("versions", 75, 0),
+        ("test", 1, 1),
+        ("test", 5, 1),
     ],
 )
 @pytest.mark.skipif(not shutil.which("bash"), reason="the CI machine has bash; this one has not")
-def test_ci_fails_with_any_part(machine, lint, gate, versions, test, verdict):
-    """CI runs lint, the gate, other Sparks, then every test, whatever the others say; no test at all is a failure.
+def test_ci_fails_with_any_part(tmp_path, failing, code, verdict):
+    """CI runs every part, whatever the others say; a part that fails, and a run without tests, fails it.
 
     That a version could not be fetched is told, and is none.
     """
-    (machine.folder / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/run", machine.folder / ".ci/run")
-    machine.command(
-        "task",
-        f'[ "$1" = lint ] && exit {lint}; [ "$1" = bench ] && exit {gate}; [ "$1" = versions ] && exit {versions}; '
-        f'printf "%s|" "$@"; exit {test}',
-    )
-    done = subprocess.run(["bash", machine.folder / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
-    told = "What ./task versions could not fetch was not tested, as it says above.\n" if versions == 75 else ""
-    assert (done.returncode, done.stdout) == (verdict, f"site|{told}test|-m||")
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
+    task = tmp_path / "task"
+    task.write_text(f'#!/bin/sh\necho "$1" >>parts.log\n[ "$1" != {failing} ] || exit {code}\n')
+    task.chmod(0o755)
+    done = subprocess.run(["bash", tmp_path / ".ci/run"], cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, "could not fetch was not tested" in done.stdout) == (verdict, code == 75)
+    assert set((tmp_path / "parts.log").read_text().split()) == {"lint", "bench", "site", "versions", "test"}
 
 
 def test_what_asv_times_is_kept_under_its_commit(ready):

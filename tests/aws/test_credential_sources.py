@@ -124,10 +124,12 @@ def source(request, monkeypatch, tmp_path):
     if request.param.startswith("imds"):
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{url}/")
+        monkeypatch.setenv("AWS_METADATA_SERVICE_TIMEOUT", "100")
     elif request.param == "container":
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/container")
         monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-token")
         monkeypatch.setattr(ContainerMetadataFetcher, "SLEEP_TIME", 0)
+        monkeypatch.setattr(ContainerMetadataFetcher, "TIMEOUT_SECONDS", 100)
     else:
         _write_profile(found, url, monkeypatch)
     yield found

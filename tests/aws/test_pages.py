@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
@@ -26,7 +25,7 @@ from ddbio.aws.http_bodies import ChecksumMismatchError
 from ddbio.aws.transport import PageSource
 from ddbio.errors import DecodeError
 from ddbio.testing import FakeDynamoDB
-from tests.aws.scripted import PAGE, ScriptedServer, Step, answer, hang_up, opened, refuse, speak, stall
+from tests.aws.scripted import PAGE, ScriptedServer, Step, answer, hang_up, opened, read_at_last, refuse, speak, stall
 
 SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
 
@@ -42,7 +41,7 @@ def source_of(kind, monkeypatch):
     """Return a function that opens a source of the parametrised kind on a server."""
 
     def open_on(
-        server: ScriptedServer | FakeDynamoDB, read_timeout_seconds: float = 5.0
+        server: ScriptedServer | FakeDynamoDB, read_timeout_seconds: float = 100.0
     ) -> AbstractContextManager[PageSource]:
         url = server.url if isinstance(server, ScriptedServer) else server.endpoint_url
         return opened(monkeypatch, kind, url, read_timeout_seconds)
@@ -170,7 +169,7 @@ def test_a_broken_answer_is_transient_and_leaves_no_trace(source_of, step):
         with pytest.raises((ClientError, BotoCoreError)) as raised:
             source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.read("Scan", SCAN).count == 1
+        assert read_at_last(source, "Scan", SCAN).count == 1
 
 
 def test_a_wrong_checksum_is_told(source_of):
@@ -219,7 +218,7 @@ def test_an_idle_connection_that_was_closed_is_replaced(source_of):
     """A server may close an idle connection at any time: the next request notices, or is sent again."""
     with ScriptedServer(answer(stays_open=False)) as server, source_of(server) as source:
         assert source.read("Scan", SCAN).count == 1
-        time.sleep(0.2)  # botocore notices only what has arrived
+        server.wait_until_idle()  # botocore notices only what has arrived
         assert source.read("Scan", SCAN).count == 1
     assert [request.connection for request in server.requests] == [1, 2]
 
@@ -237,7 +236,7 @@ def test_silence_is_a_read_timeout(source_of):
         with pytest.raises(ReadTimeoutError) as raised:
             source.read("Scan", SCAN)
         assert is_transient(raised.value)
-        assert source.read("Scan", SCAN).count == 1
+        assert read_at_last(source, "Scan", SCAN).count == 1
 
 
 def test_a_closed_port_is_an_endpoint_connection_error(source_of):

@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
@@ -141,11 +140,16 @@ def test_unreachable_endpoint_ends(policy):
 
 def test_waiting_for_the_budget_is_no_failure(policy):
     """A failure after a wait for the budget that is longer than the deadline is only the first one."""
+    seconds = [0.0]
+
+    class Scarce(LocalBudget):
+        def acquire(self, units):
+            seconds[0] += 600.0
+            return super().acquire(units)
+
     source = Scripted(ConnectTimeoutError(endpoint_url="http://x"), _page())
-    budget = LocalBudget(1.0)
-    budget.settle(budget.acquire(0.0), 0.3)
-    pages = scan_pages(source, replace(REQUEST, max_items=1, item_units=0.1), budget, RetryPolicy(0.2, policy.stop))
-    assert [page.count for page in pages] == [1]
+    late = RetryPolicy(60.0, policy.stop, clock=lambda: seconds[0])
+    assert [page.count for page in _read(source, late, budget=Scarce(None))] == [1]
 
 
 def test_key_that_does_not_advance_is_an_error(policy):

@@ -7,7 +7,7 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.aws.signing import Signer
@@ -39,7 +39,6 @@ _TOKENS = st.one_of(st.none(), st.just(""), _PRINTABLE, st.lists(_PRINTABLE, max
 _CREDENTIALS = st.builds(Credentials, st.from_regex(r"[A-Z0-9]{16,20}", fullmatch=True), st.text(max_size=40), _TOKENS)
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     body=st.binary(max_size=400),
     host=st.builds("{}{}".format, _HOSTS, _PORTS),

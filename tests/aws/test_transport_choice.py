@@ -7,7 +7,6 @@ import re
 import time
 from calendar import timegm
 
-import botocore.session
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
@@ -19,7 +18,6 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.endpoint_route import find_obstacle
 from ddbio.aws.transport import LightTransport, open_page_source
 from ddbio.errors import OptionError
-from tests.aws.scripted import shared_loader
 
 LOCAL = "http://127.0.0.1:9"
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/table"
@@ -32,7 +30,6 @@ def clean(monkeypatch):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.delenv("DDBIO_TRANSPORT", raising=False)
-    monkeypatch.setattr(botocore.session, "create_loader", shared_loader)
     client._client.cache_clear()
     yield
     client._client.cache_clear()

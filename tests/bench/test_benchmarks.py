@@ -1,9 +1,13 @@
-"""Every asv benchmark once, on little data; ``--benchmark-enable`` times them by pytest-benchmark instead."""
+"""The check of every asv benchmark, and nightly every benchmark once, on little data.
+
+``-m '' --benchmark-enable`` times the benchmarks by pytest-benchmark instead.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import os
 import pkgutil
 import re
@@ -21,6 +25,7 @@ from bench import discovery
 from bench.imports import Import
 
 MODULES = discovery.modules()
+CLASSES = list(discovery.classes())
 SMOKE_SCALE = "0.002"
 
 
@@ -59,9 +64,22 @@ def test_the_page_names_what_asv_finds():
     assert sorted(found) == sorted(name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row))
 
 
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_checks_accept_what_is_measured(cls):
+    """With each combination of parameters the class is set up, which runs its check."""
+    assert "check(" in inspect.getsource(cls.setup)
+    for parameters in itertools.product(*getattr(cls, "params", ())):
+        subject = cls()
+        try:
+            subject.setup(*parameters)
+        finally:
+            getattr(subject, "teardown", lambda *_: None)(*parameters)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("cls", "name", "parameters"), list(cases()))
 def test_benchmark_runs(cls, name, parameters, request):
-    """The benchmark's check accepts its results, and it runs; what it tracks is a positive number with a unit."""
+    """Each benchmark runs once; what it tracks is a positive number with a unit."""
     subject = cls()
     subject.setup(*parameters)
     method = getattr(subject, name)
@@ -86,7 +104,7 @@ def test_the_clock_of_imports_can_be_calibrated():
         assert tries < 10**8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pytest_benchmark_times_what_asv_times():
     """The way of timing that the page names works, also by a clock that counts the time of children."""
     words = ["--benchmark-enable", "--benchmark-min-rounds=1", "--benchmark-max-time=0", "-k", "Import and nothing"]

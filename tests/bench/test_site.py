@@ -130,7 +130,7 @@ def browse(page, profile, *words):
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_the_pages_load_in_a_browser(built, tmp_path):
     """Each page keeps its charts, and nothing is said on the console."""
@@ -141,7 +141,7 @@ def test_the_pages_load_in_a_browser(built, tmp_path):
         assert shown.stdout.count("<svg") == (folder / name).read_text("utf-8").count("<svg")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_are_drawn_in_the_readers_scheme(built, scheme, tmp_path):

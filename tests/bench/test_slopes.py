@@ -39,7 +39,7 @@ def test_a_verb_is_measured_beside_its_steps(tmp_path):
     assert found["steps_cpu_seconds"].keys() == {"nothing"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_verb_over_rows_runs(tmp_path):
     """Each verb does what it is measured by, and so does each of its steps; the table shows all of them."""
     with log_verbs.serving(tmp_path, LITTLE) as places:
@@ -47,7 +47,7 @@ def test_every_verb_over_rows_runs(tmp_path):
         run_each(chosen, tmp_path, "log_verbs")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_verb_over_files_runs(tmp_path):
     """The same of verbs over files, here and on S3."""
     with folder_verbs.serving(tmp_path, LITTLE) as places:
@@ -70,7 +70,7 @@ def run_each(chosen, home, case):
     assert all(any(f"`ddbio {verb}`" in line for line in shown) for verb in chosen)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_verbs_that_ask_the_service_make_the_calls_of_their_script():
     """A verb and its script end well, and ask the service for the same operations."""
     with service_verbs.serving() as place:

@@ -26,7 +26,7 @@ def test_a_command_counts_with_all_that_it_started():
         processes.run([sys.executable, "-c", "import sys; sys.stderr.write('no such thing'); sys.exit(3)"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_verb_is_measured_beside_its_steps_and_boto3():
     """A verb has the rate of additional rows, its start, the share of its steps and the ratio to boto3."""
     measured = verbs.measure({"load lines": verbs.VERBS["load lines"]}, verbs.LITTLE, rounds=1)["load lines"]

@@ -125,7 +125,7 @@ def test_close_wakes_everybody_who_waits() -> None:
         here.wait()
     budget.close()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert len(raised) == 4
 
 

@@ -33,7 +33,7 @@ from ddbio.core.planning.pacing import ThrottleScope
 from ddbio.errors import OptionError
 from tests.budget.deaf_port import deaf_port
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 200.0
 
 WORKER = """
 import base64, pickle, sys
@@ -56,7 +56,9 @@ client.close()
 
 def join(client: BudgetServer, **options: float | None) -> BudgetClient:
     """Return a worker's client of a server."""
-    return BudgetClient(client.address, **{"fallback_units_per_second": 1000.0, **options})
+    return BudgetClient(
+        client.address, **{"fallback_units_per_second": 1000.0, "timeout_seconds": HANG_SECONDS, **options}
+    )
 
 
 def counts(usage: Usage) -> tuple[int, int, float, int]:

@@ -16,7 +16,7 @@ from ddbio.core.planning.job_limits import JobLimits
 from ddbio.core.planning.pacing import ThrottleScope
 from tests.budget.deaf_port import deaf_port
 
-HANG_SECONDS = 60.0
+HANG_SECONDS = 200.0
 
 
 def wait_until(condition: Callable[[], object]) -> None:

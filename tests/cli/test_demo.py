@@ -5,26 +5,52 @@ import os
 import subprocess
 import sys
 
-
-def _demo(*arguments):
-    command = [sys.executable, "-m", "ddbio", "demo", "--json", *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, env=dict(os.environ))
+import pytest
 
 
-def test_demo_on_the_embedded_s3():
-    """Real flights go through Spark to an embedded S3 and are validated there."""
-    done = _demo("--limit", 20_000, "--rcu-per-second", 4000, "--master", "local[2]")
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["engine"], report["validated"]) == (0, "spark", True)
+@pytest.fixture
+def demo(ddbio, monkeypatch):
+    """Return a function that runs the demo in this process, and returns its exit code and its report."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        # Restored afterwards, for the demo sets its own.
+        monkeypatch.setenv(name, os.environ[name])
+
+    def call(*arguments):
+        done = ddbio("demo", "--json", *arguments)
+        return done.returncode, json.loads(done.stdout)
+
+    return call
+
+
+def check(report):
+    """Hold a report of the demo on its embedded S3 against what it must be."""
+    assert report["validated"]
     assert report["digest_source"] == report["digest_target"] == report["digest"]
     assert all(file["path"].startswith("s3://ddbio-demo/flights/") for file in report["files"])
     assert report["items"] == report["rows"] == 20_000
     assert report["cpu_seconds"] > 0
 
 
-def test_demo_into_a_folder(tmp_path):
+@pytest.mark.nightly
+def test_demo_through_spark():
+    """A process of its own moves real flights through Spark to an embedded S3 and validates them there."""
+    command = [sys.executable, "-m", "ddbio", "demo", "--json", "--limit", "20000", "--rcu-per-second", "4000"]
+    done = subprocess.run([*command, "--master", "local[2]"], check=True, capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    assert report["engine"] == "spark"
+    check(report)
+
+
+def test_demo_on_the_embedded_s3(demo):
+    """Real flights go to an embedded S3 and are validated there."""
+    code, report = demo("--limit", 20_000, "--engine", "local", "--rcu-per-second", 4000)
+    assert (code, report["engine"]) == (0, "local")
+    check(report)
+
+
+def test_demo_into_a_folder(demo, tmp_path):
     """--dest writes to a folder, and a second run says that it is not empty."""
     flags = ["--limit", 2000, "--engine", "local", "--rcu-per-second", 4000, "--dest", tmp_path / "out"]
-    assert json.loads(_demo(*flags).stdout)["validated"]
-    again = _demo(*flags)
-    assert (again.returncode, json.loads(again.stdout)["error"]["type"]) == (1, "TargetError")
+    assert demo(*flags)[1]["validated"]
+    code, report = demo(*flags)
+    assert (code, report["error"]["type"]) == (1, "TargetError")

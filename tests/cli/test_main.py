@@ -1,4 +1,7 @@
-"""The command line as a script sees it: stdout, stderr, exit code."""
+"""The command line as a script sees it: stdout, stderr, exit code.
+
+Commands run in this process, but for those whose start, whose end, or whose interruption is tested.
+"""
 
 import json
 import os
@@ -33,84 +36,108 @@ def endpoint(server):
     return server.endpoint_url
 
 
-def _ddbio(*arguments, **environment):
+def process_of(*arguments, **environment):
+    """Run a command in a process of its own."""
     command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
-    environment = {**os.environ, **environment}
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)
+    return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **environment})
 
 
-def test_version():
-    """--version prints the version and succeeds."""
-    assert _ddbio("--version").stdout.startswith("ddbio, version 0.")
+def interrupted(server, operation, requests, arguments, number=signal.SIGINT):
+    """Run a command in a process that is interrupted after so many requests; return its exit code and its stderr."""
+    before = server.requests().get(operation, 0)
+    command = [sys.executable, "-m", "ddbio", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while server.requests().get(operation, 0) < before + requests and running.poll() is None:
+            time.sleep(0.02)
+        running.send_signal(number)
+        _, stderr = running.communicate()
+    return running.returncode, stderr
+
+
+def test_a_process_prints_and_exits(endpoint):
+    """``python -m ddbio`` prints what it is asked for, and its exit code tells a failure."""
+    done = process_of("--version")
+    assert (done.returncode, done.stdout.startswith("ddbio, version 0."), done.stderr) == (0, True, "")
+    done = process_of("table", "describe", "absent", "--endpoint-url", endpoint, "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["type"]) == (1, "NotFoundError")
+
+
+def test_a_reader_of_stdout_that_leaves_ends_a_command(endpoint):
+    """What ``head`` has read is printed; that it reads no more is told by no message and no traceback."""
+    command = [sys.executable, "-m", "ddbio", "read", "flights", "--endpoint-url", endpoint, "--limit", "2000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert "carrier_flight" in json.loads(running.stdout.readline())
+        running.stdout.close()
+        assert running.stderr.read() == ""
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_command_whose_output_is_closed_succeeds(closed):
     """As a script may start it that wants nothing but the exit code."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "ddbio", "table", "--help"]
-    assert subprocess.run(command, check=False, capture_output=True, timeout=600).returncode == 0
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def test_scan_prints_one_json_object(endpoint, tmp_path):
+def test_scan_prints_one_json_object(ddbio, endpoint, tmp_path):
     """--json leaves exactly one object on stdout."""
-    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--json", "--digest")
+    done = ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--json", "--digest")
     report = json.loads(done.stdout)
     assert done.returncode == 0
     assert (report["items"], report["rows"], len(report["digest"])) == (20_000, 20_000, 32)
     assert ds.dataset(tmp_path / "out").count_rows() == 20_000
 
 
-def test_scan_prints_for_people(endpoint, tmp_path):
+def test_scan_prints_for_people(ddbio, endpoint, tmp_path):
     """Without --json the report is text, and the plan is on stderr."""
-    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint)
+    done = ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint)
     assert "20,000 read, 20,000 rows written" in done.stdout
     assert "engine   local" in done.stderr
 
 
-def test_plan_and_dry_run_write_nothing(endpoint, tmp_path):
+def test_plan_and_dry_run_write_nothing(ddbio, endpoint, tmp_path):
     """The plan is printed, as text or JSON, and no target is made."""
-    planned = _ddbio("plan", "scan", "flights", "--endpoint-url", endpoint, "--rcu-per-second", 400, "--json")
+    planned = ddbio("plan", "scan", "flights", "--endpoint-url", endpoint, "--rcu-per-second", 400, "--json")
     plan = json.loads(planned.stdout)
     assert (plan["engine"], plan["rcu_per_second"], plan["item_count"]) == ("local", 400.0, 20_000)
-    dry = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--dry-run")
+    dry = ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--dry-run")
     assert "carrier_flight" in dry.stdout
     assert not (tmp_path / "out").exists()
 
 
-def test_schema_goes_round(endpoint, tmp_path):
+def test_schema_goes_round(ddbio, endpoint, tmp_path):
     """What schema --json prints, --schema takes."""
-    (tmp_path / "schema.json").write_text(_ddbio("schema", "flights", "--endpoint-url", endpoint, "--json").stdout)
+    (tmp_path / "schema.json").write_text(ddbio("schema", "flights", "--endpoint-url", endpoint, "--json").stdout)
     flags = ["--schema", tmp_path / "schema.json", "--endpoint-url", endpoint, "--json"]
-    report = json.loads(_ddbio("scan", "flights", tmp_path / "out", *flags).stdout)
+    report = json.loads(ddbio("scan", "flights", tmp_path / "out", *flags).stdout)
     assert report["rescued"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_warm_keeps_what_it_compiled(tmp_path):
     """A warm decoder lies in the user's cache folder, and says where."""
-    ready = json.loads(_ddbio("warm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
+    ready = json.loads(process_of("warm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
     assert ready["folder"].startswith(str(tmp_path))
     assert list(tmp_path.rglob("scan.scan-*.nbc"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_warm_to_a_folder_compiles_what_a_process_elsewhere_loads(tmp_path):
     """Loops that are shipped serve a process that keeps none of its own: it compiles nothing."""
     shipped = tmp_path / "shipped"
-    assert json.loads(_ddbio("warm", "--to", shipped, "--json").stdout)["folder"] == str(shipped)
+    assert json.loads(process_of("warm", "--to", shipped, "--json").stdout)["folder"] == str(shipped)
     empty = {"XDG_CACHE_HOME": str(tmp_path / "empty"), "DDBIO_KERNEL_DIR": str(shipped)}
-    assert json.loads(_ddbio("warm", "--json", **empty).stdout)["folder"].startswith(str(tmp_path / "empty"))
+    assert json.loads(process_of("warm", "--json", **empty).stdout)["folder"].startswith(str(tmp_path / "empty"))
     assert not list((tmp_path / "empty").rglob("*.nbc"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_warm_to_an_archive(tmp_path):
     """The archive that Spark's workers are sent holds the loops and nothing else."""
     place = tmp_path / "ddbio_loops.zip"
-    assert json.loads(_ddbio("warm", "--to", place, "--json").stdout)["folder"] == str(place)
+    assert json.loads(process_of("warm", "--to", place, "--json").stdout)["folder"] == str(place)
     names = zipfile.ZipFile(place).namelist()
     assert any(name.startswith("scan.scan-") for name in names)
     assert {name.rpartition(".")[2] for name in names} == {"nbc"}
@@ -127,42 +154,30 @@ def test_help_imports_no_verb():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["table", "describe", "flights"],
-        ["backup", "create", "flights"],
-        ["backup", "list"],
-        ["export", "list"],
-        ["import", "list"],
-    ],
-)
-def test_verbs_that_only_ask_the_service_load_no_loops(endpoint, words):
+def loaded_by(script):
+    """Return which large libraries a process loads for a script."""
+    script += "\nimport sys\nprint(sorted({'moto', 'numba', 'pyarrow', 'pyspark'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_verbs_that_only_ask_the_service_load_no_loops(endpoint):
     """Whoever reads and writes no items waits for no library that does."""
-    given = [*words, "--endpoint-url", endpoint, "--region", "us-east-1", "--json"]
-    script = f"import sys\nfrom ddbio.cli.main import run\nrun({given})\n"
-    script += "print(sorted({'moto', 'numba', 'pyarrow', 'pyspark'} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    verbs = ["table describe flights", "backup create flights", "backup list", "export list", "import list"]
+    flags = ["--endpoint-url", endpoint, "--region", "us-east-1", "--json"]
+    given = [[*verb.split(), *flags] for verb in verbs]
+    assert loaded_by(f"from ddbio.cli.main import run\nfor words in {given}:\n    run(words)") == "[]"
 
 
-@pytest.mark.parametrize("name", ["imports.jobs", "provisioning", "advice"])
-def test_what_plans_by_figures_loads_no_loops(name):
+def test_what_plans_by_figures_loads_no_loops():
     """Imports of the service, and advice on capacity and ways, read no items: their modules load nothing that does."""
-    script = f"import sys, ddbio.ops.{name}\nprint(sorted({{'numba', 'pyarrow'}} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert loaded_by("import ddbio.ops.imports.jobs, ddbio.ops.provisioning, ddbio.ops.advice") == "[]"
 
 
-def test_plans_are_listed_by_the_first_sentence_of_their_help():
-    """The list of plans loads none of them, and says what each says of itself."""
-    assert {name: PLANS[name].help.splitlines()[0] for name in PLANS} == PLANS.summaries
-
-
-@pytest.mark.parametrize("name", sorted(VERBS))
-def test_the_list_of_verbs_says_what_each_says_of_itself(name):
-    """The summary in the list is the first line of the verb's own help."""
-    assert VERBS.summaries[name] == VERBS[name].help.splitlines()[0]
+@pytest.mark.parametrize("verbs", [VERBS, PLANS], ids=["verbs", "plans"])
+def test_lists_say_what_each_verb_says_of_itself(verbs):
+    """A list, which loads none of its verbs, has the first line of each one's help."""
+    assert {name: verbs[name].help.splitlines()[0] for name in verbs} == verbs.summaries
 
 
 def test_an_error_in_loading_a_command_is_no_unknown_command():
@@ -179,25 +194,26 @@ def test_an_error_in_loading_a_command_is_no_unknown_command():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "kind", "message"),
+    ("arguments", "failure"),
     [
-        (["scan", "flights"], 2, "OptionError", "Missing argument 'DEST'"),
-        (["scan", "flights", "OUT", "--rcu", "3"], 2, "OptionError", "No such option"),
-        (["scan", "flights", "OUT", "--rcu-per-second", "-3"], 2, "OptionError", "greater than 0"),
-        (["scan", "flights", "OUT", "--mode", "replace"], 2, "OptionError", "is not one of"),
-        (["scan", "nope", "OUT"], 1, "NotFoundError", "nope"),
-        (["scan", "flights", "OUT", "--index", "nope"], 1, "OptionError", "has no index"),
-        (["scan", "flights", "OUT", "--schema", "absent.json"], 2, "OptionError", "cannot be read"),
-        (["scan", "flights", "FULL"], 1, "TargetError", "not empty"),
+        (["scan", "flights"], (2, "OptionError", "Missing argument 'DEST'")),
+        (["scan", "flights", "OUT", "--rcu", "3"], (2, "OptionError", "No such option")),
+        (["scan", "flights", "OUT", "--rcu-per-second", "-3"], (2, "OptionError", "greater than 0")),
+        (["scan", "flights", "OUT", "--mode", "replace"], (2, "OptionError", "is not one of")),
+        (["scan", "nope", "OUT"], (1, "NotFoundError", "nope")),
+        (["scan", "flights", "OUT", "--index", "nope"], (1, "OptionError", "has no index")),
+        (["scan", "flights", "OUT", "--schema", "absent.json"], (2, "OptionError", "cannot be read")),
+        (["scan", "flights", "FULL"], (1, "TargetError", "not empty")),
     ],
 )
-def test_failures_are_one_line_and_one_object(endpoint, tmp_path, arguments, code, kind, message):
+def test_failures_are_one_line_and_one_object(ddbio, endpoint, tmp_path, arguments, failure):
     """A failure is one line on stderr, one JSON object with --json, and an exit code that tells usage from the rest."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     places = {"OUT": str(tmp_path / "out"), "FULL": str(tmp_path / "full")}
     arguments = [places.get(argument, argument) for argument in arguments]
-    done = _ddbio(*arguments, "--json", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
+    done = ddbio(*arguments, "--endpoint-url", endpoint, "--json")
+    code, kind, message = failure
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["type"]) == (code, kind)
     assert message in error["message"]
@@ -206,80 +222,67 @@ def test_failures_are_one_line_and_one_object(endpoint, tmp_path, arguments, cod
 
 
 @pytest.mark.parametrize("words", [(), ("plan",), ("export",)])
-def test_a_group_alone_prints_its_help(words):
+def test_a_group_alone_prints_its_help(ddbio, words):
     """Who names no verb is shown those there are, line by line, and told that this was no usage."""
-    done = _ddbio(*words)
+    done = ddbio(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Usage: ddbio ")
     assert "\nCommands:\n" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_leaves_nothing_and_a_rerun_works(server, endpoint, tmp_path, number):
+def test_interrupt_leaves_nothing_and_a_rerun_works(ddbio, server, endpoint, tmp_path, number):
     """Ctrl-C or SIGTERM in the middle ends with 130, no partial output, and the next run succeeds."""
-    flags = ["scan", "flights", str(tmp_path / "out"), "--endpoint-url", endpoint]
-    slow = [sys.executable, "-m", "ddbio", *flags, "--rcu-per-second", "50", "--segments", "4", "--lanes", "2"]
-    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        # The sample asks for four pages at most: with twelve, the scan itself is under way.
-        deadline = time.monotonic() + 60
-        asked = server.requests().get("Scan", 0)
-        while server.requests().get("Scan", 0) < asked + 12 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        running.send_signal(number)
-        _, stderr = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert b"interrupted" in stderr
+    words = ["scan", "flights", tmp_path / "out", "--endpoint-url", endpoint]
+    slow = [*words, "--rcu-per-second", "50", "--segments", "4", "--lanes", "2"]
+    # The sample asks for four pages at most: with twelve, the scan itself is under way.
+    code, told = interrupted(server, "Scan", 12, slow, number)
+    assert (code, "interrupted" in told) == (130, True)
     assert not (tmp_path / "out").exists()
-    assert _ddbio(*flags, "--json").returncode == 0
+    assert ddbio(*words, "--json").returncode == 0
 
 
-def test_load_prints_one_json_object(endpoint, server, tmp_path):
+def test_load_prints_one_json_object(ddbio, endpoint, server, tmp_path):
     """--json leaves the load's report on stdout; a table that is not there is one line and an exit code."""
     server.load("loaded", b"", "pk:S")
     (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
-    done = _ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint, "--json")
+    done = ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint, "--json")
     report = json.loads(done.stdout)
     assert (done.returncode, report["rows"], report["written"]) == (0, 2, 2)
-    shown = _ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint)
+    shown = ddbio("load", tmp_path / "rows.jsonl", "loaded", "--endpoint-url", endpoint)
     assert "2: 2 written, 0 skipped, 0 rejected" in shown.stdout
-    assert _ddbio("load", tmp_path / "rows.jsonl", "missing", "--endpoint-url", endpoint).returncode == 1
+    assert ddbio("load", tmp_path / "rows.jsonl", "missing", "--endpoint-url", endpoint).returncode == 1
 
 
-def test_load_foresees_and_goes_on(endpoint, server, tmp_path):
+def test_load_foresees_and_goes_on(ddbio, endpoint, server, tmp_path):
     """The plan is printed and nothing written; a load names its job, and the same job again has nothing to do."""
     server.load("planned", b"", "pk:S")
     (tmp_path / "rows.jsonl").write_text('{"pk":"a","n":1}\n{"pk":"b","n":2}\n')
     words = [tmp_path / "rows.jsonl", "planned", "--endpoint-url", endpoint]
-    plan = json.loads(_ddbio("plan", "load", *words, "--wcu-per-second", 1, "--json").stdout)
+    plan = json.loads(ddbio("plan", "load", *words, "--wcu-per-second", 1, "--json").stdout)
     assert (plan["rows"], plan["estimated_units"], plan["estimated_seconds"]) == (2, 2, 2)
-    assert "about 2 rows" in _ddbio("load", *words, "--dry-run").stdout
+    assert "about 2 rows" in ddbio("load", *words, "--dry-run").stdout
     assert server.consumed("planned") == []
     words += ["--state", tmp_path / "state", "--job-id", "nightly"]
-    done = _ddbio("load", *words)
+    done = ddbio("load", *words)
     assert "2: 2 written" in done.stdout
     assert "job      nightly" in done.stderr
-    assert "nightly, after 2 rows of earlier runs" in _ddbio("load", *words).stdout
+    assert "nightly, after 2 rows of earlier runs" in ddbio("load", *words).stdout
 
 
-def test_an_interrupted_load_says_how_it_goes_on(endpoint, server, tmp_path):
+def test_an_interrupted_load_says_how_it_goes_on(ddbio, endpoint, server, tmp_path):
     """Ctrl-C ends with 130, the number of rows that are written, and a command that goes on as it is."""
     server.load("slow", b"", "pk:S")
     (tmp_path / "rows.csv").write_text("pk,n\n" + "".join(f"{n},1\n" for n in range(5000)))
-    words = [str(tmp_path / "rows.csv"), "slow", "--endpoint-url", endpoint, "--state", str(tmp_path / "state")]
-    command = [sys.executable, "-m", "ddbio", "load", *words, "--job-id", "j1", "--wcu-per-second", "100"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        deadline = time.monotonic() + 60
-        before = server.requests().get("BatchWriteItem", 0)
-        while server.requests().get("BatchWriteItem", 0) < before + 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=30)
-    assert running.returncode == 130
-    told = stderr.decode().splitlines()[-1]
+    words = [tmp_path / "rows.csv", "slow", "--endpoint-url", endpoint, "--state", tmp_path / "state"]
+    words += ["--job-id", "j1", "--wcu-per-second", "100"]
+    code, stderr = interrupted(server, "BatchWriteItem", 3, ["load", *words])
+    assert code == 130
+    told = stderr.splitlines()[-1]
     found = re.fullmatch(r"ddbio: interrupted; ([\d,]+) rows reached table 'slow'; go on [^:]+: ddbio (load .*)", told)
     assert found is not None
     assert 0 < int(found[1].replace(",", "")) < 5000
-    goes_on = _ddbio(*shlex.split(found[2]), "--json", "--wcu-per-second", 5000)
+    goes_on = ddbio(*shlex.split(found[2]), "--json", "--wcu-per-second", 5000)
     assert goes_on.returncode == 0, goes_on.stderr
     report = json.loads(goes_on.stdout)
     assert (goes_on.returncode, report["job_id"], report["rows"] + report["resumed_rows"]) == (0, "j1", 5000)
@@ -289,29 +292,22 @@ def test_an_interrupted_copy_says_what_it_wrote(endpoint, server):
     """Ctrl-C ends with 130, the number of items that are written, and the same command again."""
     server.load("half", b"", KEY)
     words = ["copy", "flights", "half", "--endpoint-url", endpoint, "--target-endpoint-url", endpoint]
-    command = [sys.executable, "-m", "ddbio", *words, "--wcu-per-second", "200"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        deadline = time.monotonic() + 60
-        before = server.requests().get("BatchWriteItem", 0)
-        while server.requests().get("BatchWriteItem", 0) < before + 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=30)
-    assert running.returncode == 130
-    told = stderr.decode().splitlines()[-1]
+    code, stderr = interrupted(server, "BatchWriteItem", 3, [*words, "--wcu-per-second", "200"])
+    assert code == 130
+    told = stderr.splitlines()[-1]
     assert re.fullmatch(r"ddbio: interrupted; [\d,]+ items reached table 'half'; copy all again by: ddbio .*", told)
     assert shlex.split(told.partition("by: ")[2])[1:4] == words[:3]
 
 
-def test_too_many_rejects_fail_the_command(endpoint, tmp_path):
+def test_too_many_rejects_fail_the_command(ddbio, endpoint, tmp_path):
     """A load that rejects more rows than --max-rejects ends with exit code 1, and its rejects name file and row."""
     (tmp_path / "rows.jsonl").write_text(
         '{"carrier_flight":"a","time_hour":"x"}\n{"carrier_flight":"","time_hour":"x"}\n' * 2
     )
     flags = ["--endpoint-url", endpoint, "--reject-to", tmp_path / "rejects", "--json"]
-    allowed = _ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 4)
+    allowed = ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 4)
     assert (allowed.returncode, json.loads(allowed.stdout)["rejected"]) == (0, 2)
-    failed = _ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 1)
+    failed = ddbio("load", tmp_path / "rows.jsonl", "flights", *flags, "--max-rejects", 1)
     assert failed.returncode == 1
     assert json.loads(failed.stdout)["error"]["type"] == "PartialWriteError"
     kept = [
@@ -320,49 +316,49 @@ def test_too_many_rejects_fail_the_command(endpoint, tmp_path):
     assert {(each["file"], each["file_row"] % 2) for each in kept} >= {(str(tmp_path / "rows.jsonl"), 1)}
 
 
-def test_a_dry_run_looks_at_its_target(endpoint, tmp_path):
+def test_a_dry_run_looks_at_its_target(ddbio, endpoint, tmp_path):
     """What the run would refuse, the dry run refuses; else the plan says where to the rows go."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "part-x.parquet").write_text("x")
     flags = ["--endpoint-url", endpoint, "--dry-run"]
     refused = {"gs://b/x": "neither s3://", "s3:/bucket/y": "one slash", str(tmp_path / "full"): "is not empty"}
     for dest, words in refused.items():
-        done = _ddbio("scan", "flights", dest, *flags)
+        done = ddbio("scan", "flights", dest, *flags)
         assert (done.returncode, words in done.stderr) == (1, True), done.stderr
-    done = _ddbio("scan", "flights", tmp_path / "new", *flags)
+    done = ddbio("scan", "flights", tmp_path / "new", *flags)
     assert done.stdout.startswith(f"target   {tmp_path}/new (mode error)\n")
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("nulls", ["merge", "keep"])
-def test_a_digest_says_why_files_may_have_another(endpoint, server, tmp_path, nulls):
+def test_a_digest_says_why_files_may_have_another(ddbio, endpoint, server, tmp_path, nulls):
     """Where NULL becomes missing the digest of the files may differ from the table's, and the summary says so."""
     server.load("nulls", b'{"Item":{"pk":{"S":"x"},"phone":{"NULL":true}}}\n', "pk:S")
-    shown = _ddbio("scan", "nulls", tmp_path / "out", "--endpoint-url", endpoint, "--digest", "--nulls", nulls).stdout
+    shown = ddbio("scan", "nulls", tmp_path / "out", "--endpoint-url", endpoint, "--digest", "--nulls", nulls).stdout
     assert ("NULLs     1 × phone" in shown, "files have another" in shown) == (nulls == "merge", nulls == "merge")
 
 
-def test_quiet_prints_only_the_report(endpoint, tmp_path):
+def test_quiet_prints_only_the_report(ddbio, endpoint, tmp_path):
     """--quiet leaves nothing on stderr."""
-    done = _ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--quiet", "--limit", 3)
+    done = ddbio("scan", "flights", tmp_path / "out", "--endpoint-url", endpoint, "--quiet", "--limit", 3)
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 read, 3 rows written" in done.stdout
 
 
-def test_many_columns_are_counted_where_a_job_runs(endpoint, server, tmp_path):
+def test_many_columns_are_counted_where_a_job_runs(ddbio, endpoint, server, tmp_path):
     """Only the plan lists the columns of a wide table."""
     values = ",".join(f'"a{n}":{{"S":"x"}}' for n in range(30))
     server.load("wide", f'{{"Item":{{"pk":{{"S":"x"}},{values}}}}}\n'.encode(), "pk:S")
-    done = _ddbio("scan", "wide", tmp_path / "out", "--endpoint-url", endpoint)
+    done = ddbio("scan", "wide", tmp_path / "out", "--endpoint-url", endpoint)
     assert ("columns  32: " in done.stderr, "a29" in done.stderr) == (True, False)
-    assert "a29" in _ddbio("plan", "scan", "wide", "--endpoint-url", endpoint).stdout
+    assert "a29" in ddbio("plan", "scan", "wide", "--endpoint-url", endpoint).stdout
 
 
-def test_what_is_not_there_is_said_so(endpoint, tmp_path):
+def test_what_is_not_there_is_said_so(ddbio, endpoint, tmp_path):
     """A file that does not exist is no file of an unknown format, and wrong usage says where to read the right one."""
-    done = _ddbio("load", tmp_path / "no.csv", "flights", "--endpoint-url", endpoint)
+    done = ddbio("load", tmp_path / "no.csv", "flights", "--endpoint-url", endpoint)
     assert (done.returncode, "no.csv does not exist" in done.stderr) == (1, True)
-    done = _ddbio("load", "x", "flights", "--no-such-flag")
+    done = ddbio("load", "x", "flights", "--no-such-flag")
     assert (done.returncode, "'ddbio load --help' says how it is used" in done.stderr) == (2, True)
 
 

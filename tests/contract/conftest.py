@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 import uuid
@@ -20,7 +22,7 @@ from botocore.exceptions import ClientError
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 MINISTACK = Path(__file__).parents[2] / ".venv-ministack" / "bin" / "ministack"
-START_SECONDS = 30
+START_SECONDS = 250
 
 
 def pytest_collection_modifyitems(items):
@@ -54,15 +56,20 @@ def serve_ministack(environment):
     """Serve ministack from the environment of its own that its pins need."""
     if not MINISTACK.exists():
         pytest.skip("ministack is not installed: ./task ministack")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    quiet = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SFTP_ENABLED": "0", "IOT_MTLS_ENABLED": "0"}
-    with subprocess.Popen([MINISTACK], env={**environment, **quiet, "LOG_LEVEL": "ERROR"}) as process:
-        try:
-            await_health(f"http://127.0.0.1:{port}/_localstack/health")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        if sys.platform != "linux":
+            # Linux gives no other process the port as long as this socket is open, and lets the server listen there.
+            reserved.close()
+        quiet = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SFTP_ENABLED": "0", "IOT_MTLS_ENABLED": "0"}
+        with subprocess.Popen([MINISTACK], env={**environment, **quiet, "LOG_LEVEL": "ERROR"}) as process:
+            try:
+                await_health(f"http://127.0.0.1:{port}/_localstack/health")
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                process.terminate()
 
 
 def await_health(url):
@@ -70,7 +77,7 @@ def await_health(url):
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=1):
+            with urllib.request.urlopen(url, timeout=START_SECONDS):
                 return
         except (URLError, OSError):
             if time.monotonic() > deadline:
@@ -132,23 +139,29 @@ class Dynamo:
         return caught.value.response["Error"]["Code"]
 
 
+@pytest.fixture(scope="session")
+def url_of(original_environment):
+    """Return a function of a backend's name to its address; each backend is started once."""
+    with contextlib.ExitStack() as started:
+        yield functools.cache(lambda name: started.enter_context(SERVE[name](original_environment)))
+
+
 @pytest.fixture(scope="class")
-def client(request, original_environment):
+def client(request, url_of, original_environment):
     """Return a plain boto3 client of the backend that the class names."""
     own = original_environment if request.cls.backend == "endpoint" else {}
-    with SERVE[request.cls.backend](original_environment) as url:
-        connected = boto3.client(
-            "dynamodb",
-            endpoint_url=url,
-            region_name=own.get("AWS_REGION", "us-east-1"),
-            aws_access_key_id=own.get("AWS_ACCESS_KEY_ID", "test"),
-            aws_secret_access_key=own.get("AWS_SECRET_ACCESS_KEY", "test"),
-            aws_session_token=own.get("AWS_SESSION_TOKEN"),
-            # Parameters must reach the service even where botocore would refuse them itself.
-            config=Config(parameter_validation=False),
-        )
-        yield connected
-        connected.close()
+    connected = boto3.client(
+        "dynamodb",
+        endpoint_url=url_of(request.cls.backend),
+        region_name=own.get("AWS_REGION", "us-east-1"),
+        aws_access_key_id=own.get("AWS_ACCESS_KEY_ID", "test"),
+        aws_secret_access_key=own.get("AWS_SECRET_ACCESS_KEY", "test"),
+        aws_session_token=own.get("AWS_SESSION_TOKEN"),
+        # Parameters must reach the service even where botocore would refuse them itself.
+        config=Config(parameter_validation=False),
+    )
+    yield connected
+    connected.close()
 
 
 @pytest.fixture(scope="class")

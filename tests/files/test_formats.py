@@ -125,13 +125,14 @@ def test_a_header_of_avro_whose_columns_were_damaged_is_refused(tmp_path):
     """No byte of the header makes other values of the rows: its two descriptions of the columns have to agree."""
     batch = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
     store, path = write(tmp_path, "avro", "snappy", [batch])
-    whole, wanted = store.read(path), digest_of_batches([batch])
+    file = tmp_path / "out" / path
+    whole, wanted = file.read_bytes(), digest_of_batches([batch])
     # Without its key the second description is not found.
     key = whole.index(COLUMNS_KEY.encode())
     ends = Counter()
     for place in range(whole.rindex(b"}")):
         if not key <= place < key + len(COLUMNS_KEY):
-            store.put(path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
             try:
                 assert digest_of_batches(read_batches(store, next(store.list(path)), None)) == wanted
                 ends["same"] += 1

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
+from ddbio.aws import control_plane
 from ddbio.cli.advice import advise as command
 from ddbio.errors import OptionError
 
@@ -54,13 +55,14 @@ def test_what_describe_table_says_is_used(tmp_path):
     assert not asked.on_demand
 
 
-def test_a_table_of_an_endpoint(fake):
+def test_a_table_of_an_endpoint(fake, monkeypatch):
     """The table is described; an endpoint of its own keeps CloudWatch from being asked about another table."""
     advice = ddbio.advise("flights", endpoint_url=fake.endpoint_url, changes_per_second=5, freshness="1m")
     assert advice.workload.size_bytes > 0
     assert advice.recommended is not None
     with pytest.raises(OptionError, match="give changes_per_second"):
         ddbio.advise("flights", endpoint_url=fake.endpoint_url)
+    monkeypatch.setattr(control_plane, "_ATTEMPTS", 1)
     nobody = {"cloudwatch_endpoint_url": "http://127.0.0.1:9", "endpoint_url": fake.endpoint_url}
     with pytest.raises(OptionError, match="give changes_per_second, or mend this: cloudwatch"):
         ddbio.advise("flights", **nobody)

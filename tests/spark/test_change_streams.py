@@ -176,6 +176,7 @@ def test_an_empty_table_needs_a_schema(spark, fake, table, tmp_path):
         reader.load(table[0])
 
 
+@pytest.mark.nightly
 def test_a_healed_log_is_streamed(spark, tmp_path):
     """A query over a log of Kinesis has the rows that heal its gap when it is started again, each once."""
     ddbio.register(spark)

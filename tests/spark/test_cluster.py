@@ -25,8 +25,8 @@ IMPATIENT = {
 }
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.nightly,
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(not may_unshare(), reason="mount namespaces take Linux and root"),
 ]
 

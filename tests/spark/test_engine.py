@@ -253,7 +253,7 @@ def test_cpu_seconds_counts_workers(engine):
 
 
 def test_cpu_seconds_counts_what_workers_do_around_a_task(engine):
-    """The workers' sum over many short jobs is what the system's own record says of them."""
+    """The workers' sum over many short jobs is most of what the system's own record says of them, and never more."""
 
     def note(task, budget):
         return os.getpid(), os.getppid()
@@ -265,8 +265,9 @@ def test_cpu_seconds_counts_what_workers_do_around_a_task(engine):
         engine = open_engine("spark")
         used |= {worker for worker, _ in engine.run(note, [1, 2], LocalBudget(None))}
         counted += sum(ended - began for (_, pid), (began, ended) in engine._meter._marks.items() if pid != daemon)
-    # Both are processor time, of which a busy machine uses more around what is counted.
-    assert counted == pytest.approx(sum(system_seconds(pid) - before.get(pid, 0.0) for pid in used), rel=0.25, abs=0.5)
+    recorded = sum(system_seconds(pid) - before.get(pid, 0.0) for pid in used)
+    # The system's record has hundredths of a second, and goes on after a task.
+    assert recorded / 2 - 0.5 < counted < recorded + 0.1
 
 
 def test_cpu_seconds_counts_the_start_of_a_worker(engine):
@@ -411,6 +412,7 @@ print("seen")
 """
 
 
+@pytest.mark.nightly
 def test_a_stage_that_runs_again_is_seen():
     """Its tasks do not say so: they count their attempts from 0 again, so a job without a fence looks itself.
 
@@ -494,7 +496,7 @@ json.dump({"results": found, "items": budget.usage().items, "said": said}, sys.s
 """
 
 
-@pytest.mark.parametrize("is_deaf", [False, True])
+@pytest.mark.parametrize("is_deaf", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: bool):
     """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes.
 

@@ -58,7 +58,7 @@ def test_a_failed_fold_leaves_nothing(exports, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["orc", *(pytest.param(each, marks=pytest.mark.slow) for each in ("avro", "csv", "json"))]
+    "name", ["orc", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("avro", "csv", "json"))]
 )
 def test_spark_writes_every_format(exports, tmp_path, name):
     """What Spark's tasks read of an export, and fold, into files of a format has the digest of the same as Parquet."""

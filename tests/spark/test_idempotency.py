@@ -30,8 +30,15 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("zone", "ansi"),
+    [
+        ("UTC", "true"),
+        ("Europe/Berlin", "false"),
+        pytest.param("UTC", "false", marks=pytest.mark.nightly),
+        pytest.param("Europe/Berlin", "true", marks=pytest.mark.nightly),
+    ],
+)
 def test_keys_are_those_of_arrow(spark, tmp_path, zone, ansi):
     """Each kind of value, alone and all together, has the key that Arrow gives it, whatever the session's settings."""
     table = pa.table(COLUMNS)

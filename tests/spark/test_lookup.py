@@ -53,7 +53,7 @@ def test_join_by_partition_keys(frame, orders):
 
 def test_many_rows_of_a_key(spark, fake):
     """A key that has more rows than a task takes at once is asked for once, as others are; so is its collection."""
-    items = [{"pk": {"S": f"p-{p}"}, "sk": {"N": str(n)}, "text": {"S": "x" * 9000}} for p in range(40) for n in (1, 2)]
+    items = [{"pk": {"S": f"p-{p}"}, "sk": {"N": str(n)}, "text": {"S": "x" * 1200}} for p in range(40) for n in (1, 2)]
     fake.load("lookup_hot", items, "pk,sk:N")
     at = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
     at["schema"] = pa.schema({"pk": pa.string(), "sk": pa.int64(), "text": pa.string()})
@@ -62,13 +62,13 @@ def test_many_rows_of_a_key(spark, fake):
     frame = hot.union(others)
     whole = ddbio.spark.lookup(frame, "lookup_hot", into="item", **at)
     before = _units(fake)
-    assert _counts(whole) == (60_100, 60_080, 9000)
-    # 40 items of 9 KB, and 10 keys without one.
-    assert _units(fake) - before == 40 * 1.5 + 10 * 0.5
+    assert _counts(whole) == (60_100, 60_080, 1200)
+    # 40 items, and 10 keys without one.
+    assert _units(fake) - before == 50 * 0.5
     collections = ddbio.spark.lookup(frame.drop("sk"), "lookup_hot", on="pk", into="item", **at)
     before = _units(fake)
-    assert _counts(collections) == (2 * 60_080 + 20, 2 * 60_080, 9000)
-    assert _units(fake) - before == 40 * 2.5 + 10 * 0.5
+    assert _counts(collections) == (2 * 60_080 + 20, 2 * 60_080, 1200)
+    assert _units(fake) - before == 50 * 0.5
 
 
 def _units(fake):

@@ -87,12 +87,14 @@ def loops(tmp_path):
     return tmp_path / "loops"
 
 
-@pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_workers_find_what_the_driver_sends(tmp_path, loops, master):
     """A folder is packed and sent, and workers look for loops where it was unpacked."""
     assert look(tmp_path, loops, master) == [["scan-0.nbc"]] * 2
 
 
+@pytest.mark.nightly
 def test_workers_find_what_spark_submit_sends(tmp_path, loops):
     """An archive of that name is enough, without a call; without one there is nothing."""
     with zipfile.ZipFile(tmp_path / "ddbio_loops.zip", "w") as archive:
@@ -107,7 +109,7 @@ def test_no_loops_at_a_path(spark, tmp_path):
         ship_loops(spark, tmp_path / "missing.zip")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_spark_submit_sends_the_package(tmp_path, fake):
     """With ``--py-files ddbio.zip`` driver and executors run the code of the archive, and a scan has all rows."""
     source = Path(ddbio.__file__).parent

@@ -50,7 +50,7 @@ def read_of(spark, folder, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["parquet", *(pytest.param(each, marks=pytest.mark.slow) for each in ("orc", "csv", "json"))]
+    "name", ["parquet", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("orc", "csv", "json"))]
 )
 def test_spark_reads_what_its_tasks_have_partitioned(spark, fake, tmp_path, name):
     """Names of folders are escaped as Spark reads them, null is its null partition, and times are before 1970 too."""

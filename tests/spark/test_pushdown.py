@@ -295,7 +295,7 @@ def random_query(chosen):
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def both(spark, mixed):
     """Return the same rows with push-down, and without it, read once."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -310,7 +310,7 @@ def both(spark, mixed):
     spark.conf.unset("spark.sql.session.timeZone")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three(spark, both):
     """Return functions that run a query with push-down, without it, and in another engine on the same rows."""
     pushed, plain = both
@@ -331,18 +331,22 @@ def three(spark, both):
 
     yield by_spark(pushed), by_spark(plain), by_duckdb
     spark.catalog.dropTempView("rows")
+    database.close()
 
 
 def hints_of(frame):
     """Return what Python is told of the one scan of a frame; None if Spark reads nothing."""
-    leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
-    scans = [leaf for leaf in map(leaves.apply, range(leaves.length())) if hasattr(leaf, "scan")]
-    scans = [leaf for leaf in scans if leaf.nodeName().startswith("DataSourceV2ScanRelation")]
-    return json.loads(scans[0].scan().pushed()) if scans else None
+    execution = frame._jdf.queryExecution()
+    leaves = execution.optimizedPlan().collectLeaves()
+    leaves = map(leaves.apply, range(leaves.length()))
+    scans = [leaf.scan() for leaf in leaves if leaf.nodeName().startswith("DataSourceV2ScanRelation")]
+    # A JVM that was started without the jar has Python's own scan.
+    assert all(scan.getClass().getSimpleName() == "PushingScan" for scan in scans), execution.toString()
+    return json.loads(scans[0].pushed()) if scans else None
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_every_row_that_a_predicate_keeps_is_asked_for(count, both, mixed):
+@pytest.mark.timeout(1800)
+def test_every_row_that_a_predicate_keeps_is_asked_for(both, mixed, seeds):
     """Of random predicates, as this Spark hands them over, the hint is met by each item whose row Spark keeps."""
     pushed, plain = both
     asked = reading.parse_read_options({"table": "mixed", "endpointUrl": mixed.endpoint_url})
@@ -350,9 +354,9 @@ def test_every_row_that_a_predicate_keeps_is_asked_for(count, both, mixed):
     items = {
         (f"k-{n % COLLECTIONS}", n // COLLECTIONS): stored_item(item(n))[0] for n in range(COLLECTIONS * ITEMS_OF_ONE)
     }
-    chosen, queries, kept, left_out = random.Random(66), 0, 0, 0
-    for first in range(0, count, 50):
-        predicates = [random_predicate(chosen) for _ in range(first, first + 50)]
+    queries, kept, left_out, numbers = 0, 0, 0, seeds(100, 1_000)
+    for first in range(0, len(numbers), 50):
+        predicates = [random_predicate(random.Random(number)) for number in numbers[first : first + 50]]
         rows = plain.selectExpr("pk", "sk", *(f"({text}) AS p{n}" for n, text in enumerate(predicates))).toArrow()
         keys = list(zip(rows["pk"].to_pylist(), rows["sk"].to_pylist(), strict=True))
         for number, text in enumerate(predicates):
@@ -371,8 +375,8 @@ def test_every_row_that_a_predicate_keeps_is_asked_for(count, both, mixed):
                     assert meets(items[key]), (text, condition, key)
             left_out += sum(not meets(items[key]) for key in keys[::20])
             queries += key_query(parse_condition(condition), ("pk", "sk")) is not None
-    assert queries > count / 50
-    assert min(kept, left_out) > 10 * count
+    assert queries > len(numbers) / 50
+    assert min(kept, left_out) > 10 * len(numbers)
 
 
 def check_queries(three, seeds):
@@ -385,16 +389,10 @@ def check_queries(three, seeds):
         assert elsewhere(query) == expected, (seed, query)
 
 
-def test_random_queries(three):
-    """Filters, joins, unions and limits give the same rows with push-down, without it, and in DuckDB."""
-    check_queries(three, range(8))
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_random_queries(three):
-    """The same of many more queries."""
-    check_queries(three, range(1_000, 1_300))
+def test_random_queries(three, seeds):
+    """Filters, joins, unions and limits give the same rows with push-down, without it, and in DuckDB."""
+    check_queries(three, seeds(8, 300))
 
 
 def test_without_the_jar_the_same_rows_are_read(mixed, caplog):

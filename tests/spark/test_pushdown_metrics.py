@@ -45,7 +45,7 @@ def units(fake, table):
 
 def metrics_of(spark):
     """Return description and value of each metric of the last query."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(250_000)
     store = spark._jsparkSession.sharedState().statusStore()
     queries = store.executionsList()
     last = max((queries.apply(at) for at in range(queries.size())), key=lambda each: each.executionId())

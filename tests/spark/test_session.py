@@ -72,6 +72,7 @@ except OptionError as error:
 """
 
 
+@pytest.mark.nightly
 def test_bad_master_is_one_clear_line(tmp_path):
     """A master that Spark does not know is an OptionError with Spark's own reason, and nothing else is said."""
     done = subprocess.run([sys.executable, "-c", BAD_MASTER], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -91,7 +92,7 @@ def _workers(pid: int) -> list[int]:
     return [worker for daemon in daemons for worker in _children(daemon)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
     """A job whose JVM is killed ends by one line and one object that say so, and leaves no file."""
     fake.load("dying", [{"pk": {"S": str(number)}, "t": {"S": "x" * 4000}} for number in range(2_000)], "pk:S")
@@ -104,7 +105,7 @@ def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
             time.sleep(0.1)
         (java,) = _children(job.pid, java=True)
         os.kill(java, signal.SIGKILL)
-        out, err = job.communicate(timeout=120)
+        out, err = job.communicate(timeout=250)
     assert job.returncode == 1
     error = json.loads(out)["error"]
     assert error["type"] == "ServiceError"
@@ -113,7 +114,7 @@ def test_a_jvm_that_dies_is_one_clear_error(fake, tmp_path):
     assert list((tmp_path / "out").glob("*.parquet")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_how_a_jvm_ended_is_told_with_its_last_error():
     """The exit status of a JVM has the words of Spark for it, and the last error that it has logged."""
     code = (
@@ -134,7 +135,7 @@ def test_how_a_jvm_ended_is_told_with_its_last_error():
     assert re.fullmatch("exit status 56, no heartbeat got through: .* ERROR Executor: nobody answers", said[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_session_that_lost_its_jvm_runs_no_more():
     """A job that needs no Spark still runs in a process whose JVM has died."""
     code = (

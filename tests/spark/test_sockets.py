@@ -49,7 +49,8 @@ def item(number, version=0):
     return {"pk": {"S": f"key-{number:03d}"}, "v": {"N": str(version)}}
 
 
-@pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[2,1,512]", marks=pytest.mark.slow)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,512]"])
 def test_reads_without_a_rate_need_no_port(fake, tmp_path, master):
     """A scan, an export read and a fold end well where the only port is taken; with a rate a scan says so."""
     writer, items = ExportWriter(tmp_path / "in", files=3), [item(number) for number in range(100)]

@@ -22,22 +22,39 @@ def test_a_data_frame_is_compared_with_a_table(spark, fake):
     assert {each.kind: each.key["pk"]["S"] for each in report.examples} == {"missing": "k7", "different": "k9"}
 
 
-def test_the_tasks_of_a_data_frame_hash_it(spark, tmp_path):
-    """Two frames are compared without their rows; repeated keys, samples, rules and errors are as elsewhere."""
+@pytest.fixture
+def frames(spark):
+    """Return two frames: the second lacks five rows, repeats a key, and has another one again with another value."""
     rows = [(f"k{n}", n) for n in range(200)]
-    one = spark.createDataFrame(rows, "pk string, n long")
+    other = [*rows[5:], ("k7", 7), ("k9", -1)]
+    return [spark.createDataFrame(each, "pk string, n long") for each in (rows, other)]
+
+
+def test_the_tasks_of_a_data_frame_hash_it(frames):
+    """Two frames are compared without their rows, and the report is that of Arrow rows, repeated keys included."""
+    one, other = frames
     assert ddbio.validate(one.repartition(5), one, key="pk").equal
-    other = spark.createDataFrame([*rows[5:], ("k7", 7), ("k9", -1)], "pk string, n long")
     found, wanted = (
         ddbio.validate(source, target, key="pk", examples=20)
         for source, target in ((one, other), (one.toArrow(), other.toArrow()))
     )
     assert {**found.to_dict(), **dict.fromkeys(_OWN)} == {**wanted.to_dict(), **dict.fromkeys(_OWN)}
     assert (found.missing, found.extra, found.target_repeated) == (5, 2, 2)
+
+
+@pytest.mark.nightly
+def test_samples_and_empty_data_frames(frames):
+    """A sample has the rows that it has of Arrow rows, and a frame may be empty."""
+    one, other = frames
     sampled = ddbio.validate(one, other, key="pk", sample=0.5, examples=0)
     assert sampled.source_rows == ddbio.validate(one.toArrow(), one.toArrow(), key="pk", sample=0.5).source_rows < 200
     empty = ddbio.validate(one.limit(0), one, key="pk", examples=1)
     assert (empty.source_rows, empty.extra) == (0, 200)
+
+
+def test_rules_of_data_frames(spark, frames, tmp_path):
+    """Rules count what fails as they do for Arrow rows; what does not suit, and rows without a key, are errors."""
+    one, other = frames
     rules = str(tmp_path / "rules.yaml")
     (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
     checked, wanted = (ddbio.validate(one, side, rules=rules, key="pk") for side in (other, other.toArrow()))

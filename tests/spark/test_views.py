@@ -13,7 +13,7 @@ from tests.ops.lake.test_schedules import expected, items_of
 from tests.ops.lake.test_verify_schedules import Past
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_spark_runs_the_views(spark, tmp_path):
     """The newest states equal the model over a part of the log that is applied; the history has each change once."""
     folder = tmp_path / "it's"

@@ -76,14 +76,14 @@ def test_overwriting_is_refused(frame, fake):
         frame.write.format("dynamodb").mode("overwrite").option("endpointUrl", fake.endpoint_url).save("kept")
 
 
-def test_one_budget_for_all_tasks(frame, fake):
+def test_one_budget_for_all_tasks(spark, frame, fake):
     """The rate holds over all tasks, as the service counts it."""
     fake.load("paced", b"", "pk:S")
     options = {"endpointUrl": fake.endpoint_url, "wcuPerSecond": 1000}
     frame.write.format("dynamodb").mode("append").options(**options).save("paced")
-    spent = fake.consumed("paced")
-    assert sum(row[2] for row in spent) == ROWS
-    assert spent[-1][0] - spent[0][0] > 0.8 * ROWS / 1000
+    assert sum(row[2] for row in fake.consumed("paced")) == ROWS
+    # Less time would be more than the rate; more is no fault.
+    assert ddbio.last_report(spark).seconds > 0.8 * ROWS / 1000
 
 
 @pytest.mark.parametrize("mode", ["upsert", "create"])

@@ -36,8 +36,8 @@ CONF = {
     "spark.executorEnv.XDG_CACHE_HOME": CACHE,
     "spark.ui.enabled": "false",
 }
-START_SECONDS = 60.0
-JOB_SECONDS = 240.0
+START_SECONDS = 300.0
+JOB_SECONDS = 900.0
 
 
 def may_unshare() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import boto3
 import pytest
-from hypothesis import settings
 
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.calls.control import create_table
@@ -12,9 +11,6 @@ from ddbio.testing.request import Request
 from ddbio.testing.tables.capacity import Capacity
 from ddbio.testing.tables.database import Database
 from ddbio.testing.tables.definition import Defaults
-
-settings.register_profile("testing", deadline=None, database=None)
-settings.load_profile("testing")
 
 
 class HeldDatabase:

@@ -124,7 +124,7 @@ def test_command_loads_a_file(serve, connect, tmp_path):
     assert table["ItemCount"] == 50
     assert [part["AttributeName"] for part in table["KeySchema"]] == ["pk", "sk"]
     process.stdin.close()
-    assert process.wait(30) == 0
+    assert process.wait() == 0
 
 
 @pytest.mark.parametrize(

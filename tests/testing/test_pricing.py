@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
@@ -69,14 +69,12 @@ def test_a_400_kib_item():
     assert (read_units(400 * KIB, consistent=True), write_units(400 * KIB)) == (100, 400)
 
 
-@settings(max_examples=500)
 @given(item=ITEMS)
 def test_an_item_has_the_size_that_ddbio_gives_it(item):
     """Two implementations that share no code agree on the size of any item."""
     assert item_bytes(item) == capacity.item_size_bytes(item)
 
 
-@settings(max_examples=500)
 @given(size_bytes=st.integers(0, 2 << 20), consistent=st.booleans())
 def test_a_read_costs_what_ddbio_expects(size_bytes, consistent):
     """Two implementations that share no code agree on the units of any read."""

@@ -223,7 +223,7 @@ def test_slow_reply_blocks_no_other_connection():
 
     def answer(request):
         if request.target == "/slow":
-            released.wait(30)
+            released.wait()
         released.set()
         return HttpReply(200, [b"done"])
 

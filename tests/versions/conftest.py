@@ -32,7 +32,7 @@ CONF = {
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         # Compiling Hudi's writer well takes longer than running it on a few rows, but for a long sweep.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"
-        + ("" if "DDBIO_LAKE_SCHEDULES" in os.environ else " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"),
+        + ("" if "DDBIO_TEST_SEED" in os.environ else " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"),
     },
     "s3a": {
         "spark.hadoop.fs.s3a.path.style.access": "true",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -128,26 +129,25 @@ def run(seed, hudi, folder):
             job = job_of(hudi, lake, str(folder / "log"))
             job.run()
         outcome = job.outcome
-        assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes
+        assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes, seed
         state = job.table.load()
         instants[state.version] = state.properties.get(f"ddbio.position.{POSITION}")
         rows = rows_of(hudi, lake)
-        assert len({row["_key"] for row in rows}) == len(rows)
-        assert items_of(rows, names_of(job.table)) == expected(log.model())
-        assert items_of(read_of(lake), names_of(job.table)) == expected(log.model())
+        assert len({row["_key"] for row in rows}) == len(rows), seed
+        assert items_of(rows, names_of(job.table)) == expected(log.model()), seed
+        assert items_of(read_of(lake), names_of(job.table)) == expected(log.model()), seed
     for instant, batches in instants.items():
         model = expected(log.model(int(batches)))
-        assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == model
-        assert items_of(read_of(lake, instant), names_of(job.table)) == model
+        assert items_of(rows_of(hudi, lake, instant), names_of(job.table)) == model, seed
+        assert items_of(read_of(lake, instant), names_of(job.table)) == model, seed
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("DDBIO_LAKE_SCHEDULES", "20"))))
-def test_a_table_equals_the_model(seed, brief, folder):
-    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states.
-
-    There are 20 schedules, or as many as ``DDBIO_LAKE_SCHEDULES`` says.
-    """
-    run(seed, brief, folder)
+@pytest.mark.timeout(7200)
+def test_a_table_equals_the_model(seeds, brief, folder):
+    """Late, repeated and deleted items, new attributes, runs that are stopped: each commit has the newest states."""
+    for seed in seeds(20, 100):
+        run(seed, brief, folder / str(seed))
+        shutil.rmtree(folder / str(seed))
 
 
 def live(session, place):
@@ -178,7 +178,7 @@ def test_a_base_load(hudi, fake, tmp_path):
         ddbio.scan_to_files("base", lake, **given)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_new_base(hudi, fake, tmp_path):
     """A base takes the place of all rows, and the log counts anew behind it; a table without items has no rows."""
     given = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1", "format": "hudi", "engine": "spark"}
@@ -252,7 +252,7 @@ def test_the_verb(hudi, tmp_path):
     assert {row["pk"] for row in rows if not row["_deleted"]} == set(log.model())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_services_of_hudi(hudi, tmp_path):
     """SQL finds the table; Hudi's procedures cluster it as it was made, and changes are merged on."""
     log, writer, lake = VirtualLog(LocalStore(tmp_path / "log")), Writer(17), tmp_path / "lake"

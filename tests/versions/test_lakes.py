@@ -39,7 +39,7 @@ def names_of(state):
     return {field.name: (field.metadata or {}).get(b"ddb:name", field.name.encode()).decode() for field in fields}
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 @pytest.mark.parametrize(("kind", "engine"), [("delta", "local"), ("delta", "spark"), ("iceberg", "local")])
 def test_spark_reads_every_version(kind, engine, seed, lakes, tmp_path):
     """Rows by Spark with the format's jar equal the model now, and by time travel at each version."""

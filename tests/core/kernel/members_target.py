@@ -1,6 +1,6 @@
 """Find members in generated records, in a process of its own, the text and what is written at a guard page.
 
-``python members_target.py SEED COUNT``
+``python members_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import random
 import sys
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,8 +21,15 @@ from guard import allocate_before_guard
 from ddbio.core.kernel.decode import scratch
 from ddbio.core.kernel.jit import CHECKED
 from ddbio.core.kernel.members import Marks, Openings
+from ddbio.core.kernel.memory import PAD
 
+IS_BROKEN = sys.argv[3:] == ["broken"]
 NAMES = ("eventName", "SequenceNumber", "Data")
+
+
+def allocate_without_padding(n_bytes: int) -> np.ndarray:
+    """Return an array that ends where its data end."""
+    return allocate_before_guard(n_bytes - PAD)
 
 
 def record(chance: random.Random) -> dict[str, object]:
@@ -40,7 +49,7 @@ def record(chance: random.Random) -> dict[str, object]:
 def main() -> None:
     """Find the members of as many texts as were asked for, of which some are damaged, and compare what was whole."""
     chance, refused = random.Random(int(sys.argv[1])), 0
-    scratch.allocate = allocate_before_guard
+    scratch.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
     openings = Openings(tuple(name.encode() for name in NAMES), base64=2)
     texts = (b'"eventName"', b'"z', b"zz", b"INSERT", b"}}]}")
     marks = Marks(*texts)

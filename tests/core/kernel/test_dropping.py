@@ -117,7 +117,7 @@ def test_changes_drop_in_every_image():
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sample=st.lists(ITEMS, max_size=3), value=st.sampled_from([{"S": '{"a":{"S":"x"}}'}, {"M": {}}, {"N": "1"}]))
 def test_an_attribute_called_rescue_survives(sample, value):
     """An attribute of the rescue column's own name is kept within it and comes back, whatever it holds."""

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from item_generator import Generator
 from item_strategies import ITEMS, tables
@@ -25,7 +25,6 @@ def lines(*items):
     return "".join(f"{compact_json(item)}\n" for item in items).encode()
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.lists(ITEMS, max_size=4), tables()), max_size=3))
 def test_any_items_look_the_same(bodies):
     """Of any items, in any number of bodies, types, digits, names and their order are the same."""

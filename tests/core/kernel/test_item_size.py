@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from comparison import assert_same
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from item_generator import Generator
 from item_strategies import ITEMS
@@ -43,7 +43,6 @@ def test_sizes_equal_the_rule_and_change_no_column(framing, monkeypatch):
         assert_same((*found, decoder.log.merged_nulls), (*expected, plain.log.merged_nulls), body)
 
 
-@settings(max_examples=150, deadline=None)
 @given(sample=st.lists(ITEMS, max_size=3), items=st.lists(ITEMS, max_size=6))
 def test_any_item_weighs_what_the_rule_says(sample, items):
     """Items of any shape weigh the same under the schema of other items."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
-import pytest
 
 from ddbio.core.lake import merge as merging
 from ddbio.core.lake.merge import BucketMerge, Outcome
@@ -21,35 +20,36 @@ def rows(found):
     return pa.RecordBatch.from_arrays([pa.array(keys, pa.string()), texts, versions, deleted], schema=SCHEMA)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_rows_in_groups_are_met_as_rows_by_themselves(seed, monkeypatch):
+def test_rows_in_groups_are_met_as_rows_by_themselves(seeds, monkeypatch):
     """However rows and changes lie in batches, the newer ones win, and each change is counted once."""
-    chance = random.Random(seed)
     # A few winners at a time.
     monkeypatch.setattr(merging, "_BATCH_ROWS", 3)
-    state = {f"k{number}": (chance.randrange(50), chance.random() < 0.3) for number in range(40)}
-    changed = [(f"k{number}", chance.randrange(50), chance.random() < 0.3) for number in chance.sample(range(60), 25)]
-    table = [(key, *each) for key, each in state.items()]
-    cuts = sorted(chance.choices(range(41), k=4))
-    batches = [rows(table[start:stop]) for start, stop in zip([0, *cuts], [*cuts, 40], strict=True)]
-    floor = chance.choice([None, 20])
-    merge = BucketMerge(pa.Table.from_batches([rows(changed[:9]), rows(changed[9:])]), floor)
-    stays = merge.look(batches[:2]).tolist() + merge.look(batches[2:]).tolist() + merge.look([]).tolist()
-    wanted, winners, lost = Outcome(), [], set()
-    for key, version, deleted in changed:
-        had, was_deleted = state.get(key, (-1 if floor is None else floor, True))
-        if version <= had:
-            wanted += Outcome(stale=1)
-            continue
-        winners.append(key)
-        lost.add(key)
-        if deleted:
-            wanted += Outcome(deleted=1)
-        elif was_deleted:
-            wanted += Outcome(inserted=1)
-        else:
-            wanted += Outcome(updated=1)
-    assert stays == [key not in lost for key in state]
-    assert merge.outcome() == wanted
-    assert [key for batch in merge.winners() for key in batch.column("_key").to_pylist()] == winners
-    assert merge.rows_at_once >= len(changed)
+    for seed in seeds(20, 1_000):
+        chance = random.Random(seed)
+        state = {f"k{number}": (chance.randrange(50), chance.random() < 0.3) for number in range(40)}
+        numbers = chance.sample(range(60), 25)
+        changed = [(f"k{number}", chance.randrange(50), chance.random() < 0.3) for number in numbers]
+        table = [(key, *each) for key, each in state.items()]
+        cuts = sorted(chance.choices(range(41), k=4))
+        batches = [rows(table[start:stop]) for start, stop in zip([0, *cuts], [*cuts, 40], strict=True)]
+        floor = chance.choice([None, 20])
+        merge = BucketMerge(pa.Table.from_batches([rows(changed[:9]), rows(changed[9:])]), floor)
+        stays = merge.look(batches[:2]).tolist() + merge.look(batches[2:]).tolist() + merge.look([]).tolist()
+        wanted, winners, lost = Outcome(), [], set()
+        for key, version, deleted in changed:
+            had, was_deleted = state.get(key, (-1 if floor is None else floor, True))
+            if version <= had:
+                wanted += Outcome(stale=1)
+                continue
+            winners.append(key)
+            lost.add(key)
+            if deleted:
+                wanted += Outcome(deleted=1)
+            elif was_deleted:
+                wanted += Outcome(inserted=1)
+            else:
+                wanted += Outcome(updated=1)
+        assert stays == [key not in lost for key in state], seed
+        assert merge.outcome() == wanted, seed
+        assert [key for batch in merge.winners() for key in batch.column("_key").to_pylist()] == winners, seed
+        assert merge.rows_at_once >= len(changed), seed

@@ -20,7 +20,7 @@ from ddbio.ops.capture.capture import capture
 from ddbio.options import CaptureOptions, parse_options
 from ddbio.testing import FakeDynamoDB, Faults
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 
 
 @pytest.fixture(scope="module")

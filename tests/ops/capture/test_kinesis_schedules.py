@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections import defaultdict
 from random import Random
 
@@ -147,13 +146,13 @@ def run(seed, chances):
     return world
 
 
-def check(world):
+def check(world, seed):
     """Compare the log with what was done to the table."""
     rows = world.rows()
-    assert len({row["_event_id"] for row in rows}) == len(rows)
+    assert len({row["_event_id"] for row in rows}) == len(rows), seed
     micros = {row["_event_id"]: int(row["_sequence"][:16]) for row in rows}
     found = [(row["pk"], micros[row["_event_id"]], row.get("n")) for row in rows]
-    assert sorted(map(str, found)) == sorted(map(str, world.truth))
+    assert sorted(map(str, found)) == sorted(map(str, world.truth)), seed
     last, batches = {}, defaultdict(set)
     for row, change in zip(rows, found, strict=True):
         last[change[:2]] = change[2]
@@ -162,18 +161,14 @@ def check(world):
     # Images do not tell the order of changes that led back to where they began, nor of those in another batch.
     told = {group for group, state in expected.items() if state != world.begun[group]}
     whole = {group for group, numbers in batches.items() if len(numbers) == 1} & told
-    assert {group: last[group] for group in whole} == {group: expected[group] for group in whole}
+    assert {group: last[group] for group in whole} == {group: expected[group] for group in whole}, seed
 
 
-def sweep(first, last):
-    """Check schedules of each kind."""
-    for seed in range(first, last):
-        check(run(seed, (KILLED, OVERTAKEN)[seed % 2]))
-
-
-def test_every_change_is_logged_once():
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once(seeds):
     """Duplicates, late changes, splits, merges, kills and overtakes: each change once, those of an item in order."""
-    sweep(0, 120)
+    for seed in seeds(120, 700):
+        check(run(seed, (KILLED, OVERTAKEN)[seed % 2]), seed)
 
 
 def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
@@ -217,29 +212,11 @@ def share(seed, chances):
     return world
 
 
-def sweep_shared(first, last):
-    """Check schedules of each kind."""
-    for seed in range(first, last):
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once_by_leases(seeds):
+    """A change that comes again behind a reshard, in a shard of another lease, is left out there."""
+    for seed in seeds(30, 200):
         world = share(seed, (KILLED, OVERTAKEN)[seed % 2])
         rows = world.rows()
-        assert len({row["_event_id"] for row in rows}) == len(rows)
-        assert len(rows) == len(world.truth)
-
-
-def test_every_change_is_logged_once_by_leases():
-    """A change that comes again behind a reshard, in a shard of another lease, is left out there."""
-    sweep_shared(0, 30)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_every_change_is_logged_once_by_leases_in_many_schedules():
-    """The same by further schedules, a tenth of ``DDBIO_CAPTURE_SCHEDULES``."""
-    sweep_shared(30, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")) // 10)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_every_change_is_logged_once_by_many_schedules():
-    """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
-    sweep(120, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "700")))
+        assert len({row["_event_id"] for row in rows}) == len(rows), seed
+        assert len(rows) == len(world.truth), seed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from ddbio.errors import GapError, TargetError
@@ -26,27 +24,20 @@ def run(seed, chances):
     return world
 
 
-def check(world):
-    """Compare the log with the stream."""
-    found, count = world.captured()
-    assert found == world.expected()
-    assert count == len(found)
-
-
-def sweep(first, last):
-    """Check schedules of each kind."""
-    for seed in range(first, last):
-        check(run(seed, (KILLED, OVERTAKEN, MERGED)[seed % 3]))
-
-
-def test_every_change_is_logged_once():
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once(seeds):
     """Writers, splits, kills at every step and processes that overtake each other: nothing twice, nothing missing."""
-    sweep(0, 500)
+    for seed in seeds(300, 2_000):
+        world = run(seed, (KILLED, OVERTAKEN, MERGED)[seed % 3])
+        found, count = world.captured()
+        assert found == world.expected(), seed
+        assert count == len(found), seed
 
 
-def test_the_latest_begins_about_now():
+@pytest.mark.timeout(3600)
+def test_the_latest_begins_about_now(seeds):
     """A capture that begins at the latest has what came since, also if it is killed before its first batch."""
-    for seed in range(40):
+    for seed in seeds(40, 400):
         world = World(seed, kill=0.0, split=0.0)
         for _ in range(20):
             world.write()
@@ -63,8 +54,8 @@ def test_the_latest_begins_about_now():
         world.capture(available_now=True, start="latest")
         found, count = world.captured()
         since = {number: each for number, each in world.expected().items() if number not in before}
-        assert found == since
-        assert count == len(found)
+        assert found == since, seed
+        assert count == len(found), seed
 
 
 def test_a_gap_is_named_and_not_passed_over():
@@ -118,10 +109,3 @@ def test_shards_that_end_without_changes_are_no_gap():
     found, count = world.captured()
     assert found == world.expected()
     assert count == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_every_change_is_logged_once_by_many_schedules():
-    """The same by further schedules, up to ``DDBIO_CAPTURE_SCHEDULES``: 10,000 take some minutes."""
-    sweep(500, int(os.environ.get("DDBIO_CAPTURE_SCHEDULES", "2000")))

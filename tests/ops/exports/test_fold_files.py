@@ -29,20 +29,20 @@ def by_key(items):
     return sorted(items, key=lambda each: each["sk"]["N"])
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_files_hold_the_state_of_the_model(tmp_path, seed, monkeypatch):
+def test_files_hold_the_state_of_the_model(tmp_path, seeds, monkeypatch):
     """Whatever changed in whatever windows and buckets, the files hold what the table held at the end."""
     monkeypatch.setattr(fold, "_BUCKET_BYTES", 200)
-    monkeypatch.setattr(spill, "_FLUSH_BYTES", 2_000 if seed % 2 else 1)
-    rng = random.Random(seed)
-    writer = ExportWriter(tmp_path / "in", seed=seed)
-    state = {number: item(number, rng) for number in range(0 if seed == 0 else 15)}
-    full = writer.full(state.values())
-    increments = [writer.incremental(window(state, rng, 1_000_000 * turn)) for turn in range(1, 5)]
-    rng.shuffle(increments)
-    report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", engine="local")
-    assert read_back(tmp_path / "out") == by_key(state.values())
-    assert (report.rows, report.windows) == (len(state), 4)
+    for seed in seeds(6, 200):
+        monkeypatch.setattr(spill, "_FLUSH_BYTES", 2_000 if seed % 2 else 1)
+        rng, out = random.Random(seed), tmp_path / f"out{seed}"
+        writer = ExportWriter(tmp_path / f"in{seed}", seed=seed)
+        state = {number: item(number, rng) for number in range(0 if seed % 6 == 0 else 15)}
+        full = writer.full(state.values())
+        increments = [writer.incremental(window(state, rng, 1_000_000 * turn)) for turn in range(1, 5)]
+        rng.shuffle(increments)
+        report = ddbio.fold_exports_to_files(full, increments, out, engine="local")
+        assert read_back(out) == by_key(state.values()), seed
+        assert (report.rows, report.windows) == (len(state), 4), seed
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from bench.e2e.export_memory import grown, measure
 from ddbio.testing.export import ExportWriter
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_a_task_s_memory_does_not_grow_with_the_file(tmp_path):
     """The peak stays within 256 MiB of the start, and is about the same for eight times the file."""

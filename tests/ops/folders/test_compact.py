@@ -221,7 +221,7 @@ def test_two_compactions_do_not_both_replace(folder):
     """The second is refused while the first runs, and finds nothing to do afterwards."""
     store = LocalStore(folder)
     with (
-        publishing(Target(store=store, mode="replace"), "first"),
+        publishing(Target(store=store, mode="replace", lease_seconds=30), "first"),
         pytest.raises(TargetError, match="is being written to by job first"),
     ):
         ddbio.compact(folder)

@@ -178,7 +178,7 @@ def test_a_compaction_that_is_killed_before_any_change(tmp_path, killer):
     assert sum(count for name, count in struck.items() if name.startswith("os.remove")) >= FILES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["append", "overwrite", "error"])
 def test_a_commit_that_is_killed_before_any_change(tmp_path, killer, mode):
     """The folder holds what it held or what the job writes, never both or neither; the next run makes it good."""
@@ -205,7 +205,7 @@ def test_a_commit_that_is_killed_before_any_change(tmp_path, killer, mode):
     strike(killer, mode, make, check, "claim", "intent", "snapshots/", "part-", ".staged")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["publish", "rollback", "vacuum"])
 def test_a_publication_that_is_killed_before_any_change(tmp_path, killer, verb):
     """Readers of the versions see the old rows or the new ones, wherever it struck; the next run makes it good."""

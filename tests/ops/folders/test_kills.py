@@ -55,7 +55,7 @@ def kill(verb, lake, curated, seconds):
     process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_compaction_loses_and_doubles_no_row(tmp_path):
     """The live files hold each row once wherever the kill struck; the next compaction leaves them and no others."""
     rng = random.Random(1)
@@ -70,7 +70,7 @@ def test_a_killed_compaction_loses_and_doubles_no_row(tmp_path):
         assert not [each for pattern in ("*.claim.json", "*.intent.json", "*.staged") for each in lake.rglob(pattern)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["publish", "rollback", "vacuum"])
 def test_a_killed_publication_shows_old_or_new(tmp_path, verb):
     """Readers of the versions see the old rows or the new ones, wherever the kill struck; the next run works."""

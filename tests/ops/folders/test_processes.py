@@ -40,8 +40,7 @@ if role == "append":
             publish([sink.finish(3)], info)
         done += 1
 else:
-    ends_at = time.monotonic() + 20
-    while done < 3 and time.monotonic() < ends_at:
+    while done < 3:
         try:
             report = ddbio.compact(lake, verify="rows", engine="local", tasks=1)
             assert report.rows % 3 == 0, report
@@ -89,8 +88,7 @@ def test_two_compactions_and_a_job_that_appends_at_once(tmp_path):
         process.stdin.flush()
     done = [int(process.communicate()[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert done[2] == APPENDS
-    assert done[0] + done[1] > 0
+    assert done == [3, 3, APPENDS]
     assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == whole
     assert ddbio.compact(lake, engine="local").rows == len(whole)
     assert keys(ddbio.list_files(lake).paths) == keys(lake.glob("*.parquet")) == whole

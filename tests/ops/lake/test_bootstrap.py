@@ -175,7 +175,7 @@ def test_a_catalog_that_cannot_name_the_table(options, problem, fake, table, tmp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_killed_run_leaves_is_gone_on_with(fake, client, table, tmp_path):
     """Behind the capture, behind the base, with a table without a base: the next run ends with an equal table."""
     given = {"endpoint_url": fake.endpoint_url}
@@ -196,7 +196,7 @@ def test_what_a_killed_run_leaves_is_gone_on_with(fake, client, table, tmp_path)
         assert found.equal, (step, found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_at_any_time(fake, client, table, tmp_path):
     """Runs that are killed with SIGKILL, earlier and later, and one to the end."""
     command = [

@@ -62,10 +62,11 @@ class Past:
         ]
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_lake_table_equals_the_state_of_any_time(kind, tmp_path):
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("kind", "commit"), [("delta", 10), ("iceberg", 3)])
+def test_a_lake_table_equals_the_state_of_any_time(kind, commit, seeds, tmp_path):
     """An export of any time equals what log and table tell of it; one that has something else does not."""
-    for seed in range(10 if kind == "delta" else 3):
+    for seed in seeds(commit, 50):
         past = Past(seed, tmp_path / str(seed), kind)
         past.apply()
         at_us = BEGAN + past.random.randrange(past.writer.made + 2) * 1_000_000
@@ -80,9 +81,10 @@ def test_a_lake_table_equals_the_state_of_any_time(kind, tmp_path):
         assert differs.examples[0].key == {"pk": other["pk"]}
 
 
-def test_the_history_has_each_state(tmp_path):
+@pytest.mark.timeout(3600)
+def test_the_history_has_each_state(seeds, tmp_path):
     """Each change once, in its order, valid until the next one of its item: in Arrow, and in DuckDB by SQL."""
-    for seed in range(6):
+    for seed in seeds(6, 100):
         past = Past(seed, tmp_path / str(seed), attributes=("a", "b c"))
         table = ddbio.history(past.folder / "log")
         wanted = {}
@@ -93,13 +95,14 @@ def test_the_history_has_each_state(tmp_path):
             rows.setdefault(row["pk"], []).append(row)
         times = lambda changes: [each.time_us for each in changes]  # noqa: E731
         micros = lambda each: None if each is None else round(each.timestamp() * 1e6)  # noqa: E731
-        assert rows.keys() == wanted.keys()
+        assert rows.keys() == wanted.keys(), seed
         for key, changes in wanted.items():
-            assert [micros(row["valid_from"]) for row in rows[key]] == times(changes)
-            assert [micros(row["valid_to"]) for row in rows[key]] == [*times(changes[1:]), None]
-            assert [row["operation"] == "REMOVE" for row in rows[key]] == [each.item is None for each in changes]
+            assert [micros(row["valid_from"]) for row in rows[key]] == times(changes), seed
+            assert [micros(row["valid_to"]) for row in rows[key]] == [*times(changes[1:]), None], seed
+            removed = [row["operation"] == "REMOVE" for row in rows[key]]
+            assert removed == [each.item is None for each in changes], seed
         key = past.random.choice(sorted(wanted))
-        assert ddbio.history(past.folder / "log", key=f"S:{key}").num_rows == len(wanted[key])
+        assert ddbio.history(past.folder / "log", key=f"S:{key}").num_rows == len(wanted[key]), seed
         sql = ddbio.history_view_sql(past.folder / "log", dialect="duckdb", name="states")
         with duckdb.connect() as connection:
             connection.execute(sql)
@@ -109,12 +112,13 @@ def test_the_history_has_each_state(tmp_path):
             (row["pk"], micros(row["valid_from"]), micros(row["valid_to"]), row["operation"])
             for key in sorted(rows)
             for row in rows[key]
-        ]
+        ], seed
 
 
-def test_the_view_has_the_newest_state_whenever_it_is_applied(tmp_path):
+@pytest.mark.timeout(3600)
+def test_the_view_has_the_newest_state_whenever_it_is_applied(seeds, tmp_path):
     """Over any share of the log that is applied, the SQL gives the items of the whole log."""
-    for seed in range(12):
+    for seed in seeds(12, 100):
         past = Past(seed, tmp_path / str(seed), attributes=("a", "b c", "operation"))
         if not past.lake.exists():
             past.apply()
@@ -127,7 +131,7 @@ def test_the_view_has_the_newest_state_whenever_it_is_applied(tmp_path):
             found = connection.fetchall()
         rows = [{**dict(zip(names, row, strict=True)), "_deleted": False} for row in found]
         shown = items_of(rows, {**{name: name for name in names}, column_name("b c", set()): "b c"})
-        assert len(rows) == len(shown)
+        assert len(rows) == len(shown), seed
         assert shown == expected(past.log.model()), seed
 
 

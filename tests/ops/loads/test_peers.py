@@ -130,7 +130,7 @@ def test_units_of_indexes_count_in_the_budget():
 
 def test_the_accounts_limit_ends_nothing():
     """EMR's connector dies of RequestLimitExceeded; here the job waits until the account has capacity again."""
-    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 10, "AccountLimitExceeded"),))) as running:
+    with FakeDynamoDB(faults=Faults(storms=(Storm(0, 5, "AccountLimitExceeded"),))) as running:
         running.load("rows", b"", "pk:S")
         report = write(running, {"pk": [f"k{n}" for n in range(100)]})
         assert (report.written, count(running)) == (100, 100)

@@ -11,8 +11,9 @@ from ddbio.core.loads.plan import plan_write
 from ddbio.core.reference import items_of
 from ddbio.engine import open_engine
 from ddbio.errors import DecodeError
+from ddbio.files import text_reader
 from ddbio.files.row_files import read_batches
-from ddbio.files.text_ranges import RANGE_BYTES
+from ddbio.files.text_ranges import byte_ranges
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import open_source
 from ddbio.ops.loads.text_columns import read_layouts
@@ -21,7 +22,15 @@ from ddbio.options import LoadOptions, parse_options
 from tests.ops.file_units import FACTS
 
 ROWS = 4_000
-PAD = "x" * 20_000
+PAD = "x" * 5_000
+RANGE_BYTES = 8 * 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def small_ranges(monkeypatch):
+    """Read files by ranges of some blocks each, in place of much larger ones."""
+    monkeypatch.setattr(text_reader, "RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(byte_ranges, "__defaults__", (RANGE_BYTES,))
 
 
 def options_of(source, **options):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,13 +14,32 @@ from ddbio.testing.server import HttpReply, HttpRequest, Server
 
 
 class Recorder:
-    """Pass requests on, and count the pages of segments that were asked for, by their start keys."""
+    """Pass requests on, and count the pages of segments that were asked for, by their start keys.
+
+    Attributes
+    ----------
+    holds
+        Set when a request waits, see ``hold_after``.
+    """
 
     def __init__(self, endpoint_url: str) -> None:
         self._upstream = Upstream(endpoint_url)
         self._server = Server(self._answer)
         self.endpoint_url = f"http://127.0.0.1:{self._server.port}"
         self._asked: list[tuple[int, int, str]] = []
+        self._segments, self._left = 0, math.inf
+        self._may, self.holds = threading.Event(), threading.Event()
+
+    def hold_after(self, pages: int, segments: int) -> None:
+        """Answer so many queries, or pages of so many segments; the requests behind them wait for ``release``."""
+        self._segments, self._left = segments, pages
+        self._may.clear()
+        self.holds.clear()
+
+    def release(self) -> None:
+        """Answer every request from now on."""
+        self._left = math.inf
+        self._may.set()
 
     def pages(self, segments: int) -> Counter[tuple[int, str]]:
         """Return how often each page was asked for of a scan of so many segments: its sample has other ones."""
@@ -33,14 +54,21 @@ class Recorder:
 
     def stop(self) -> None:
         """Close the endpoint."""
+        self.release()
         self._server.stop()
         self._upstream.close()
 
     def _answer(self, request: HttpRequest) -> HttpReply:
-        if request.headers.get("x-amz-target", "").endswith(".Scan"):
+        operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
+        if operation == "Scan":
             asked = json.loads(request.body)
             start = json.dumps(asked.get("ExclusiveStartKey"), sort_keys=True)
             self._asked.append((asked["TotalSegments"], asked["Segment"], start))
+        if operation == "Query" or (operation == "Scan" and asked["TotalSegments"] == self._segments):
+            self._left -= 1
+            if self._left < 0:
+                self.holds.set()
+                self._may.wait()
         return self._upstream.send(request)
 
 

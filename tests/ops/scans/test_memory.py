@@ -26,7 +26,8 @@ print(json.dumps({"rows": report.rows, "growth_mib": (status("VmHWM") - start) /
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_a_task_s_memory_is_bounded(tmp_path):
     """The peak of a task that reads 160 MB of wire JSON stays within 256 MiB of where it started."""
@@ -34,7 +35,7 @@ def test_a_task_s_memory_is_bounded(tmp_path):
         fake.load("flights", flight_lines(), KEY)
         fake.load("small", flight_lines(2000), KEY)
         command = [sys.executable, "-c", SCRIPT, fake.endpoint_url, str(tmp_path)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
     measured = json.loads(done.stdout)
     assert measured["rows"] == 336_776
     assert measured["growth_mib"] <= 256

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +16,7 @@ from ddbio.testing import MotoServer
 from tests.ops.scans.long_tables import COUNT, long_tables
 from tests.ops.scans.recording import recording
 
-SEGMENTS = 4
+SEGMENTS, WAIT_SECONDS = 4, 300
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +52,15 @@ def options_of(recorder, folder, **given):
 
 
 def kill_in_the_middle(recorder, given, pages, environment=None):
-    """Run the job in a process that is killed when so many pages were asked for."""
+    """Run the job in a process that is killed when it has so many pages and waits for another one."""
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
     words[words.index("--digest=True")] = "--digest"
     command = [sys.executable, "-m", "ddbio", "scan", given["table"], given["dest"], *words, "--quiet"]
-    before, deadline = recorder.pages(SEGMENTS).total(), time.monotonic() + 120
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    while recorder.pages(SEGMENTS).total() - before < pages and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert child.poll() is None
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
+    recorder.hold_after(pages, SEGMENTS)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as child:
+        assert recorder.holds.wait(WAIT_SECONDS)
+        child.kill()
+    recorder.release()
 
 
 SELECTIONS = {
@@ -100,7 +96,7 @@ def test_without_it_pages_are_asked_for_again(recorder, tmp_path):
     """What the last test shows is due to the option: without it a scan that is killed early begins anew."""
     given = {**options_of(recorder, tmp_path), "job_id": "other_job"}
     del given["page_journal"]
-    kill_in_the_middle(recorder, given, 25)
+    kill_in_the_middle(recorder, given, 12)
     report = ddbio.scan_to_files(**given | {"rcu_per_second": 50_000})
     assert (report.resumed_items, report.rows) == (0, COUNT)
 
@@ -109,18 +105,7 @@ def test_queries_are_kept(recorder, tmp_path):
     """Pages of item collections are found again, too."""
     keys = ", ".join(repr(f"c{number}") for number in range(40))
     given = options_of(recorder, tmp_path, table="orders", where=f"pk IN ({keys}) AND n < 90")
-    words = {**given, "rcu_per_second": 100}
-    command = [f"--{name.replace('_', '-')}={value}" for name, value in words.items() if name not in {"table", "dest"}]
-    command[command.index("--digest=True")] = "--digest"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "ddbio", "scan", "orders", given["dest"], *command, "--quiet"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while len([*(tmp_path / "pages").glob("*/*/0*")]) < 12 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
+    kill_in_the_middle(recorder, given, 30)
     report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
     assert report.resumed_items > 0
     assert report.items == report.rows == 40 * 90

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +23,7 @@ from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import MotoServer
 from tests.ops.scans.long_tables import COUNT, ITEMS, long_tables
+from tests.ops.scans.recording import recording
 
 KEYS = ["pk", "n"]
 
@@ -232,13 +231,13 @@ def test_a_process_that_was_stopped(fake, tmp_path, with_signal):
     given = options_of(fake, tmp_path / "out", rcu_per_second=150)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
     command = [sys.executable, "-m", "ddbio", "scan", given["table"], given["dest"], *words, "--json", "--quiet"]
-    before = sum(row[1] for row in fake.consumed("long"))
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while sum(row[1] for row in fake.consumed("long")) - before < 350 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(child.pid, with_signal)
-    child.communicate()
+    with recording(fake.endpoint_url) as recorder:
+        recorder.hold_after(25, given["segments"])
+        command += ["--endpoint-url", recorder.endpoint_url]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            assert recorder.holds.wait(300)
+            child.send_signal(with_signal)
+            recorder.release()
     assert child.returncode
     assert not [*(tmp_path / "out").glob("*.parquet")]
     report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})

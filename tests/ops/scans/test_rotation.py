@@ -14,7 +14,7 @@ from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
-ITEMS = 2000
+ITEMS = 800
 SEGMENTS = 8
 
 

@@ -246,7 +246,7 @@ def test_command_prints_keys_and_exits_by_the_result(server, folders, tmp_path):
     assert CliRunner().invoke(cli, ["validate", "orders", *flags]).exit_code == 2
 
 
-@pytest.mark.parametrize("count", [150_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [150_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
 def test_one_changed_value_is_found_and_named(count):
     """Of many rows, the one whose last digit differs is named, with both values."""
     keys, values = [f"key-{number}" for number in range(count)], list(range(count))

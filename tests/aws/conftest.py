@@ -1,0 +1,17 @@
+"""Share what botocore reads of its models between the clients of all tests."""
+
+from __future__ import annotations
+
+import functools
+
+import botocore.loaders
+import botocore.session
+import pytest
+
+# Each session would read the models of its services anew.
+shared_loader = functools.lru_cache(botocore.loaders.create_loader)
+
+
+@pytest.fixture(autouse=True)
+def _models_are_read_once(monkeypatch):
+    monkeypatch.setattr(botocore.session, "create_loader", shared_loader)

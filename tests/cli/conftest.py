@@ -1,0 +1,32 @@
+"""Run commands in this process."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+
+import pytest
+
+from ddbio.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_frozen():
+    yield
+    # A command tells the collector of garbage to leave out all that is there when it begins.
+    gc.unfreeze()
+
+
+@pytest.fixture
+def ddbio(capsys):
+    """Return a function that runs a command in this process, and returns its exit code and what it prints."""
+
+    def call(*arguments):
+        code = 0
+        try:
+            run([*map(str, arguments)])
+        except SystemExit as ended:
+            code = ended.code
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return call

@@ -1,0 +1,72 @@
+"""Run targets, each in a fork of one process that has loaded the loops, and say how each ended.
+
+``python forked_targets.py '[["decode_target.py", "50000", "100"]]'``: a target replaces what allocates arrays, and may
+die of a segmentation fault, so it has a process; but the loops are compiled, or loaded, only once for all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent
+
+
+class Ended(NamedTuple):
+    """How a target ended: its exit code, or the negative number of a signal, and what it wrote."""
+
+    code: int
+    written: str
+    errors: str
+
+
+def run(*runs: tuple[str, ...], checked: bool) -> dict[tuple[str, ...], Ended]:
+    """Run targets with their arguments, all with the same build of the loops, and return how each ended."""
+    environment = {**os.environ, "DDBIO_KERNEL_CHECKED": "1" if checked else "0"}
+    command = [sys.executable, "-X", "faulthandler=0", __file__, json.dumps(runs)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {each: Ended(*ended) for each, ended in zip(runs, json.loads(done.stdout), strict=True)}
+
+
+def run_in_fork(target: str, *arguments: str) -> Ended:
+    """Run a target in a fork of this process, and wait for its end."""
+    with tempfile.TemporaryFile("w+") as written, tempfile.TemporaryFile("w+") as errors:
+        child = os.fork()
+        if not child:
+            os.dup2(written.fileno(), 1)
+            os.dup2(errors.fileno(), 2)
+            sys.argv = [target, *arguments]
+            code = 1
+            try:
+                runpy.run_path(str(FOLDER / target), run_name="__main__")
+                code = 0
+            except BaseException:  # noqa: BLE001 - a fork never goes on with its parent's work
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        written.seek(0)
+        errors.seek(0)
+        return Ended(os.waitstatus_to_exitcode(status), written.read(), errors.read())
+
+
+def main() -> None:
+    """Load the loops, and run what the argument names."""
+    sys.path.insert(0, str(FOLDER.parents[2]))
+    from ddbio.core.warm import warm  # noqa: PLC0415 - who only imports this module needs no loops
+
+    warm()
+    sys.stdout.write(json.dumps([run_in_fork(*each) for each in json.loads(sys.argv[1])]))
+
+
+if __name__ == "__main__":
+    main()

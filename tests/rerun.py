@@ -1,0 +1,49 @@
+"""Run pytest, and rerun at most three failed tests, each in a process of its own: ``python -m tests.rerun [ARGS]``.
+
+A test that passes then is reported as ``FLAKY`` in the last lines, and the run passes. Such a test must be fixed in the
+next change. More than three failures fail the run at once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+MAX_RERUNS = 3
+
+
+class Failures:
+    """A plugin that collects the tests that failed, those of xdist's workers too."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, None] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed, in its set-up or its teardown too."""
+        if report.failed:
+            self.tests[report.nodeid] = None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run pytest with these arguments; return its exit status, or 0 if all failed tests passed when rerun alone."""
+    failures = Failures()
+    status = pytest.main([*arguments], plugins=[failures])
+    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failures.tests) <= MAX_RERUNS:
+        return int(status)
+    flaky, broken = [], []
+    for test in failures.tests:
+        print(f"\nRerunning alone: {test}", flush=True)
+        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-m", "", test]
+        (broken if subprocess.run(command, check=False).returncode else flaky).append(test)
+    for test in flaky:
+        print(f"FLAKY {test}: it failed, and passed when rerun alone; fix it in the next change")
+    for test in broken:
+        print(f"FAILED {test}: it failed twice")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
