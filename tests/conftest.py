@@ -124,6 +124,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are cores, since many tests wait; more than four share little."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
     """Run the tests of Spark in one process, so that they share one JVM; each other file runs in some process."""
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - environments of other Sparks have none

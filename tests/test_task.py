@@ -163,7 +163,7 @@ def test_stdout_is_the_recipes(ready):
 def test_lint_needs_no_java(ready):
     """Whoever only mends text needs no Java."""
     (ready.folder / "bin/java").unlink()
-    for name in ("ruff", "mypy", "lint-imports", "numpydoc"):
+    for name in ("ruff", "mypy", "basedpyright", "lint-imports", "numpydoc"):
         ready.command(f"tools/{name}", f"echo {name} $1")
     (ready.folder / "ddbio").mkdir()
     (ready.folder / "ddbio/one.py").touch()
@@ -175,7 +175,8 @@ def test_lint_needs_no_java(ready):
     assert done.stdout.split("\n")[:-1] == [
         "ruff check",
         "ruff format",
-        "mypy",
+        "mypy ddbio",
+        "basedpyright --project",
         "lint-imports --no-logo",
         "numpydoc lint",
     ]
@@ -339,7 +340,7 @@ def test_the_tiers_of_tests(ready):
     """``./task test`` leaves out what runs nightly; ``./task nightly`` runs all, on seeds that it prints."""
     script = "'-m tests.rerun'*) echo \"$DDBIO_TEST_SEED|$*\" >>pytest.log ;;\n  '-m pip'*)"
     ready.command("bin/python3", FAKE_PYTHON.replace("'-m pip'*)", script))
-    words = "-m tests.rerun --numprocesses auto --maxprocesses 4 --dist loadfile -m"
+    words = "-m tests.rerun --numprocesses auto --dist loadfile -m"
     assert ready.run("test", "tests/core", "-x").returncode == 0
     ready.variables["DDBIO_TEST_SEED"] = "7"
     done = ready.run("nightly", "tests", "--", "-x")
