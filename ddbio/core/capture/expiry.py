@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.items.item_key import key_columns, key_values
 from ddbio.core.schema.arrow import RESCUE_FIELD
 from ddbio.errors import OptionError
 
@@ -114,17 +116,15 @@ def months_of(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last: Sequence[Any]) -> pa.Table:
-    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it."""
-    below = _compared(rows, keys, first, pc.less)
-    above = _compared(rows, keys, last, pc.greater)
-    return rows.filter(pc.invert(pc.or_(below, above)))
+    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it.
 
-
-def _compared(rows: pa.Table, keys: Sequence[str], bound: Sequence[Any], compare: Any) -> Any:
-    found: Any = pa.array([False]).take(pa.array([0] * rows.num_rows, pa.int64()))
-    equal: Any = pa.array([True]).take(pa.array([0] * rows.num_rows, pa.int64()))
-    for name, value in zip(keys, bound, strict=False):
-        column, wanted = rows.column(name), pa.scalar(value, rows.schema.field(name).type)
-        found = pc.or_(found, pc.and_(equal, compare(column, wanted)))
-        equal = pc.and_(equal, pc.equal(column, wanted))
-    return found
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    lowest, highest, kept = list(first), list(last), np.zeros(rows.num_rows, np.bool_)
+    for places, columns in key_columns(rows, keys):
+        found = [list(each) for each in zip(*key_values(columns), strict=True)]
+        kept[places] = [lowest <= each[: len(lowest)] and each[: len(highest)] <= highest for each in found]
+    return rows.filter(pa.array(kept))

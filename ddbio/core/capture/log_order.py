@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import SEQUENCE
+from ddbio.core.items.item_key import KeyGroups, key_fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_DIGITS, _ROW = "_digits", "_row"
+_DIGITS = "_digits"
 
 
 def order_of(rows: pa.Table) -> NDArray[np.uint64]:
@@ -43,7 +44,14 @@ def once_each(rows: pa.Table) -> pa.Table:
 
 
 def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the last row of each item, in their order."""
-    numbered: Any = rows.select(list(keys)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-    last = numbered.group_by(list(keys)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
-    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+    """Return the last row of each item, in their order.
+
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    items = KeyGroups(key_fingerprints(rows, keys))
+    if len(items.starts) == rows.num_rows:
+        return rows
+    return rows.take(pa.array(np.sort(items.rows[items.starts + items.counts - 1])))
