@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OWN_COLUMNS, SEQUENCE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.expiry import EXPIRED_AT, INFERRED
+from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
-from ddbio.core.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+LOG_OWN = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, HEALED_BY}
+"""The columns of a log that are no attributes of items."""
+_OWN = LOG_OWN | {EXPIRED_AT, INFERRED}
 
 
 def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
@@ -49,7 +54,7 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
 
 def _of_items(rows: pa.Table) -> Fingerprints:
     digest, words = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
-    items = rows.select([name for name in rows.column_names if name not in OWN_COLUMNS])
+    items = rows.select([name for name in rows.column_names if name not in _OWN])
     words += [digest.add_rows(batch).items for batch in items.to_batches()]
     high, low = np.concatenate(words).T
     return Fingerprints(high, low)

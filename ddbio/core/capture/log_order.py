@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import SEQUENCE
+from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
 from ddbio.core.items.item_key import KeyGroups, key_fingerprints
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
 
 
-def once_each(rows: pa.Table) -> pa.Table:
-    """Return each sequence number once, from rows in their order."""
-    numbers: Any = rows.column(SEQUENCE)
-    is_last = pc.not_equal(numbers.slice(0, max(0, rows.num_rows - 1)), numbers.slice(1))
-    if pc.all(is_last, min_count=0).as_py():
-        return rows
-    return rows.filter(pa.chunked_array([*is_last.chunks, pa.array([True])]))
+def in_time_order(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of their times, and those of one time in the order of their sequence numbers.
+
+    Numbers of different streams cannot be compared.
+    """
+    rows = in_order(rows)
+    times: Any = rows.column(EVENT_TIME)
+    order: Any = pc.sort_indices(times)
+    return rows.take(order)
 
 
 def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

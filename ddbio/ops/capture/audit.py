@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
-from ddbio.core.capture.audit import ImageChains, repeated
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
+from ddbio.core.capture.audit import ImageChains
+from ddbio.core.capture.change_ids import change_ids, repeated
+from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE
 from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.core.items.item_key import Fingerprints
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
@@ -117,9 +119,10 @@ class CaptureVerifyReport(Report):
     healed_gaps
         Gaps that were healed.
     repeated
-        Changes that are there more than once, by their sequence numbers; by their event ids, if they are from Kinesis.
+        Changes that are there more than once.
     lost
         Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
+        Before a change whose old image is not in the log none can be missed.
     healed
         Likewise, where the gap between the two is healed: what the item became is there, not each change.
     examples
@@ -292,7 +295,9 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
     entries = {each.path: each for each in store.list() if each.path in live}
-    counts = {path: _rows(store, entry) for path, entry in entries.items()}
+    footers = {path: _footer(store, entry) for path, entry in entries.items()}
+    counts = {path: rows for path, (rows, _) in footers.items()}
+    has_images = any(each for _, each in footers.values())
     ids = {state.job_id for state in [*states, *healing]}
     missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
     others = entries.keys() - named.keys() - made
@@ -305,7 +310,8 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         keys: list[str] = next(
             (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
         )
-        audited = _audit(options, keys, store, [entries[path] for path in sorted(entries)], gaps.healed)
+        chains = ImageChains(keys) if keys and has_images else None
+        audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
     noted = [place for each in gaps.gaps for place in each.places]
     return CaptureVerifyReport(
@@ -344,22 +350,20 @@ class _Audited:
 def _audit(
     options: CaptureVerifyOptions,
     keys: list[str],
+    chains: ImageChains | None,
     store: ObjectStore,
     entries: list[StoredObject],
     healed: Sequence[Gap],
 ) -> _Audited:
-    """Return how many numbers repeat, and the changes before which one is missing."""
-    found, chains, names, has_images = _Audited(), ImageChains(keys), list[Any](), False
+    """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
+    found, ids = _Audited(), list[Fingerprints]()
     for rows in _row_groups(options, store, entries):
         own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
-        # The numbers of changes from Kinesis are those of an item.
-        numbers: Any = own.column(SEQUENCE)
-        names += (pc.coalesce(own.column(EVENT_ID), numbers) if EVENT_ID in own.column_names else numbers).chunks
-        if keys and OLD_IMAGE in rows.column_names:
+        ids.append(change_ids(own, keys))
+        if chains is not None:
             chains.add(rows)
-            has_images = True
-    found.repeated = repeated(pa.chunked_array(names, pa.string()))
-    if not has_images:
+    found.repeated = repeated(ids)
+    if chains is None:
         return found
     breaks = chains.broken()
     lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
@@ -381,8 +385,10 @@ def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list
                 yield rows
 
 
-def _rows(store: ObjectStore, entry: StoredObject) -> int:
-    return pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
+def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:
+    """Return how many rows a file has, and whether it has a column of old images."""
+    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
+    return found.num_rows, OLD_IMAGE in found.schema.to_arrow_schema().names
 
 
 def _job(path: str) -> str:

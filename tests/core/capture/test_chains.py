@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.capture.audit import ImageChains, repeated
+from ddbio.core.capture.audit import ImageChains
 
 IMAGE = pa.struct([("pk", pa.string()), ("n", pa.int64())])
 SCHEMA = pa.schema(
