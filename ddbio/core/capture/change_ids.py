@@ -15,7 +15,9 @@ from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
 LOG_OWN = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, HEALED_BY}
 """The columns of a log that are no attributes of items."""
@@ -23,11 +25,12 @@ _OWN = LOG_OWN | {EXPIRED_AT, INFERRED}
 
 
 def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
-    """Return 128 bits for each change, equal for equal changes alone.
+    """Return 128 bits for each row, the same for rows of the same change.
 
     A change from Kinesis has an event id. Any other has a sequence number, which is that of one change of its stream.
     Rows do not say which stream they are from, and a log may have several, whose numbers may be equal: the time of the
-    change and the key of its item tell such changes apart.
+    change and the key of its item tell such changes apart. Where even those are equal, files of captures tell their
+    stream: see :func:`distinct_changes`.
 
     Parameters
     ----------
@@ -60,20 +63,32 @@ def _of_items(rows: pa.Table) -> Fingerprints:
     return Fingerprints(high, low)
 
 
-def once_each(rows: pa.Table, keys: Sequence[str] = ()) -> pa.Table:
-    """Return each change once, the first of equal ones, in their order."""
-    changes = KeyGroups(change_ids(rows, keys))
-    if len(changes.starts) == rows.num_rows:
-        return rows
-    return rows.take(pa.array(np.sort(changes.rows[changes.starts])))
+def distinct_changes(
+    ids: Fingerprints, stream_of: Callable[[int], str | None]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a row of each change, in their order, and its number among the changes with its identity, from 0 on.
+
+    Rows with one identity are one change, unless they are known to be of several streams.
+
+    Parameters
+    ----------
+    ids
+        The identity of each row.
+    stream_of
+        Returns the stream of a row; None if it is not known. Only rows whose identity repeats are asked for.
+    """
+    groups = KeyGroups(ids)
+    places, numbers = groups.rows[groups.starts].tolist(), [0] * len(groups.starts)
+    for group in np.flatnonzero(groups.counts > 1).tolist():
+        start = groups.starts[group]
+        rows = groups.rows[start : start + groups.counts[group]].tolist()
+        count = max(1, len({stream for row in rows if (stream := stream_of(row)) is not None}))
+        places += rows[1:count]
+        numbers += range(1, count)
+    order = np.argsort(places)
+    return np.array(places, np.int64)[order], np.array(numbers, np.int64)[order]
 
 
-def repeated(changes: Sequence[Fingerprints]) -> int:
-    """Return how many changes are there already in others before them."""
-    found = KeyGroups(Fingerprints.joined(changes)) if changes else None
-    return 0 if found is None else len(found.rows) - len(found.starts)
-
-
-def id_texts(changes: Fingerprints) -> list[str]:
+def id_texts(ids: Fingerprints) -> list[str]:
     """Return identities as text."""
-    return [f"{high:016x}{low:016x}" for high, low in zip(changes.high.tolist(), changes.low.tolist(), strict=True)]
+    return [f"{high:016x}{low:016x}" for high, low in zip(ids.high.tolist(), ids.low.tolist(), strict=True)]

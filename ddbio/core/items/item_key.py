@@ -101,7 +101,7 @@ class KeyColumns(NamedTuple):
 
 
 def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[KeyColumns]:
-    """Return the keys of all rows. A key attribute is in its column, or in the rescue column if the column has no value.
+    """Return the keys of all rows: an attribute is in its column, or in the rescue column if the column has no value.
 
     Usually each batch is one part, whose columns are those of the batch. Rows with a rescued key attribute are in other
     parts, by the types of their attributes: there a number is text in a column of type N.

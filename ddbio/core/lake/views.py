@@ -164,8 +164,8 @@ def _key_parts(name: str, column: str, rescue: str, dialect: Dialect) -> tuple[s
     """Return what tells a key attribute: its column, and what the rescue column has of it where that is null."""
     if _NO_PATH & set(name):
         raise OptionError(
-            f"the key attribute {name!r} has a sign that SQL has no path of JSON for: apply the log to a lake table, or "
-            "ask ddbio history"
+            f"the key attribute {name!r} has a sign that a path of JSON cannot have in SQL: apply the log to a lake "
+            "table, or ask ddbio history"
         )
     bracketed = f"$['{name}']"
     read = {

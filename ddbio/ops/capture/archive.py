@@ -6,6 +6,7 @@ of expiry, only where none are. A run that finds a record whose files may be mis
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.core.capture.change_ids import change_ids, id_texts, once_each
+from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import (
     EXPIRED_AT,
@@ -33,12 +34,13 @@ from ddbio.core.capture.expiry import (
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.items.item_key import Fingerprints
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import require_rows
+from ddbio.ops.capture.batches import require_rows, stream_of_file
 from ddbio.ops.capture.capture import capture
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
+# No attribute has this name.
+_CHANGE = ""
 # What tells changes apart; hours that were read by something else are read again.
 _MARKED_BY = "change ids"
 
@@ -190,28 +194,33 @@ class Archiver:
         return rows
 
     def _rows(self, files: Sequence[LiveFile]) -> pa.Table:
-        """Return the expired items of an hour, each once."""
+        """Return the expired items of an hour, each change once, with its identity as text."""
         tables = list[pa.Table]()
         for each in files:
             read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
             tables.append(expired_rows(rows, self.ttl, infers=self.infers))
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        ids, ends = change_ids(rows), np.cumsum([each.num_rows for each in tables])
+        stream = functools.cache(functools.partial(stream_of_file, self.log))
         # While files are compacted, the old ones may be there besides the new.
-        return once_each(in_order(pa.concat_tables(tables, promote_options="permissive")))
+        places, numbers = distinct_changes(
+            ids, lambda row: stream(files[int(np.searchsorted(ends, row, "right"))].path)
+        )
+        kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
+        texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
+        return in_order(rows.take(pa.array(places)).append_column(_CHANGE, pa.array(texts, pa.string())))
 
     def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
         """Return which expired items of an hour a batch has."""
         record = self.state.read(_name(number)) or {}
         if "changes" in record:
-            known = set(record["changes"].get(hour, []))
-            return np.array([each in known for each in id_texts(change_ids(rows))], np.bool_)
+            return _is_in(rows.column(_CHANGE), record["changes"].get(hour, []))
         # Older versions recorded numbers alone, of which only one change was archived: its files have it.
-        named: Any = pc.is_in(rows.column(SEQUENCE), pa.array(record.get("hours", {}).get(hour, []), pa.string()))
-        found: NDArray[np.bool_] = named.to_numpy().astype(bool)
+        found = _is_in(rows.column(SEQUENCE), record.get("hours", {}).get(hour, []))
         if found.any() and (known := self._written(number)):
-            bare = rows.drop_columns([name for name in rows.column_names if name == EVENT_ID])
-            found &= np.array([each in known for each in id_texts(change_ids(bare))], np.bool_)
+            found &= np.array([each in known for each in id_texts(change_ids(_bare(rows)))], np.bool_)
         return found
 
     def _written(self, number: int) -> frozenset[str]:
@@ -228,7 +237,7 @@ class Archiver:
         if found:
             number = self.number + 1
             hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
-            changes = {hour: id_texts(change_ids(rows)) for hour, rows in found.items()}
+            changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in found.items()}
             if not self.state.put_once(_name(number), {"batch": number, "hours": hours, "changes": changes}):
                 raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
             self.number = number
@@ -264,16 +273,14 @@ class Archiver:
     def _recorded(self, rows: pa.Table, record: Mapping[str, Any], hour: str) -> pa.Table:
         """Return those of the expired items of an hour that the record of a batch names."""
         if "changes" in record:
-            known = set(record["changes"][hour])
-            return rows.filter(pa.array([each in known for each in id_texts(change_ids(rows))], pa.bool_()))
+            return rows.filter(pa.array(_is_in(rows.column(_CHANGE), record["changes"][hour])))
         # Older versions took the last change of each number.
-        rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(record["hours"][hour], pa.string())))
+        rows = rows.filter(pa.array(_is_in(rows.column(SEQUENCE), record["hours"][hour])))
         last = {sequence: place for place, sequence in enumerate(rows.column(SEQUENCE).to_pylist())}
         return rows.take(pa.array(list(last.values()), pa.int64()))
 
     def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
-        rows = pa.concat_tables(tables, promote_options="permissive")
-        rows = rows.drop_columns([name for name in rows.column_names if name == EVENT_ID])
+        rows = _bare(pa.concat_tables(tables, promote_options="permissive"))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
             if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
@@ -412,6 +419,17 @@ def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.Re
             kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
             if kept.num_rows:
                 yield kept
+
+
+def _is_in(texts: Any, known: Sequence[str]) -> NDArray[np.bool_]:
+    found: Any = pc.is_in(texts, pa.array(known, pa.string()))
+    flags: NDArray[np.bool_] = found.to_numpy().astype(bool)
+    return flags
+
+
+def _bare(rows: pa.Table) -> pa.Table:
+    """Return rows as files of the archive have them."""
+    return rows.drop_columns([name for name in rows.column_names if name in {EVENT_ID, _CHANGE}])
 
 
 def _name(number: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ import pyarrow.parquet as pq
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import ImageChains
-from ddbio.core.capture.change_ids import change_ids, repeated
+from ddbio.core.capture.change_ids import change_ids, distinct_changes
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE
 from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
@@ -27,6 +29,7 @@ from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
+from ddbio.ops.capture.batches import stream_of_file
 from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
@@ -356,13 +359,19 @@ def _audit(
     healed: Sequence[Gap],
 ) -> _Audited:
     """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
-    found, ids = _Audited(), list[Fingerprints]()
-    for rows in _row_groups(options, store, entries):
+    found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
+    for path, rows in _row_groups(options, store, entries):
         own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
         ids.append(change_ids(own, keys))
+        paths.append(path)
         if chains is not None:
             chains.add(rows)
-    found.repeated = repeated(ids)
+    if ids:
+        ends = np.cumsum([len(each.high) for each in ids])
+        stream = functools.cache(functools.partial(stream_of_file, store))
+        every = Fingerprints.joined(ids)
+        changes, _ = distinct_changes(every, lambda row: stream(paths[int(np.searchsorted(ends, row, "right"))]))
+        found.repeated = len(every.high) - len(changes)
     if chains is None:
         return found
     breaks = chains.broken()
@@ -372,8 +381,10 @@ def _audit(
     return found
 
 
-def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:
-    """Yield the rows of files that are within the options' times, group by group: what is held is one file."""
+def _row_groups(
+    options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield paths and rows of files that are within the options' times, group by group: what is held is one file."""
     for entry in entries:
         read = pq.ParquetFile(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
@@ -382,7 +393,7 @@ def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list
                 if bound is not None:
                     rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
             if rows.num_rows:
-                yield rows
+                yield entry.path, rows
 
 
 def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:

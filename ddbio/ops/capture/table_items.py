@@ -49,10 +49,7 @@ def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decode
     micros = str(round(at.timestamp() * 1_000_000))
     for start in range(0, len(wanted), _MOST_KEYS):
         asked = wanted[start : start + _MOST_KEYS]
-        found = {
-            compact_json({name: item[name] for name in names}): item
-            for item in _read(options, asked, budget)
-        }
+        found = {compact_json({name: item[name] for name in names}): item for item in _read(options, asked, budget)}
         for key in asked:
             change: dict[str, Any] = {"Metadata": {"WriteTimestampMicros": {"N": micros}}, "Keys": key}
             item = found.get(compact_json(key))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from ddbio.core.capture.change_ids import change_ids, id_texts, once_each, repeated
+from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
 
 SCHEMA = pa.schema(
     [
@@ -28,6 +28,12 @@ LATER = AT.replace(microsecond=1)
 def table_of(*rows, schema=SCHEMA):
     """Return rows of a log."""
     return pa.Table.from_pylist([{**CHANGE, **row} for row in rows], schema)
+
+
+def distinct(ids, stream_of=lambda _: None):
+    """Return the row of each change, and its number."""
+    places, numbers = distinct_changes(ids, stream_of)
+    return list(zip(places.tolist(), numbers.tolist(), strict=True))
 
 
 DIFFERENT = {
@@ -51,19 +57,18 @@ SAME = {
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_different_changes_are_told_apart(what, keys):
     """Numbers of several streams, and of Kinesis in milliseconds, may be equal: items and times are not."""
-    rows = table_of(*DIFFERENT[what])
-    assert once_each(rows, keys) is rows
-    assert len(set(id_texts(change_ids(rows, keys)))) == rows.num_rows
-    assert repeated([change_ids(rows, keys)]) == 0
+    ids = change_ids(table_of(*DIFFERENT[what]), keys)
+    assert len(set(id_texts(ids))) == len(DIFFERENT[what])
+    assert distinct(ids) == [(place, 0) for place in range(len(DIFFERENT[what]))]
 
 
 @pytest.mark.parametrize("keys", [["pk"], []])
 @pytest.mark.parametrize("what", SAME)
 def test_the_same_change_is_known(what, keys):
     """A change that is there twice, be it by a compaction or by the stream, is one."""
-    rows = table_of(*SAME[what])
-    assert once_each(rows, keys).to_pylist() == rows.slice(0, 1).to_pylist()
-    assert repeated([change_ids(rows.slice(0, 1), keys), change_ids(rows.slice(1), keys)]) == rows.num_rows - 1
+    ids = change_ids(table_of(*SAME[what]), keys)
+    assert len(set(id_texts(ids))) == 1
+    assert distinct(ids) == [(0, 0)]
 
 
 @pytest.mark.parametrize("keys", [["pk"], []])
@@ -83,8 +88,35 @@ def test_the_columns_of_a_file_do_not_matter(keys):
     assert id_texts(change_ids(rows, keys)) == wanted
 
 
-def test_nothing_is_repeated_where_nothing_is():
-    """No parts, and parts without rows."""
-    assert repeated([]) == 0
-    assert repeated([change_ids(SCHEMA.empty_table(), ["pk"]), change_ids(SCHEMA.empty_table())]) == 0
-    assert once_each(SCHEMA.empty_table()).num_rows == 0
+@pytest.mark.parametrize(
+    ("streams", "wanted"),
+    [
+        ("aa", [(0, 0)]),
+        ("ab", [(0, 0), (1, 1)]),
+        ("aab", [(0, 0), (1, 1)]),
+        ("abc", [(0, 0), (1, 1), (2, 2)]),
+        ("a-", [(0, 0)]),
+        ("-b", [(0, 0)]),
+        ("--", [(0, 0)]),
+        ("-ab", [(0, 0), (1, 1)]),
+    ],
+)
+def test_rows_of_one_identity_are_as_many_changes_as_streams_have_them(streams, wanted):
+    """Of files whose stream is not known, such as those of a compaction, rows are what others have already."""
+    rows = table_of({"pk": 5}, *({} for _ in streams), {"pk": 6})
+    asked = list[int]()
+
+    def stream_of(row):
+        asked.append(row)
+        stream = streams[row - 1]
+        return None if stream == "-" else stream
+
+    found = distinct(change_ids(rows, ["pk"]), stream_of)
+    assert found == [(0, 0), *((place + 1, number) for place, number in wanted), (len(streams) + 1, 0)]
+    assert sorted(asked) == list(range(1, len(streams) + 1))
+
+
+def test_nothing_is_found_where_nothing_is():
+    """A log may have no rows."""
+    for keys in (["pk"], []):
+        assert distinct(change_ids(SCHEMA.empty_table(), keys)) == []

@@ -126,15 +126,16 @@ def test_increment_is_no_base(tmp_path):
         ddbio.fold_exports(writer.incremental([]), [])
 
 
+A = {"pk": {"S": "a"}}
 KEYS = [
-    ({"pk": {"N": "1"}}, {"pk": {"N": "1.5"}}, {"pk": {"N": "2.5"}}),
-    ({"pk": {"N": "1"}}, {"pk": {"N": "9" * 38}}, {"pk": {"N": "1E+100"}}),
-    ({"pk": {"N": "1.5"}}, {"pk": {"N": "2"}}, {"pk": {"N": "-3"}}),
-    ({"pk": {"S": "a"}, "sk": {"N": "1"}}, {"pk": {"S": "a"}, "sk": {"N": "1.5"}}, {"pk": {"S": "a"}, "sk": {"N": "2.5"}}),
-    ({"pk": {"N": "1.5"}, "sk": {"N": "1.5"}}, {"pk": {"N": "1"}, "sk": {"N": "2.5"}}, {"pk": {"N": "1"}, "sk": {"N": "2"}}),
-    ({"pk": {"S": "a"}}, {"pk": {"S": "b"}}, {"pk": {"S": "c"}}),
-    ({"pk": {"B": "AA=="}}, {"pk": {"B": "AQ=="}}, {"pk": {"B": "Ag=="}}),
-]  # fmt: skip
+    [{"pk": {"N": number}} for number in ("1", "1.5", "2.5")],
+    [{"pk": {"N": number}} for number in ("1", "9" * 38, "1E+100")],
+    [{"pk": {"N": number}} for number in ("1.5", "2", "-3")],
+    [{**A, "sk": {"N": number}} for number in ("1", "1.5", "2.5")],
+    [{"pk": {"N": one}, "sk": {"N": two}} for one, two in (("1.5", "1.5"), ("1", "2.5"), ("1", "2"))],
+    [{"pk": {"S": text}} for text in "abc"],
+    [{"pk": {"B": text}} for text in ("AA==", "AQ==", "Ag==")],
+]
 
 
 @pytest.mark.parametrize("keys", KEYS)
