@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
 from ddbio.core.items.item_key import KeyGroups, key_fingerprints
+from ddbio.core.kernel.arrays import int64_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,4 +57,4 @@ def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     items = KeyGroups(key_fingerprints(rows, keys))
     if len(items.starts) == rows.num_rows:
         return rows
-    return rows.take(pa.array(np.sort(items.rows[items.starts + items.counts - 1])))
+    return rows.take(int64_array(np.sort(items.rows[items.starts + items.counts - 1])))

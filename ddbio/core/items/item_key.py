@@ -141,7 +141,7 @@ def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 def key_values(columns: pa.RecordBatch) -> list[list[Any]]:
     """Return the values of each column of :func:`key_columns` as Python compares and sorts them, as DynamoDB does."""
     return [
-        [Decimal(each) for each in canonical_texts(column).to_pylist()]
+        [Decimal(str(each)) for each in canonical_texts(column).to_pylist()]
         if tag_of_field(field) == "N" and not pa.types.is_integer(field.type)
         else column.to_pylist()
         for column, field in zip(columns.columns, columns.schema, strict=True)

@@ -35,7 +35,9 @@ def key_words(batch: pa.RecordBatch, keys: Sequence[str]) -> Words:
     parts = key_columns(batch, keys)
     words, digest = np.empty(batch.num_rows, np.uint64), ColumnDigest(keys)
     for rows, columns in parts:
-        words[rows] = digest.add_rows(columns).keys
+        found = digest.add_rows(columns).keys
+        # Each key has a value, of type S, N or B.
+        words[rows] = np.zeros(0) if found is None else found
     return words
 
 

@@ -35,6 +35,7 @@ from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.kernel.arrays import int64_array
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
@@ -210,7 +211,7 @@ class Archiver:
         )
         kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
         texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
-        return in_order(rows.take(pa.array(places)).append_column(_CHANGE, pa.array(texts, pa.string())))
+        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string())))
 
     def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
         """Return which expired items of an hour a batch has."""
