@@ -89,8 +89,8 @@ def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
         If a row lacks its key.
     """
     found = np.zeros((rows.num_rows, 2), np.uint64)
-    for places, columns in key_columns(rows, keys):
-        found[places] = ColumnDigest().add_rows(columns).items
+    for part in key_columns(rows, keys):
+        found[part.rows] = ColumnDigest().add_rows(part.batch).items
     return _bytes_of(found)
 
 

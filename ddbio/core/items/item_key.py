@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
     _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+    _Columns: TypeAlias = Sequence[tuple[pa.Array[Any], pa.Field[Any]]]
     _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
 
 _CONTENTS: dict[str, Callable[[str], bytes]] = {
@@ -93,11 +94,17 @@ class KeyColumns(NamedTuple):
     rows
         The places of the rows in the batch.
     columns
-        A column for each key attribute, in the order of the attributes.
+        A column for each key attribute, in the order of the attributes, and its field.
     """
 
     rows: np.ndarray[Any, np.dtype[np.int64]] | slice
-    columns: pa.RecordBatch
+    columns: _Columns
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The columns as a batch."""
+        arrays, fields = zip(*self.columns, strict=True)
+        return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
 
 
 def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[KeyColumns]:
@@ -138,13 +145,13 @@ def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.select(places)
 
 
-def key_values(columns: pa.RecordBatch) -> list[list[Any]]:
+def key_values(columns: _Columns) -> list[list[Any]]:
     """Return the values of each column of :func:`key_columns` as Python compares and sorts them, as DynamoDB does."""
     return [
         [Decimal(str(each)) for each in canonical_texts(column).to_pylist()]
         if tag_of_field(field) == "N" and not pa.types.is_integer(field.type)
         else column.to_pylist()
-        for column, field in zip(columns.columns, columns.schema, strict=True)
+        for column, field in columns
     ]
 
 
@@ -158,7 +165,7 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
             known.append(name)
     columns = _whole_columns(batch, keys, known)
     if columns is not None:
-        return [KeyColumns(slice(None), _batch_of(columns))]
+        return [KeyColumns(slice(None), columns)]
     batch = _convertible(batch, keys)
     fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
     columns = [(batch.column(fields[name].name), fields[name]) for name in keys]
@@ -166,9 +173,9 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
         return _parsed_keys(batch, np.arange(batch.num_rows), keys)
     is_whole = np.logical_and.reduce([valid_of(column) for column, _ in columns])
     if is_whole.all():
-        return [KeyColumns(slice(None), _batch_of(columns))]
+        return [KeyColumns(slice(None), columns)]
     whole, rows = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
-    found = [KeyColumns(whole, _batch_of(columns, whole))] if len(whole) else []
+    found = [KeyColumns(whole, _taken(columns, whole))] if len(whole) else []
     return [*found, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
 
 
@@ -203,10 +210,16 @@ def _whole_columns(
         place = known.index(name)
         column, field = batch.column(place), batch.schema.field(place)
         tag = (field.metadata or {}).get(DDB_TYPE)
-        if column.null_count or tag is None or _EXACT_TYPES.get(field.type) != tag.decode() or known.count(name) > 1:
+        if column.null_count or tag is None or _exact_tag(field.type) != tag.decode() or known.count(name) > 1:
             return None
         columns.append((column, field))
     return columns
+
+
+def _exact_tag(arrow_type: Any) -> str | None:
+    """Return the type of the keys that columns of an Arrow type hold, if they can be hashed as they are."""
+    is_decimal = pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
+    return "N" if is_decimal else _EXACT_TYPES.get(arrow_type)
 
 
 def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
@@ -219,12 +232,9 @@ def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _batch_of(
-    columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]], rows: np.ndarray[Any, Any] | None = None
-) -> pa.RecordBatch:
-    """Return the columns of keys as a batch, or some of their rows."""
-    arrays = [column if rows is None else column.take(pa.array(rows, pa.int64())) for column, _ in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field for _, field in columns]))
+def _taken(columns: _Columns, rows: np.ndarray[Any, Any]) -> _Columns:
+    """Return some rows of the columns of keys."""
+    return [(column.take(pa.array(rows, pa.int64())), field) for column, field in columns]
 
 
 def _rescued_keys(
@@ -237,7 +247,7 @@ def _rescued_keys(
     for columns in itertools.product(*choices):
         held = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column, _ in columns]))
         if len(held):
-            found.append(KeyColumns(rows[held], _batch_of(columns, held)))
+            found.append(KeyColumns(rows[held], _taken(columns, held)))
             counts[held] += 1
     if (counts == 1).all():
         return found
@@ -285,13 +295,12 @@ def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequen
         for name, tag in zip(keys, tags, strict=True):
             field, contents = _text_field(name, tag), [item[name][tag] for _, item in items]
             columns.append((pa.array([_CONTENTS[tag](each) for each in contents], pa.binary()).cast(field.type), field))
-        found.append(KeyColumns(np.array([row for row, _ in items], np.int64), _batch_of(columns)))
+        found.append(KeyColumns(np.array([row for row, _ in items], np.int64), columns))
     return found
 
 
-def _hashes(keys: pa.RecordBatch, times: int = 1) -> _Words:
+def _hashes(columns: _Columns, times: int = 1) -> _Words:
     """Return the hashes of keys, or of each key so many times behind itself."""
-    columns = list(zip(keys.columns, keys.schema, strict=True))
     contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
     tags = [ord(tag_of_field(field)) for _, field in columns]
     return _hashed(contents * times, np.array(tags * times, np.uint8))

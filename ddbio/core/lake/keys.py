@@ -114,10 +114,10 @@ def _texts_of(found: Sequence[KeyColumns], count: int) -> pa.Array[Any]:
     return pa.array(texts, pa.string())
 
 
-def _parts(keys: pa.RecordBatch) -> list[tuple[str, Any]]:
+def _parts(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> list[tuple[str, Any]]:
     """Return the type of each key attribute, and the texts of its values."""
-    tags = [tag_of_field(field) for field in keys.schema]
-    return [(tag, _texts(column, tag, escaped=len(tags) > 1)) for tag, column in zip(tags, keys.columns, strict=True)]
+    tagged = [(tag_of_field(field), column) for column, field in columns]
+    return [(tag, _texts(column, tag, escaped=len(tagged) > 1)) for tag, column in tagged]
 
 
 def _joined(parts: Sequence[tuple[str, Any]]) -> pa.Array[Any]:

@@ -34,10 +34,10 @@ def key_words(batch: pa.RecordBatch, keys: Sequence[str]) -> Words:
     """
     parts = key_columns(batch, keys)
     words, digest = np.empty(batch.num_rows, np.uint64), ColumnDigest(keys)
-    for rows, columns in parts:
-        found = digest.add_rows(columns).keys
+    for part in parts:
+        found = digest.add_rows(part.batch).keys
         # Each key has a value, of type S, N or B.
-        words[rows] = np.zeros(0) if found is None else found
+        words[part.rows] = np.zeros(0) if found is None else found
     return words
 
 
