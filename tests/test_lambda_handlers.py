@@ -219,6 +219,18 @@ def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):
     assert json.loads(base64.b64decode(json.loads(kept.read_bytes())["rawData"])) == bad
 
 
+@pytest.mark.parametrize("view", ["KEYS_ONLY", "OLD_IMAGE"])
+def test_a_change_without_the_item_behind_it_is_none(log, view):
+    """Without new images a log would say that items have nothing but their keys; a delete needs none."""
+    gone, bad = stream_record(1, eventName="REMOVE"), stream_record(2, eventName="MODIFY")
+    for record in (gone, bad):
+        image = record["dynamodb"].pop("NewImage")
+        record["dynamodb"] |= {"StreamViewType": view} | ({"OldImage": image} if view == "OLD_IMAGE" else {})
+    found = log_changes({"Records": [gone, bad, stream_record(3)]})
+    assert found["batchItemFailures"] == [{"itemIdentifier": bad["dynamodb"]["SequenceNumber"]}]
+    assert [(row["_op"], row["pk"]) for row in rows_of(log)] == [("REMOVE", "user#1")]
+
+
 def test_a_log_needs_a_folder_and_records_of_a_stream(log, monkeypatch):
     """Other events, and a missing folder, are refused with what to do."""
     with pytest.raises(OptionError, match="no DynamoDB stream"):

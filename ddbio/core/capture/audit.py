@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.capture.change_ids import LOG_OWN
 from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import in_order, order_of
 from ddbio.core.digest_columns import ColumnDigest
+from ddbio.core.items.item_key import key_columns, key_rows, key_values
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.validation.key_words import row_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     _Words: TypeAlias = NDArray[np.uint64]
 
 _NOTHING = np.zeros(2, np.uint64)
+_UNKNOWN = ~_NOTHING
 _SINCE = "_since"
 
 
@@ -47,7 +51,8 @@ class ChainBreak:
 class ImageChains:
     """Gather what the rows of a log hash to, part by part, and find the changes behind which one is missing.
 
-    What this cannot see is the loss of the last changes of an item. Changes that the service merged are no loss.
+    What this cannot see is the loss of the last changes of an item, and a loss before a row whose old image is not
+    known. Changes that the service merged are no loss.
 
     Attributes
     ----------
@@ -62,19 +67,28 @@ class ImageChains:
     _named: list[pa.Table] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows, in any order; of their images only hashes are kept."""
-        images: Any = rows.column(OLD_IMAGE).combine_chunks()
-        fields = {each.name: column for each, column in zip(images.type, images.flatten(), strict=True)}
-        items, new = _hashes(rows.select([*fields, RESCUE_NAME]), self.keys)
-        removed: Any = pc.equal(rows.column(OPERATION), pa.scalar("REMOVE"))
-        new[removed.to_numpy()] = _NOTHING
-        old_rows = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
-        _, old = _hashes(old_rows.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
-        old[pc.is_null(images).to_numpy(zero_copy_only=False)] = _NOTHING
+        """Add rows, in any order; of their images only hashes are kept.
+
+        An ``INSERT`` has nothing before it. What another change without an old image began with is not known; what it
+        left is.
+        """
+        images: Any = rows.column(OLD_IMAGE).combine_chunks() if OLD_IMAGE in rows.column_names else None
+        fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
+        attributes = [each for each in rows.column_names if each in fields or each not in LOG_OWN]
+        items, new = _hashes(rows.select(attributes), self.keys)
+        new[_are(rows, "REMOVE")] = _NOTHING
+        old = np.where(_are(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
+        if images is not None:
+            columns = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
+            _, known = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
+            old = np.where(pc.is_valid(images).to_numpy(zero_copy_only=False)[:, None], known, old)
         self._items.append(items)
         self._new.append(new)
         self._old.append(old)
-        self._named.append(rows.select([*self.keys, SEQUENCE, EVENT_TIME]))
+        named = key_rows(rows, self.keys)
+        for name in (SEQUENCE, EVENT_TIME):
+            named = named.append_column(rows.schema.field(name), rows.column(name))
+        self._named.append(named)
 
     def broken(self) -> list[ChainBreak]:
         """Return the changes behind which one is missing, in the order of the rows' numbers."""
@@ -86,28 +100,34 @@ class ImageChains:
         # Stable: within an item the rows stay in the order of their numbers.
         order = numbered[np.argsort(items[numbered], kind="stable")]
         before, after = order[:-1], order[1:]
-        is_broken = (items[after] == items[before]) & (old[after] != new[before]).any(axis=1)
+        begun = old[after]
+        differs = (begun != new[before]).any(axis=1) & (begun != _UNKNOWN).any(axis=1)
+        is_broken = (items[after] == items[before]) & differs
         before, after = before[is_broken], after[is_broken]
         chosen = rows.take(pa.array(after)).append_column(_SINCE, rows.column(EVENT_TIME).take(pa.array(before)))
+        chosen = in_order(chosen)
+        named = [dict[str, Any]()] * chosen.num_rows
+        for places, columns in key_columns(chosen, self.keys):
+            found = [dict(zip(self.keys, each, strict=True)) for each in zip(*key_values(columns), strict=True)]
+            for place, key in zip(np.arange(chosen.num_rows)[places].tolist(), found, strict=True):
+                named[place] = key
         return [
-            ChainBreak({name: each[name] for name in self.keys}, each[SEQUENCE], each[_SINCE], each[EVENT_TIME])
-            for each in in_order(chosen).to_pylist()
+            ChainBreak(key, each[SEQUENCE], each[_SINCE], each[EVENT_TIME])
+            for key, each in zip(named, chosen.select([SEQUENCE, _SINCE, EVENT_TIME]).to_pylist(), strict=True)
         ]
 
 
-def repeated(names: pa.ChunkedArray[Any]) -> int:
-    """Return how many values are there already in others before them."""
-    # To sort them and compare neighbours takes a third of counting the distinct ones.
-    array: Any = names.combine_chunks()
-    ordered = array.take(pc.sort_indices(array))
-    return int(pc.sum(pc.equal(ordered[1:], ordered[:-1]), min_count=0).as_py())
+def _are(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
+    operations: Any = rows.column(OPERATION)
+    found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy()
+    return found
 
 
 def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
     """Return a word of the key of each row, and two of the item."""
     digest, names, items = ColumnDigest(keys), list[Any](), list[Any]()
     for batch in rows.to_batches():
-        sums = digest.add_rows(batch)
+        sums = row_sums(digest, batch, keys)
         items.append(sums.items)
         names.append(np.zeros(0, np.uint64) if sums.keys is None else sums.keys)
     return np.concatenate(names), np.concatenate(items).copy()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.items.item_key import key_columns, key_values
 from ddbio.core.schema.arrow import RESCUE_FIELD
 from ddbio.errors import OptionError
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 # expired more than five years ago are never deleted.
 _NEVER_SECONDS: Final = 5 * 365 * 86_400
 EXPIRED_AT, INFERRED = "_expired_at", "_inferred"
+_OWN = (SEQUENCE, EVENT_ID, EVENT_TIME)
 _ONLY_SECONDS = pa.timestamp("us", "UTC")
 # The last second of the year 9999.
 _LONGEST = 253_402_300_799.0
@@ -85,7 +88,7 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     whole: Any = seconds.cast(pa.int64(), safe=False)
     at: Any = pc.multiply(whole, _MICROS).cast(_ONLY_SECONDS)
     kept = (
-        rows.select([SEQUENCE, EVENT_TIME, OLD_IMAGE, OLD_RESCUE])
+        rows.select([*(name for name in _OWN if name in rows.column_names), OLD_IMAGE, OLD_RESCUE])
         .append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
         .append_column(pa.field(INFERRED, pa.bool_()), inferred)
         .filter(pc.and_(pc.and_(is_delete, has_image), marked))
@@ -94,11 +97,11 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
 
 
 def _items(rows: pa.Table) -> pa.Table:
-    """Return the old images as items, with their sequence numbers and times."""
+    """Return the old images as items, with what tells their changes apart, and their times."""
     images: Any = rows.column(OLD_IMAGE).combine_chunks()
     fields: list[pa.Field[Any]] = list(rows.schema.field(OLD_IMAGE).type)
     columns: list[Any] = images.flatten() if rows.num_rows else [pa.array([], each.type) for each in fields]
-    own = [SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED]
+    own = [name for name in rows.column_names if name not in {OLD_IMAGE, OLD_RESCUE}]
     return pa.Table.from_arrays(
         [*(rows.column(name) for name in own), *columns, rows.column(OLD_RESCUE)],
         schema=pa.schema([*(rows.schema.field(name) for name in own), *fields, RESCUE_FIELD]),
@@ -114,17 +117,15 @@ def months_of(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def in_key_range(rows: pa.Table, keys: Sequence[str], first: Sequence[Any], last: Sequence[Any]) -> pa.Table:
-    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it."""
-    below = _compared(rows, keys, first, pc.less)
-    above = _compared(rows, keys, last, pc.greater)
-    return rows.filter(pc.invert(pc.or_(below, above)))
+    """Return the rows whose key lies between two, both included; a shorter one stands for all that begin with it.
 
-
-def _compared(rows: pa.Table, keys: Sequence[str], bound: Sequence[Any], compare: Any) -> Any:
-    found: Any = pa.array([False]).take(pa.array([0] * rows.num_rows, pa.int64()))
-    equal: Any = pa.array([True]).take(pa.array([0] * rows.num_rows, pa.int64()))
-    for name, value in zip(keys, bound, strict=False):
-        column, wanted = rows.column(name), pa.scalar(value, rows.schema.field(name).type)
-        found = pc.or_(found, pc.and_(equal, compare(column, wanted)))
-        equal = pc.and_(equal, pc.equal(column, wanted))
-    return found
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    lowest, highest, kept = list(first), list(last), np.zeros(rows.num_rows, np.bool_)
+    for places, columns in key_columns(rows, keys):
+        found = [list(each) for each in zip(*key_values(columns), strict=True)]
+        kept[places] = [lowest <= each[: len(lowest)] and each[: len(highest)] <= highest for each in found]
+    return rows.filter(pa.array(kept))

@@ -24,8 +24,9 @@ from ddbio.core.capture.columns import (
 )
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows, require_keys
+from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
 from ddbio.core.items.changes import DELETE
+from ddbio.core.items.item_key import key_columns, key_rows
 from ddbio.core.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
 from ddbio.core.schema.arrow import RESCUE_NAME
 
@@ -85,10 +86,12 @@ def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
     Raises
     ------
     SchemaError
-        If a key does not fit its column.
+        If a row lacks its key.
     """
-    require_keys(rows, keys)
-    return _hashes(rows.select(list(keys)))
+    found = np.zeros((rows.num_rows, 2), np.uint64)
+    for part in key_columns(rows, keys):
+        found[part.rows] = ColumnDigest().add_rows(part.batch).items
+    return _bytes_of(found)
 
 
 def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes_]:
@@ -101,7 +104,11 @@ def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes
 def _hashes(rows: pa.Table) -> NDArray[np.bytes_]:
     digest, parts = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
     parts += [digest.add_rows(batch).items for batch in rows.combine_chunks().to_batches()]
-    return np.ascontiguousarray(np.concatenate(parts)).view(_KEY).ravel().copy()
+    return _bytes_of(np.concatenate(parts))
+
+
+def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+    return np.ascontiguousarray(words).view(_KEY).ravel().copy()
 
 
 def _removed(rows: pa.Table) -> NDArray[np.bool_]:
@@ -326,7 +333,7 @@ class LogState:
             latest = before.filter(pa.array(is_recent))
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
             digests = _array_of(found[kept][is_recent])
-            self._recent.append(latest.select(list(self.keys)).append_column("digest", digests))
+            self._recent.append(key_rows(latest, self.keys).append_column("digest", digests))
         part = _Last(found[kept], _ordered_numbers(before), micros[kept], _removed(before), images)
         self._last.append(part)
         self._rows += before.num_rows
@@ -391,7 +398,7 @@ class Unsettled:
     Attributes
     ----------
     keys
-        The key of each.
+        The key of each: the key columns, and the rescue column if it has some key attribute.
     """
 
     keys: pa.Table

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME
-from ddbio.core.kernel.arrays import bool_array, int64_array, int64_values
+from ddbio.core.items.item_key import KeyGroups, key_fingerprints
+from ddbio.core.kernel.arrays import int64_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,40 +64,31 @@ def _ranks(
     rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], times: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     ranks = np.zeros(rows.num_rows, np.int64)
-    order = np.argsort(times, kind="stable")
-    same = np.diff(times[order]) == 0
-    places = np.sort(order[np.append(same, [False]) | np.insert(same, 0, [False])])
-    if not len(places):
+    ordered = np.sort(times)
+    if not (ordered[1:] == ordered[:-1]).any():
         return ranks
-    by = [EVENT_TIME, *keys]
-    found: Any = rows.select(by).take(int64_array(places)).append_column("place", int64_array(places)).group_by(by)
-    groups = found.aggregate([("place", "list"), ("place", "count")])
-    counts = int64_values(groups.column("place_count").combine_chunks())
-    tied = groups.column("place_list").combine_chunks().filter(bool_array(counts > 1))
-    for group in tied.to_pylist():
-        by_key = defaultdict[str, list[tuple[int, Any]]](list)
-        for place in group:
-            change = json.loads(texts[place].as_py())["dynamodb"]
-            by_key[_canonical(change["Keys"])].append((place, change))
-        for changes in by_key.values():
-            images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for _, each in changes]
-            before = _state_before(rows, texts, keys, changes[0][0])
-            for rank, index in enumerate(chain_order(images, before)):
-                ranks[changes[index][0]] = rank
+    items = KeyGroups(key_fingerprints(rows, keys))
+    codes = np.repeat(np.arange(len(items.counts)), items.counts)
+    # Stable: the changes of an item at one time stay as they came.
+    order = items.rows[np.lexsort((times[items.rows], codes))]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (codes[1:] != codes[:-1]) | (times[order[1:]] != times[order[:-1]])
+    starts = np.flatnonzero(is_first)
+    ends = np.append(starts[1:], len(order))
+    left, left_at = "", -1
+    for start, end in np.stack([starts, ends])[:, ends - starts > 1].T.tolist():
+        places = order[start:end].tolist()
+        changes = [json.loads(texts[place].as_py())["dynamodb"] for place in places]
+        images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for each in changes]
+        state = None
+        if start and codes[start] == codes[start - 1]:
+            # What the change of the item before these ones left, or the last of the chain before.
+            one_before = texts[int(order[start - 1])]
+            state = left if left_at == start else _canonical(json.loads(one_before.as_py())["dynamodb"].get("NewImage"))
+        chain = chain_order(images, state)
+        ranks[[places[index] for index in chain]] = np.arange(len(chain))
+        left, left_at = images[chain[-1]][1], end
     return ranks
-
-
-def _state_before(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], place: int) -> str | None:
-    """Return what the last change of an item before some time left, if it is in the same batch."""
-    times = _micros(rows)
-    earlier = times < times[place]
-    for key in keys:
-        same: Any = pc.equal(rows.column(key), rows.column(key)[place])
-        earlier &= same.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
-    if not earlier.any():
-        return None
-    last = int(np.flatnonzero(earlier)[np.argmax(times[earlier])])
-    return _canonical(json.loads(texts[last].as_py())["dynamodb"].get("NewImage"))
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import (
     EVENT_ID,
@@ -22,7 +23,7 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
 )
 from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.kernel.arrays import bool_array, int64_values
+from ddbio.core.kernel.arrays import bool_array, int64_values, texts_array
 from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
 from ddbio.core.text.json_text import compact_json, parse_documents
@@ -46,6 +47,7 @@ _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"princip
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
 _NUMBER = b'"SequenceNumber"'
+_REMOVE = texts_array("REMOVE")[0]
 _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
 
 
@@ -164,6 +166,12 @@ class LogDecoder:
         found = self._decoder.decode(text)
         if any(len(each) != found.num_rows for each in members):
             raise DecodeError(f"a reply of {found.num_rows} records has {len(members[1])} sequence numbers")
+        new: Any = found.column(3)
+        if new.null_count and pc.any(pc.and_(new.is_null(), pc.not_equal(members[0], _REMOVE))).as_py():
+            raise DecodeError(
+                "a change that removes no item has no NewImage: changes come from a stream with the view "
+                "NEW_AND_OLD_IMAGES or NEW_IMAGE"
+            )
         return self._log_rows(found, members, expired)
 
     def decode_records(self, text: bytes) -> LogRows | None:

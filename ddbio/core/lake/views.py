@@ -29,6 +29,7 @@ SPARK_LOG: Final = "ddbio_log"
 
 _PLACE = "_place"
 _ORDER_DIGITS = 40
+_NO_PATH = set("'\"\\?")
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,15 @@ class ViewedLake:
 
 
 def history_query(log: ViewedLog, dialect: Dialect) -> str:
-    """Return the query for the states of all items, each with the times from and to which it was the newest."""
+    """Return the query for the states of all items, each with the times from and to which it was the newest.
+
+    Raises
+    ------
+    OptionError
+        If a key attribute has a name that a path of JSON cannot have.
+    """
     quote = back_quoted if dialect == "spark" else double_quoted
-    keys = ", ".join(quote(name) for name in log.keys)
+    keys = ", ".join(each for name in log.keys for each in _key_parts(name, quote(name), RESCUE_NAME, dialect))
     order = f"length({SEQUENCE}), {SEQUENCE}"
     attributes = [f"{quote(field.name)} AS {quote(history_name(field))}" for field in log.columns]
     shown = [
@@ -99,7 +106,8 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     Raises
     ------
     OptionError
-        If a column of the log cannot be shown as the lake table has it.
+        If a column of the log cannot be shown as the lake table has it, or a key attribute has a name that a path of
+        JSON cannot have.
     """
     quote = back_quoted if dialect == "spark" else double_quoted
     own = {name_of_field(field): field for field in lake.columns}
@@ -118,13 +126,19 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     def of_lake(field: pa.Field[Any]) -> str:
         return f"b.{quote(field.name)}" if field.name in known else f"NULL AS {quote(field.name)}"
 
-    keys = [quote(own[name].name) for name in log.keys]
+    def key_parts(prefix: str = "") -> list[str]:
+        columns = ((name, f"{prefix}{quote(own[name].name)}") for name in log.keys)
+        return [each for name, key in columns for each in _key_parts(name, key, f"{prefix}{RESCUE_NAME}", dialect)]
+
     columns = [of_log(field) for field in fields]
     columns += [RESCUE_NAME, OPERATION, f"'{prefix_of(epoch)}' || lpad({SEQUENCE}, {_ORDER_DIGITS}, '0') AS {VERSION}"]
     condition = "" if since is None else f"\n  WHERE {EVENT_TIME} >= {_time(since, dialect)}"
-    same = " AND ".join(f"n.{key} = b.{key}" for key in keys)
+    # A null is equal to nothing: the part that an item lacks is that of the other items which lack it.
+    nothing = [each for name in log.keys for each in (_nothing_of(own[name], dialect), "''")]
+    pairs = zip(key_parts("n."), key_parts("b."), nothing, strict=True)
+    same = " AND ".join(f"COALESCE({new}, {none}) = COALESCE({old}, {none})" for new, old, none in pairs)
     shown = [f"n.{quote(field.name)}" for field in fields]
-    newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {VERSION} DESC) AS {_PLACE}"
+    newest = f"row_number() OVER (PARTITION BY {', '.join(key_parts())} ORDER BY {VERSION} DESC) AS {_PLACE}"
     return "\n".join(
         [
             "WITH changes AS (",
@@ -144,6 +158,32 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
             f"WHERE NOT b.{lake.deleted} AND (n.{VERSION} IS NULL OR n.{VERSION} < b.{VERSION})",
         ]
     )
+
+
+def _key_parts(name: str, column: str, rescue: str, dialect: Dialect) -> tuple[str, str]:
+    """Return what tells a key attribute: its column, and what the rescue column has of it where that is null."""
+    if _NO_PATH & set(name):
+        raise OptionError(
+            f"the key attribute {name!r} has a sign that a path of JSON cannot have in SQL: apply the log to a lake "
+            "table, or ask ddbio history"
+        )
+    bracketed = f"$['{name}']"
+    read = {
+        "duckdb": f"json_extract_string({rescue}, '$.\"{name}\"')",
+        "spark": f"get_json_object({rescue}, {hive_text(bracketed)})",
+        "athena": f"json_format(json_extract({rescue}, '$[\"{name}\"]'))",
+    }
+    return column, f"CASE WHEN {column} IS NULL THEN {read[dialect]} END"
+
+
+def _nothing_of(field: pa.Field[Any], dialect: Dialect) -> str:
+    """Return some value of the type of a key column."""
+    match tag_of_field(field):
+        case "N":
+            return "0"
+        case "B":
+            return "CAST('' AS BLOB)" if dialect == "duckdb" else "X''"
+    return "''"
 
 
 def log_relation(uri: str, dialect: Dialect) -> tuple[str, str | None]:

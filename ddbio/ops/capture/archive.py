@@ -6,6 +6,7 @@ of expiry, only where none are. A run that finds a record whose files may be mis
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,12 +14,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import (
     EXPIRED_AT,
     INFERRED,
@@ -28,15 +31,17 @@ from ddbio.core.capture.expiry import (
     is_expired,
     months_of,
 )
-from ddbio.core.capture.log_order import in_order, last_of_each, once_each
+from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.kernel.arrays import int64_array
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import require_rows
+from ddbio.ops.capture.batches import require_rows, stream_of_file
 from ddbio.ops.capture.capture import capture
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
@@ -50,14 +55,20 @@ from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteO
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ddbio.core.planning.estimate import Figures
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
 
 _KIND, _DONE = "archive", "done"
-_COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
+_COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
+# No attribute has this name.
+_CHANGE = ""
+# What tells changes apart; hours that were read by something else are read again.
+_MARKED_BY = "change ids"
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,7 @@ class Archiver:
     files: int = 0
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By hour: the live files when it was last read, and the batches that archived something of it."""
+    _last_written: tuple[int, frozenset[str]] = (0, frozenset())
 
     def run(self) -> int:
         """Archive what is new; return how many hours of the log had something."""
@@ -177,35 +189,57 @@ class Archiver:
 
     def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
         """Return the expired items of an hour that are not archived yet."""
-        rows, archived = self._rows(files), self._archived(hour)
-        if not archived:
-            return rows
-        return rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived), pa.string()))))
+        rows = self._rows(files)
+        for number in self.seen.get(hour, {}).get("batches", []):
+            rows = rows.filter(pa.array(~self._are_in(rows, hour, number)))
+        return rows
 
-    def _rows(self, files: Sequence[LiveFile], sequences: Sequence[str] | None = None) -> pa.Table:
-        """Return the expired items of an hour, each once."""
+    def _rows(self, files: Sequence[LiveFile]) -> pa.Table:
+        """Return the expired items of an hour, each change once, with its identity as text."""
         tables = list[pa.Table]()
         for each in files:
             read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
             tables.append(expired_rows(rows, self.ttl, infers=self.infers))
-        rows = in_order(pa.concat_tables(tables, promote_options="permissive"))
-        if sequences is not None:
-            rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(sequences, pa.string())))
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        ids, ends = change_ids(rows), np.cumsum([each.num_rows for each in tables])
+        stream = functools.cache(functools.partial(stream_of_file, self.log))
         # While files are compacted, the old ones may be there besides the new.
-        return once_each(rows)
+        places, numbers = distinct_changes(
+            ids, lambda row: stream(files[int(np.searchsorted(ends, row, "right"))].path)
+        )
+        kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
+        texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
+        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string())))
 
-    def _archived(self, hour: str) -> set[str]:
-        records = [self.state.read(_name(number)) for number in self.seen.get(hour, {}).get("batches", [])]
-        return {each for record in records if record for each in record["hours"].get(hour, [])}
+    def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
+        """Return which expired items of an hour a batch has."""
+        record = self.state.read(_name(number)) or {}
+        if "changes" in record:
+            return _is_in(rows.column(_CHANGE), record["changes"].get(hour, []))
+        # Older versions recorded numbers alone, of which only one change was archived: its files have it.
+        found = _is_in(rows.column(SEQUENCE), record.get("hours", {}).get(hour, []))
+        if found.any() and (known := self._written(number)):
+            found &= np.array([each in known for each in id_texts(change_ids(_bare(rows)))], np.bool_)
+        return found
+
+    def _written(self, number: int) -> frozenset[str]:
+        """Return the changes of the files of a batch; none if they are not there any more."""
+        if self._last_written[0] != number:
+            name, store = f"/{self.state.job_id}-{number:012}.parquet", self.state.store
+            paths = [each.path for each in live_files(store).files if each.path.endswith(name)]
+            tables = [pq.read_table(pa.BufferReader(store.read(path))) for path in paths]
+            self._last_written = number, frozenset(text for rows in tables for text in id_texts(change_ids(rows)))
+        return self._last_written[1]
 
     def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
         """Archive rows by their hours as a batch, and note the hours as they were read."""
         if found:
             number = self.number + 1
             hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
-            if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
+            changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in found.items()}
+            if not self.state.put_once(_name(number), {"batch": number, "hours": hours, "changes": changes}):
                 raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
             self.number = number
             self._write(number, list(found.values()))
@@ -225,7 +259,7 @@ class Archiver:
             tables, live = list[pa.Table](), live_files(self.log).files
             for hour, sequences in record["hours"].items():
                 files = [each for each in live if each.path.rpartition("/")[0] == hour]
-                rows = self._rows(files, sequences) if files else None
+                rows = self._recorded(self._rows(files), record, hour) if files else None
                 if rows is None or rows.num_rows != len(sequences):
                     raise TargetError(
                         f"batch {self.number} of {self.state.store.uri} was cut off, and changes of {hour} are gone "
@@ -237,8 +271,17 @@ class Archiver:
                 entry.pop("mark", None)
             self._write(self.number, tables)
 
+    def _recorded(self, rows: pa.Table, record: Mapping[str, Any], hour: str) -> pa.Table:
+        """Return those of the expired items of an hour that the record of a batch names."""
+        if "changes" in record:
+            return rows.filter(pa.array(_is_in(rows.column(_CHANGE), record["changes"][hour])))
+        # Older versions took the last change of each number.
+        rows = rows.filter(pa.array(_is_in(rows.column(SEQUENCE), record["hours"][hour])))
+        last = {sequence: place for place, sequence in enumerate(rows.column(SEQUENCE).to_pylist())}
+        return rows.take(pa.array(list(last.values()), pa.int64()))
+
     def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
-        rows = pa.concat_tables(tables, promote_options="permissive")
+        rows = _bare(pa.concat_tables(tables, promote_options="permissive"))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
             if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
@@ -327,7 +370,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
             found.append(rows)
     report = None
     if found:
-        rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
+        rows = last_of_each(in_time_order(pa.concat_tables(found, promote_options="permissive")), keys)
         dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
         rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
@@ -379,12 +422,23 @@ def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.Re
                 yield kept
 
 
+def _is_in(texts: Any, known: Sequence[str]) -> NDArray[np.bool_]:
+    found: Any = pc.is_in(texts, pa.array(known, pa.string()))
+    flags: NDArray[np.bool_] = found.to_numpy().astype(bool)
+    return flags
+
+
+def _bare(rows: pa.Table) -> pa.Table:
+    """Return rows as files of the archive have them."""
+    return rows.drop_columns([name for name in rows.column_names if name in {EVENT_ID, _CHANGE}])
+
+
 def _name(number: int) -> str:
     return f"{number:012}"
 
 
 def _mark(files: Sequence[LiveFile]) -> str:
-    text = " ".join(sorted(f"{each.path}:{each.size_bytes}" for each in files))
+    text = " ".join([_MARKED_BY, *sorted(f"{each.path}:{each.size_bytes}" for each in files)])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
-from ddbio.core.capture.audit import ImageChains, repeated
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
+from ddbio.core.capture.audit import ImageChains
+from ddbio.core.capture.change_ids import change_ids, distinct_changes
+from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE
 from ddbio.core.capture.healing import HEALED_BY
 from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.core.items.item_key import Fingerprints
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
+from ddbio.ops.capture.batches import stream_of_file
 from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
@@ -117,9 +122,10 @@ class CaptureVerifyReport(Report):
     healed_gaps
         Gaps that were healed.
     repeated
-        Changes that are there more than once, by their sequence numbers; by their event ids, if they are from Kinesis.
+        Changes that are there more than once.
     lost
         Changes before which one of the same item is missing; None if the log has no old images, or ``images`` is off.
+        Before a change whose old image is not in the log none can be missed.
     healed
         Likewise, where the gap between the two is healed: what the item became is there, not each change.
     examples
@@ -292,7 +298,9 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
     entries = {each.path: each for each in store.list() if each.path in live}
-    counts = {path: _rows(store, entry) for path, entry in entries.items()}
+    footers = {path: _footer(store, entry) for path, entry in entries.items()}
+    counts = {path: rows for path, (rows, _) in footers.items()}
+    has_images = any(each for _, each in footers.values())
     ids = {state.job_id for state in [*states, *healing]}
     missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
     others = entries.keys() - named.keys() - made
@@ -305,7 +313,8 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         keys: list[str] = next(
             (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
         )
-        audited = _audit(options, keys, store, [entries[path] for path in sorted(entries)], gaps.healed)
+        chains = ImageChains(keys) if keys and has_images else None
+        audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
     noted = [place for each in gaps.gaps for place in each.places]
     return CaptureVerifyReport(
@@ -344,22 +353,26 @@ class _Audited:
 def _audit(
     options: CaptureVerifyOptions,
     keys: list[str],
+    chains: ImageChains | None,
     store: ObjectStore,
     entries: list[StoredObject],
     healed: Sequence[Gap],
 ) -> _Audited:
-    """Return how many numbers repeat, and the changes before which one is missing."""
-    found, chains, names, has_images = _Audited(), ImageChains(keys), list[Any](), False
-    for rows in _row_groups(options, store, entries):
+    """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
+    found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
+    for path, rows in _row_groups(options, store, entries):
         own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
-        # The numbers of changes from Kinesis are those of an item.
-        numbers: Any = own.column(SEQUENCE)
-        names += (pc.coalesce(own.column(EVENT_ID), numbers) if EVENT_ID in own.column_names else numbers).chunks
-        if keys and OLD_IMAGE in rows.column_names:
+        ids.append(change_ids(own, keys))
+        paths.append(path)
+        if chains is not None:
             chains.add(rows)
-            has_images = True
-    found.repeated = repeated(pa.chunked_array(names, pa.string()))
-    if not has_images:
+    if ids:
+        ends = np.cumsum([len(each.high) for each in ids])
+        stream = functools.cache(functools.partial(stream_of_file, store))
+        every = Fingerprints.joined(ids)
+        changes, _ = distinct_changes(every, lambda row: stream(paths[int(np.searchsorted(ends, row, "right"))]))
+        found.repeated = len(every.high) - len(changes)
+    if chains is None:
         return found
     breaks = chains.broken()
     lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
@@ -368,8 +381,10 @@ def _audit(
     return found
 
 
-def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]) -> Iterator[pa.Table]:
-    """Yield the rows of files that are within the options' times, group by group: what is held is one file."""
+def _row_groups(
+    options: CaptureVerifyOptions, store: ObjectStore, entries: list[StoredObject]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield paths and rows of files that are within the options' times, group by group: what is held is one file."""
     for entry in entries:
         read = pq.ParquetFile(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
@@ -378,11 +393,13 @@ def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list
                 if bound is not None:
                     rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
             if rows.num_rows:
-                yield rows
+                yield entry.path, rows
 
 
-def _rows(store: ObjectStore, entry: StoredObject) -> int:
-    return pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
+def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:
+    """Return how many rows a file has, and whether it has a column of old images."""
+    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
+    return found.num_rows, OLD_IMAGE in found.schema.to_arrow_schema().names
 
 
 def _job(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,11 @@ from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_i
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, TargetError
+from ddbio.files.job_state import JobState
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.memory import release_loader
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
     from ddbio.files.object_store import ObjectStore
-    from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
@@ -55,6 +57,7 @@ _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
 _SEARCHED_BATCHES = 1_000
+_BATCH_FILE = re.compile(r"/([A-Za-z0-9_]+)-(\d{12})\.parquet$")
 
 
 @dataclass
@@ -323,6 +326,24 @@ def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
     for end in range(last, max(0, last - _SEARCHED_BATCHES), -_REMEMBERED_BATCHES):
         block = records.between(max(1, end - _REMEMBERED_BATCHES + 1), end)
         yield from (each for each in reversed(block) if each is not None)
+
+
+def stream_of_file(store: ObjectStore, path: str) -> str | None:
+    """Return the stream that the changes of a file are from, if it is a file of a batch of a capture.
+
+    None stands for any other file, as one that a compaction has written, and for those of Kinesis, whose changes have
+    ids.
+    """
+    match = _BATCH_FILE.search(path)
+    state = None if match is None else JobState(store, match[1], CAPTURE)
+    head = None if state is None else state.head()
+    if match is None or state is None or head is None or "table" in head:
+        return None
+    record = BatchRecords(state).read(int(match[2])) or {"files": []}
+    if path not in {each["path"] for each in record["files"]}:
+        return None
+    # A capture that has read several streams numbers them in its batches.
+    return f"{head.get('stream')} {record.get('lineage', 1)}"
 
 
 def require_rows(store: ObjectStore, path: str, rows: int) -> None:

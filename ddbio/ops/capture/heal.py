@@ -397,12 +397,11 @@ class _Job:
         since = datetime.fromisoformat(summary.from_time or "").timestamp()
         state = self._log_state(keys, since, written_at)
         decided, unsettled = state.decide(self.gap.batch)
-        names = list(self.keys)
         settled = self.decoder.schema.empty_table()
         if unsettled.keys.num_rows:
-            found = self.look(self.options, unsettled.keys.select(names), self.gap.until, self.decoder)
+            found = self.look(self.options, unsettled.keys, self.gap.until, self.decoder)
             images = image_digests(found, self.attributes)
-            settled = unsettled.rows(found, key_digests(found, names), images)
+            settled = unsettled.rows(found, key_digests(found, self.keys), images)
             self.counts.settled = unsettled.keys.num_rows
         self._put("settled", settled)
         self._put("decisions", decided.table())

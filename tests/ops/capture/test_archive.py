@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -182,3 +184,131 @@ def test_ranges_of_keys_go_by_partition_key_then_sort_key():
     assert in_key_range(rows, keys, ["b", 2], ["b"]).column("sk").to_pylist() == [2, 3]
     assert in_key_range(rows, keys, ["a", 2], ["b", 2]).column("pk").to_pylist() == ["b", "b"]
     assert in_key_range(rows, keys, [], []).num_rows == 5
+
+
+@pytest.mark.parametrize("arrow", [pa.int64(), pa.decimal128(10, 1), pa.string()])
+def test_ranges_of_numbers_go_by_their_value(arrow):
+    """Also of those that their column cannot hold, and with bounds that it cannot."""
+    texts = ["-1E+30", "-2.5", "0", "1", "1.5", "1.25", "10", "9" * 38, "1E+100"]
+    schema = pa.schema([pa.field("n", arrow, metadata={"ddb:type": "N"}), ("v", pa.int64())])
+    lines = [json.dumps({"Item": {"n": {"N": each}}}) for each in texts]
+    rows = pa.Table.from_batches([ddbio.from_dynamodb_json("\n".join(lines).encode(), schema)])
+    rows = rows.append_column("text", pa.array(texts))
+    bounds = [("1.25", "10"), ("-1E+31", "-2.5"), ("1.24", "1.26"), ("2E+50", "1E+126"), (str(2**63), "9E+125")]
+    for first, last in bounds:
+        found = in_key_range(rows, ["n"], [Decimal(first)], [Decimal(last)]).column("text").to_pylist()
+        assert found == [each for each in texts if Decimal(first) <= Decimal(each) <= Decimal(last)]
+
+
+HOUR = "year=2026/month=11/day=01/hour=00"
+
+
+def put_log(folder, *changes, name="job-000000000001", with_ids=False):
+    """Write a file of a log with expired deletes: the number, the item, the microsecond, and the event id of each."""
+    image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
+    given = [(*each, None) if len(each) == 3 else each for each in changes]
+    numbers, items, micros, ids = zip(*given, strict=True)
+    rows = pa.table(
+        {
+            OPERATION: ["REMOVE"] * len(given),
+            SEQUENCE: list(map(str, numbers)),
+            EVENT_TIME: pa.array([AT * 1_000_000 + each for each in micros], pa.timestamp("us", "UTC")),
+            EXPIRED: [True] * len(given),
+            OLD_IMAGE: pa.array([{"pk": each, "ttl": AT - 1} for each in items], image),
+            OLD_RESCUE: pa.nulls(len(given), pa.string()),
+        }
+    )
+    if with_ids:
+        rows = rows.append_column("_event_id", pa.array(ids, pa.string()))
+    (folder / HOUR).mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / HOUR / f"{name}.parquet")
+
+
+CHANGES = {
+    "items of several streams": ([(7, "a", 0), (7, "b", 0), (8, "c", 0)], "abc"),
+    "an item of several streams": ([(7, "a", 0), (7, "a", 1)], "aa"),
+    "items of Kinesis in one millisecond": ([(7, "a", 0, "x"), (7, "b", 0, "y"), (7, "c", 0, "z")], "abc"),
+    "a change of Kinesis that came twice": ([(7, "a", 0, "x"), (8, "a", 0, "x"), (8, "b", 0, "y")], "ab"),
+    "ids and none": ([(7, "a", 0, "x"), (7, "b", 0, None)], "ab"),
+    "a change that is there twice": ([(7, "a", 0), (7, "a", 0), (8, "a", 1)], "aa"),
+}
+
+
+@pytest.mark.parametrize("files", [1, 2, 3])
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_change_is_archived_once(tmp_path, what, files):
+    """Changes are told apart by event ids, or by numbers, times and items, over files, and over runs of the archive."""
+    changes, wanted = CHANGES[what]
+    log, dest, count = tmp_path / "log", tmp_path / "archive", 0
+    for number in range(files):
+        if part := changes[number::files]:
+            put_log(log, *part, name=f"job-{number:012}", with_ids=any(len(each) == 4 for each in changes))
+            count += ddbio.archive(log, dest, ttl="ttl").items
+    found = items_of(dest)
+    assert ("".join(each["pk"] for each in found), count) == (wanted, len(wanted))
+    assert "_event_id" not in found[0]
+    # What a compaction leaves is the same.
+    put_log(log, *changes[::-1], name="compacted", with_ids=any(len(each) == 4 for each in changes))
+    assert ddbio.archive(log, dest, ttl="ttl").items == 0
+    assert items_of(dest) == found
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+@pytest.mark.parametrize("has_files", [True, False])
+def test_an_archive_of_an_older_version_gets_what_it_left_out(tmp_path, cut_off, has_files):
+    """Older versions recorded numbers alone, and took the last item of each; without its file nothing is known."""
+    log, dest = tmp_path / "log", tmp_path / "archive"
+    put_log(log, (7, "b", 0), (8, "c", 0))
+    ddbio.archive(log, dest, ttl="ttl")
+    (record,) = dest.glob("_ddbio/*.archive/000000000001.json")
+    (done,) = dest.glob("_ddbio/*.archive/done.json")
+    stored = json.loads(record.read_bytes())
+    assert stored["hours"] == {HOUR: ["7", "8"]}
+    del stored["changes"]
+    record.write_text(json.dumps(stored))
+    noted = json.loads(done.read_bytes())
+    noted["hours"][HOUR]["mark"] = "of an older version"
+    done.write_text(json.dumps(noted))
+    if cut_off:
+        done.unlink()
+    if cut_off or not has_files:
+        (file,) = dest.rglob("*.parquet")
+        file.unlink()
+    put_log(log, (7, "a", 0), (7, "b", 0), (8, "c", 0))
+    # A batch that was cut off is written again as it was.
+    assert ddbio.archive(log, dest, ttl="ttl").items == (3 if cut_off else int(has_files))
+    if cut_off or has_files:
+        assert [each["pk"] for each in items_of(dest)] == ["a", "b", "c"]
+    assert ddbio.archive(log, dest, ttl="ttl").items == 0
+
+
+@pytest.mark.parametrize(("pks", "together"), [("ab", False), ("aab", False), ("aab", True)])
+def test_items_of_a_stream_that_was_off_and_on_are_archived(fake, client, table, tmp_path, pks, together):  # noqa: F811 - the fixtures
+    """The fake counts the changes of each stream from one number on, and has times in seconds: none is lost."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    now, count = int(datetime.now(UTC).timestamp()), 0
+    for number, pk in enumerate(pks):
+        if number:
+            for stream in ({"StreamEnabled": False}, {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}):
+                client.update_table(TableName=table, StreamSpecification=stream)
+        expire(fake, client, table, (pk, now - 60))
+        ddbio.capture(table, log, available_now=True, old_image=True, **run)
+        count += 0 if together else ddbio.archive(log, dest, ttl="ttl").items
+    count += ddbio.archive(log, dest, ttl="ttl").items
+    assert ("".join(each["pk"] for each in items_of(dest)), count) == ("".join(sorted(pks)), len(pks))
+    assert ddbio.verify_capture(log, **run).repeated == 0
+
+
+def test_what_expired_last_is_put_back(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Of an item in several streams the time says which expired last, whatever their numbers are."""
+    log, dest = tmp_path / "log", tmp_path / "archive"
+    put_log(log, (900, "a", 0), (901, "b", 0))
+    put_log(log, (5, "a", 1_000_000), name="job-000000000002")
+    ddbio.archive(log, dest, ttl="ttl")
+    for path in dest.rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        places = pa.array([0 if each == "5" else 1 for each in rows.column(SEQUENCE).to_pylist()])
+        pq.write_table(rows.append_column("newest", places), path)
+    ddbio.restore_archived(dest, table, endpoint_url=fake.endpoint_url)
+    found = ddbio.read_table(table, endpoint_url=fake.endpoint_url).sort_by("pk").to_pylist()
+    assert [(each["pk"], each["newest"]) for each in found] == [("a", 0), ("b", 1)]
