@@ -29,6 +29,7 @@ from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
+from ddbio.files.contents import require_own_files
 from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
@@ -109,6 +110,7 @@ def check_folder(
     if catalog is None:
         return
     name, store = parse_table_name(catalog), open_store(path, options)
+    require_own_files(store, "a table of its files")
     location = _location(store if publication is None else open_store(publication, options), publication or path)
     existing, wanted = glue.read_table(catalog_spec(options), name), describe_folder(store)
     wanted = dataclasses.replace(wanted, format=file_format or wanted.format, location=location)
@@ -192,7 +194,8 @@ def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: s
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
     table = open_lake_table(options.path, table_format, options)
     state = table.load()
-    assert state is not None  # noqa: S101 - its format was found
+    if state is None:
+        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
     uri = table.store.uri.rstrip("/")
     location = uri if "://" in uri else str(Path(uri).resolve())
     if table_format == "hudi":
@@ -210,6 +213,7 @@ def _usual_name(path: str) -> str:
 
 def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
     name, store = parse_table_name(catalog), open_store(path, options)
+    require_own_files(store, "a table of its files")
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
     action, added = _make_table(spec, name, wanted)
