@@ -13,6 +13,7 @@ from ddbio.core.exports.manifest import FILES, STARTED, SUMMARY
 from ddbio.errors import AccessDeniedError, NotFoundError, OptionError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import META
+from ddbio.files.snapshot import live_files
 from ddbio.files.stream_log import STREAM_LOG
 
 if TYPE_CHECKING:
@@ -105,13 +106,17 @@ def recognize(store: ObjectStore) -> Contents:
     return Contents("files", store) if above is None else above
 
 
-def require_own_files(store: ObjectStore, verb: str) -> None:
-    """Refuse to replace or delete files of a folder that the metadata of something else names.
+def require_own_files(store: ObjectStore, problem: str, advice: str | None = None, *, changes: bool = False) -> None:
+    """Refuse a folder whose files are named by the metadata of something else, which a job would not keep right.
 
     Parameters
     ----------
-    verb
-        What the job would do, for the message.
+    problem
+        What would be wrong, for the message.
+    advice
+        What to do with a lake table instead; default is what rewrites its files.
+    changes
+        Whether the job replaces or deletes files, which those of an export must not be.
 
     Raises
     ------
@@ -119,18 +124,16 @@ def require_own_files(store: ObjectStore, verb: str) -> None:
         Naming what the folder is, and what to use instead.
     """
     found = recognize(store)
-    breaks = f"{_place(store, found)}: {verb} would break that"
+    refused = f"{_place(store, found)}: {problem}"
     if found.kind in TABLES:
-        raise OptionError(
-            f"{breaks}: use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own "
-            f"{_OPTIMIZE[found.kind]}"
-        )
+        own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {_OPTIMIZE[found.kind]}"
+        raise OptionError(f"{refused}, since its metadata names its files: {advice or own}")
     if found.kind == "spark":
-        raise OptionError(f"{breaks}, since {STREAM_LOG} names its files: write its rows to another folder first")
-    if found.kind == "export":
-        raise OptionError(f"{breaks}, since its manifest names its files: make others of it by 'ddbio export read'")
-    if found.below:
-        raise OptionError(f"{breaks}, since it notes its files itself: give {found.root.uri}")
+        raise OptionError(f"{refused}, since {STREAM_LOG} names its files: write its rows to another folder first")
+    if found.kind == "export" and changes:
+        raise OptionError(f"{refused}, since its manifest names its files: make others of it by 'ddbio export read'")
+    if found.below and any(path.startswith(found.below) for path in live_files(found.root).paths):
+        raise OptionError(f"{refused}, since that has notes of its files: give {found.root.uri}")
     require_no_tables(store, (each.path for each in store.list()))
 
 
@@ -148,14 +151,11 @@ def require_target(store: ObjectStore, table_format: str | None = None) -> None:
         Naming what is there.
     """
     found = recognize(store)
-    if found.kind == table_format and not found.below:
-        return
-    if found.kind in {*TABLES, "spark"}:
+    if found.kind in {*TABLES, "spark"} and (found.kind != table_format or found.below):
         raise OptionError(
-            f"{_place(store, found)}: files beside its own could be read as rows of it, or be deleted with it: choose "
+            f"{_place(store, found)}: other files in it could be read as rows of it, or be deleted with it: choose "
             "another folder"
         )
-    require_no_tables(store, (each.path for each in store.list()))
 
 
 def require_no_tables(store: ObjectStore, paths: Iterable[str], chosen: Iterable[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -73,12 +74,17 @@ class LocalStore:
     Parameters
     ----------
     target
-        Path, relative or absolute; need not exist.
+        Path, relative or absolute, or a ``file://`` URI; need not exist.
+
+    Raises
+    ------
+    OptionError
+        If it is a URI of another kind.
     """
 
     def __init__(self, target: str | os.PathLike[str]) -> None:
         # Workers may run in another folder.
-        self._root = Path(target).expanduser().absolute()
+        self._root = local_path(os.fspath(target)).expanduser().absolute()
 
     @property
     def uri(self) -> str:

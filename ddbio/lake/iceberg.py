@@ -7,12 +7,9 @@ number, as in the layout of Hadoop tables. Only who creates the next number has 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
 import json
 import re
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,8 +18,8 @@ import pyarrow.parquet as pq
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
 from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState
-from ddbio.options.locations import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
 try:
     from pyiceberg.catalog.noop import NoopCatalog
-    from pyiceberg.exceptions import CommitFailedException, ValidationError, ValidationException
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
     from pyiceberg.io import load_file_io
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
@@ -52,21 +49,10 @@ try:
     from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
     from pyiceberg.table.update import update_table_metadata
     from pyiceberg.transforms import IdentityTransform
-    from pyiceberg.types import (
-        DateType,
-        ListType,
-        MapType,
-        NestedField,
-        StructType,
-        TimestampType,
-        TimestamptzType,
-    )
+    from pyiceberg.types import ListType, MapType, NestedField, StructType
 except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
-# As catalogs name it, and Hadoop tables.
-_NUMBERED = re.compile(r"metadata/v?(\d+)(?:-[^/]+?)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _METADATA = re.compile(r"metadata/v(\d+)\.metadata\.json")
 # Lists of manifests, and manifests: pyiceberg's names, and those of others.
 _LISTS = re.compile(r"metadata/[^/]+\.avro")
@@ -119,57 +105,8 @@ class IcebergLakeTable:
 
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
         """Return the data files of the newest version, if another program made the table; None if ddbio did."""
-        metadata, path = self._newest()
-        if _COLUMNS in metadata.properties:
-            return None
-        place = _place(self.store.uri)
-        table = Table(("lake", "table"), metadata, f"{place}/{path}", self._io, self._catalog)
-        try:
-            tasks = list(table.scan().plan_files())
-        except (ValueError, OSError, NotImplementedError) as error:
-            raise self._unreadable(str(error)) from error
-        if any(task.delete_files for task in tasks):
-            raise self._unreadable("it has delete files: rewrite its data files (rewrite_data_files), or use Spark")
-        if renamed := _changed_columns(metadata):
-            raise self._unreadable(
-                f"columns were renamed, dropped or given a default ({', '.join(sorted(renamed))}), which data files do "
-                "not tell: rewrite them (rewrite_data_files) into a new table, or use Spark"
-            )
-        return tuple(self._foreign_file(task.file, metadata, f"{place}/") for task in tasks)
-
-    def _newest(self) -> tuple[TableMetadata, str]:
-        """Return the metadata with the greatest number, and its path."""
-        found = [(int(match[1]), match[0]) for each in self.store.list("metadata/") if (match := _NUMBERED.fullmatch(each.path))]  # fmt: skip # noqa: E501
-        newest = sorted(path for number, path in found if number == max(found)[0])
-        if len(newest) != 1:
-            raise self._unreadable(
-                "it has no file *.metadata.json"
-                if not newest
-                else f"{' and '.join(newest)} have the same number, and only its catalog knows which of them is valid"
-            )
-        data = self.store.read(newest[0])
-        try:
-            metadata = TableMetadataUtil.parse_obj(
-                json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-            )
-        except (ValueError, ValidationError) as error:
-            raise self._unreadable(f"{newest[0]} is damaged, or of a newer version: {error}") from error
-        return metadata, newest[0]
-
-    def _foreign_file(self, file: DataFile, metadata: TableMetadata, place: str) -> ForeignFile:
-        path = _bare(file.file_path)
-        if not path.startswith(place):
-            raise self._unreadable(f"it has files elsewhere, such as {file.file_path}: read it where it was made")
-        spec, schema = metadata.specs()[file.spec_id], metadata.schema()
-        values = {
-            schema.find_field(each.source_id).name: _value_of(schema.find_field(each.source_id), file.partition[number])
-            for number, each in enumerate(spec.fields)
-            if isinstance(each.transform, IdentityTransform)
-        }
-        return ForeignFile(path.removeprefix(place), file.file_format.name.lower(), values)
-
-    def _unreadable(self, why: str) -> TargetError:
-        return TargetError(f"the Iceberg table {self.store.uri} cannot be read: {why}", self.store.uri)
+        found = newest_metadata(self.store)
+        return None if _COLUMNS in found.properties else iceberg_files(self.store, found, self._io)
 
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one; None if it is the first, 1."""
@@ -191,7 +128,7 @@ class IcebergLakeTable:
             made,
             spec,
             UNSORTED_SORT_ORDER,
-            _place(self.store.uri),
+            table_place(self.store.uri),
             {
                 **properties,
                 **_NO_RETRIES,
@@ -229,7 +166,7 @@ class IcebergLakeTable:
     def commit(self, state: LakeState, commit: Commit) -> int:
         """Add and remove files in one snapshot, and store the positions beside it."""
         table: Table = state.handle
-        place, removed = _place(self.store.uri), {each.path for each in commit.removed}
+        place, removed = table_place(self.store.uri), {each.path for each in commit.removed}
         in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
         described = _DataFiles(self._io, table.metadata.model_copy(update={"schemas": [in_files]}))
         with self._committing(state):
@@ -253,7 +190,7 @@ class IcebergLakeTable:
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
         """Return the metadata of older versions, and the lists of files that no snapshot has which stays."""
         table: Table = state.handle
-        place, named = _place(self.store.uri), set[str]()
+        place, named = table_place(self.store.uri), set[str]()
         for each in self._kept(state, since):
             named.add(each.manifest_list)
             named.update(manifest.manifest_path for manifest in each.manifests(table.io))
@@ -301,7 +238,7 @@ class IcebergLakeTable:
             raise ConflictError(str(error)) from error
 
     def _state(self, metadata: TableMetadata, version: int) -> LakeState:
-        place = _place(self.store.uri)
+        place = table_place(self.store.uri)
         table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
         properties = dict(metadata.properties)
         if _COLUMNS not in properties:
@@ -411,18 +348,13 @@ class _FolderCatalog(NoopCatalog):
         version = self.version_of(table.metadata_location) + 1
         self.require(version - 1)
         self.write(updated, version)
-        location = f"{_place(self._store.uri)}/{_metadata_path(version)}"
+        location = f"{table_place(self._store.uri)}/{_metadata_path(version)}"
         return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
-
-
-def _place(uri: str) -> str:
-    """Return the folder of a table as its metadata names it."""
-    return uri if uri.startswith("s3://") else str(Path(uri).resolve())
 
 
 def metadata_location(uri: str, version: int) -> str:
     """Return where the metadata of a version of a table lies."""
-    return f"{_place(uri)}/{_metadata_path(version)}"
+    return f"{table_place(uri)}/{_metadata_path(version)}"
 
 
 def _metadata_path(version: int) -> str:
@@ -473,37 +405,6 @@ def _type_with_ids(arrow_type: Any, known: Any) -> Any:
         key = _with_ids(arrow_type.key_field, known.key_field)
         return pa.map_(key, _with_ids(arrow_type.item_field, known.value_field))
     return arrow_type
-
-
-def _changed_columns(metadata: TableMetadata) -> set[str]:
-    """Return the columns that a data file may have under another name, or that it may lack though they have a value."""
-    now = metadata.schema()
-    names = {number: now.find_column_name(number) for number in now.field_ids}
-    changed = {
-        schema.find_column_name(number) or ""
-        for schema in metadata.schemas
-        for number in schema.field_ids
-        if schema.find_column_name(number) != names.get(number)
-    }
-    return changed | {field.name for field in now.fields if getattr(field, "initial_default", None) is not None}
-
-
-def _bare(uri: str) -> str:
-    """Return a URI of S3 with its usual scheme, and a local one as a path."""
-    scheme, place = parse_location(uri)
-    return place if scheme == "s3" else str(Path(place).resolve())
-
-
-def _value_of(field: NestedField, stored: Any) -> Any:
-    """Return a partition value, which is stored as a number if it is a time."""
-    if stored is None or not isinstance(stored, int):
-        return stored
-    if isinstance(field.field_type, DateType):
-        return (_EPOCH + timedelta(days=stored)).date()
-    if isinstance(field.field_type, (TimestampType, TimestamptzType)):
-        moment = _EPOCH + timedelta(microseconds=stored)
-        return moment if isinstance(field.field_type, TimestamptzType) else moment.replace(tzinfo=None)
-    return stored
 
 
 def _with_names(schema: Schema, names: Mapping[str, str]) -> Schema:

@@ -53,6 +53,10 @@ ReportT = TypeVar("ReportT", bound="Report")
 
 _LOG = logging.getLogger("ddbio.catalog")
 _ATTEMPTS = 3
+_LAKE_ADVICE = (
+    "'ddbio apply' and 'ddbio maintain' register a lake table of ddbio by their option catalog, 'ddbio catalog ddl' "
+    "writes its DDL, and other tables are registered by what made them"
+)
 _THREADS = 16
 # What Glue answers if something else made or changed the table meanwhile.
 _MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
@@ -110,7 +114,7 @@ def check_folder(
     if catalog is None:
         return
     name, store = parse_table_name(catalog), open_store(path, options)
-    require_own_files(store, "a table of its files")
+    require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
     location = _location(store if publication is None else open_store(publication, options), publication or path)
     existing, wanted = glue.read_table(catalog_spec(options), name), describe_folder(store)
     wanted = dataclasses.replace(wanted, format=file_format or wanted.format, location=location)
@@ -213,7 +217,7 @@ def _usual_name(path: str) -> str:
 
 def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
     name, store = parse_table_name(catalog), open_store(path, options)
-    require_own_files(store, "a table of its files")
+    require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
     action, added = _make_table(spec, name, wanted)

@@ -160,7 +160,7 @@ def _files_of_glob(source: str, place: str, options: ConnectionOptions, input_fo
     found, pattern = folder_files(store), matcher(glob)
     files = [each for each in found.files if pattern.fullmatch(each.path)]
     contents = recognize(store)
-    if files and contents.kind in TABLES:
+    if contents.kind in TABLES:
         raise _part_of_table(source, contents)
     hidden = [path for path in found.hidden if pattern.fullmatch(path)]
     require_no_tables(store, found.paths, (each.path for each in files))

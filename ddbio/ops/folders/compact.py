@@ -166,7 +166,7 @@ def plan_compact(options: CompactOptions) -> CompactPlan:
         If the folder has no live file.
     """
     store = open_store(options.path, options)
-    require_own_files(store, "a compaction")
+    require_own_files(store, "a compaction would break it", changes=True)
     return _plan(options, _live(store, options))
 
 
@@ -192,7 +192,7 @@ def _compacted(
     options: CompactOptions, clock: Clock, master: str | None, conf: Mapping[str, str] | None
 ) -> CompactReport:
     store, job_id = open_store(options.path, options), options.job_id or new_job_id()
-    require_own_files(store, "a compaction")
+    require_own_files(store, "a compaction would break it", changes=True)
     check_folder(options.path, options.catalog, options, options.format)
     if _engine_of(options) == "spark":
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)

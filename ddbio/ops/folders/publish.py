@@ -228,7 +228,8 @@ def _require_publishable(options: PublishOptions) -> None:
     TargetError
         If the source holds files of rows whose names tell no format.
     """
-    require_own_files(open_store(options.source, options), "to publish its files without its metadata")
+    advice = "readers read the table itself; 'ddbio export read' and 'ddbio scan' make files that can be published"
+    require_own_files(open_store(options.source, options), "copies of its files would hold other rows", advice)
     require_target(open_store(options.dest, options))
     with suppress(NotFoundError):
         found = find_data(options.source, options)
@@ -283,7 +284,7 @@ def rollback(options: RollbackOptions) -> PublishReport:
         If another job replaces files of the folder now.
     """
     clock, store, job_id = Clock(), open_store(options.path, options), new_job_id()
-    require_own_files(store, "a rollback")
+    require_own_files(store, "a rollback would break it", changes=True)
     target = Target(store=store, mode="replace", operation="rollback", keeps_replaced=True)
     with committer.publishing(target, job_id) as move:
         history = read_history(store)

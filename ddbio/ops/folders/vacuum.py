@@ -73,7 +73,7 @@ def vacuum(options: VacuumOptions, *, dry_run: bool = False) -> VacuumReport:
         If another job replaces files of the folder now.
     """
     clock, store, job_id = Clock(), open_store(options.path, options), new_job_id()
-    require_own_files(store, "a vacuum")
+    require_own_files(store, "a vacuum would break it", changes=True)
     if dry_run:
         return _report(options, _find(store, options, datetime.now(UTC).timestamp(), job_id), clock, dry_run=True)
     target = Target(store=store, mode="replace", operation="vacuum")
