@@ -228,7 +228,7 @@ def _plain_files(
         raise _nothing_found(source, skipped)
     if skipped:
         _LOG.warning(
-            "%s: %d files are passed over, since their names say that they are no data: %s%s",
+            "%s: %d files are left out, since their names say that they are no data: %s%s",
             *(source, len(skipped), ", ".join(skipped[:_SHOWN]), ", …" if len(skipped) > _SHOWN else ""),
         )
     noted = look_up(store, data)
