@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
+        InspectKeywords,
         LayoutKeywords,
         LoadKeywords,
         MaintainKeywords,
@@ -284,6 +285,7 @@ __all__ = [
     "ImportPlan",
     "ImportStartKeywords",
     "ImportWaitKeywords",
+    "InspectKeywords",
     "ItemSchema",
     "LayoutKeywords",
     "LayoutReport",
@@ -467,10 +469,10 @@ _NAMES = {
         "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
         "CreateTableKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
         "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords ImportFilesFromKeywords "
-        "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords MaintainKeywords PlanCapacityKeywords "
-        "PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords RestoreKeywords RollbackKeywords "
-        "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords StreamEventKeywords "
-        "VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
+        "ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords LoadKeywords MaintainKeywords "
+        "PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords RestoreKeywords "
+        "RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
+        "StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.lake": "apply maintain maintain_by_policy plan_apply plan_maintain",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",

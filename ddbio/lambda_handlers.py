@@ -76,6 +76,7 @@ def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any
         If a load fails; Lambda then sends the event again.
     """
     from ddbio.api.writing import load_files  # noqa: PLC0415 - a transformation starts without it
+    from ddbio.files.paths import escape_glob  # noqa: PLC0415 - the same
 
     del context
     table, options = os.environ.get(TABLE), json.loads(os.environ.get(LOAD_OPTIONS, "{}"))
@@ -84,7 +85,8 @@ def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any
     reports = []
     for bucket, key, version in _created(event):
         job_id = "object_" + hashlib.sha256(f"{bucket}/{key} {version}".encode()).hexdigest()[:24]
-        report = load_files(f"s3://{bucket}/{key}", table, job_id=job_id, **options)
+        # A key is no glob, whatever signs it has.
+        report = load_files(f"s3://{bucket}/{escape_glob(key)}", table, job_id=job_id, **options)
         reports.append({"bucket": bucket, "key": key, "written": report.written, "rejected": report.rejected})
     return {"loads": reports}
 

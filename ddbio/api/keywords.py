@@ -288,6 +288,8 @@ class HistoryKeywords(ConnectionKeywords, total=False):
 class LayoutKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.LayoutOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     small_than: int | str
     """Size below which a file is small."""
     html: str | None
@@ -362,6 +364,8 @@ class SimulateScanKeywords(SimulateKeywords, total=False):
 class SourceKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.SourceOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: Literal["auto", "plain", "dynamodb"]
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
     hive_partitions: Literal["add", "ignore", "refuse"]
@@ -870,6 +874,8 @@ class PublishKeywords(CatalogConnectionKeywords, TimeLimitKeywords, total=False)
 class ValidateKeywords(LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ValidateOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     key: str | Sequence[str] | None
     """Key attributes by which rows are told apart; default is the table's key, or the one in the files' manifest."""
     schema: ItemSchema | pa.Schema | str | None
@@ -1101,6 +1107,13 @@ class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):
     """Folder or s3:// prefix for items that the target refuses; without it, one such item fails the copy."""
     verify: bool
     """Compare the digest of what was read with that of the target afterwards; fail if they differ."""
+
+
+class InspectKeywords(ScanKeywords, total=False):
+    """Keywords of :class:`ddbio.options.InspectOptions`."""
+
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
 
 
 class LoadKeywords(SourceKeywords, WriteKeywords, total=False):

@@ -76,6 +76,13 @@ class S3Store:
         """The target without a slash at its end."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    def above(self) -> tuple[S3Store, str] | None:
+        """Return the prefix above, and the name of this one in it; None if this is a whole bucket."""
+        if not self._prefix:
+            return None
+        prefix, _, name = self._prefix.rpartition("/")
+        return S3Store(self._spec, f"s3://{self._bucket}/{prefix}"), name
+
     @property
     def hazard(self) -> str | None:
         """What would be deleted with the target that is more than the target, or None."""

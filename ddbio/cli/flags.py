@@ -11,7 +11,6 @@ import shlex
 import types
 import typing
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -19,6 +18,7 @@ import click
 import ddbio.options as options_package
 from ddbio.errors import OptionError, SchemaError
 from ddbio.options import descriptions_of, parse_options
+from ddbio.options.locations import local_path
 from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def read_schema_text(path: str) -> str:
 
 def _read_text(path: str, kind: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return local_path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{kind} {path!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -45,7 +45,7 @@ class FooterReader:
         NotFoundError
             If the file is gone.
         """
-        found = format_of(entry.path)
+        found = format_of(entry)
         if found is PARQUET:
             return self._of_parquet(entry)
         if found is ORC:

@@ -9,11 +9,10 @@ import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -76,18 +75,27 @@ class LocalStore:
     ----------
     target
         Path, relative or absolute, or a ``file://`` URI; need not exist.
+
+    Raises
+    ------
+    OptionError
+        If it is a URI of another kind.
     """
 
     def __init__(self, target: str | os.PathLike[str]) -> None:
-        text = os.fspath(target)
-        path = url2pathname(urlsplit(text).path) if text.startswith("file:") else text
         # Workers may run in another folder.
-        self._root = Path(path).expanduser().absolute()
+        self._root = local_path(os.fspath(target)).expanduser().absolute()
 
     @property
     def uri(self) -> str:
         """The folder's absolute path."""
         return str(self._root)
+
+    def above(self) -> tuple[LocalStore, str] | None:
+        """Return the folder above, and the name of this one in it; None at the root of the file system."""
+        # A path that ends in .. has no name until it is resolved.
+        path = Path(os.path.abspath(self._root))  # noqa: PTH100 - what a link leads to has another name
+        return None if path == path.parent else (LocalStore(path.parent), path.name)
 
     @property
     def hazard(self) -> str | None:

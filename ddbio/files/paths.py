@@ -28,6 +28,22 @@ FolderColumns: TypeAlias = tuple[tuple[str, str, str | None], ...]
 """Name, type (S, N, B or BOOL) and value of each column that the folders of a file give to its rows."""
 
 
+def is_glob(path: str) -> bool:
+    """Return whether a path has a sign of a glob. A file or folder of that very name comes first."""
+    return any(sign in path for sign in WILD)
+
+
+def split_glob(path: str) -> tuple[str, str]:
+    """Return the folder before the first sign of a glob, which may be empty, and the glob in it."""
+    fixed = path[: min(path.find(sign) for sign in WILD if sign in path)].rpartition("/")[0]
+    return fixed, path.removeprefix(fixed).lstrip("/")
+
+
+def escape_glob(path: str) -> str:
+    """Return a glob that matches only a path itself."""
+    return "".join(f"[{sign}]" if sign in WILD else sign for sign in path)
+
+
 def matcher(pattern: str) -> re.Pattern[str]:
     """Return a pattern that fully matches the paths of a glob: files, or files in a folder that the glob matches."""
     parts, place = [], 0

@@ -108,7 +108,7 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        found = format_of(entry.path)
+        found = format_of(entry)
         with _naming(entry.path):
             if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
                 options = ReadOptions(self._keys, schema=schema)
@@ -135,7 +135,7 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        if format_of(entry.path) is JSON and json_format != "plain" and schema is None:
+        if format_of(entry) is JSON and json_format != "plain" and schema is None:
             with _naming(entry.path):
                 file = cast("TextReader", self._open(entry, json_format))
                 if file.has_item_ranges:
@@ -207,7 +207,7 @@ class RowFiles:
     def _open(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> FileReader:
-        found = format_of(entry.path)
+        found = format_of(entry)
         if found is None:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
         asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
@@ -238,8 +238,30 @@ def read_schema(store: ObjectStore, path: str) -> pa.Schema:
     DecodeError
         If it is not of the format that its name tells.
     """
-    with _naming(f"{store.uri}/{path}"):
-        return _open_path(store, path).schema()
+    entry = next((each for each in store.list(path) if each.path == path), None)
+    if entry is None or format_of(path) is None:
+        raise NotFoundError(f"{store.uri}/{path}: there is no such file")
+    return schema_of(store, entry)
+
+
+def schema_of(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> pa.Schema:
+    """Return the Arrow schema of a stored file; that of Parquet has the fields' metadata.
+
+    Parameters
+    ----------
+    schema
+        The columns that were written, if they are known.
+
+    Raises
+    ------
+    DecodeError
+        If it is not of its format.
+    """
+    found = format_of(entry)
+    with _naming(f"{store.uri}/{entry.path}"):
+        if found is None:
+            raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
+        return found.open_reader(store, entry, ReadOptions(schema=None if found.keeps_types else schema)).schema()
 
 
 def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
@@ -259,14 +281,6 @@ def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | No
     """
     with _naming(f"{store.uri}/{entry.path}"):
         yield from RowFiles(store).read_file(entry, _WHOLE_BATCH_ROWS, schema)
-
-
-def _open_path(store: ObjectStore, path: str) -> FileReader:
-    entry = next((each for each in store.list(path) if each.path == path), None)
-    found = format_of(path)
-    if entry is None or found is None:
-        raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-    return found.open_reader(store, entry, ReadOptions())
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot, sorted_files
 from ddbio.core.folders.staged import job_of
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.formats import is_row_file
+from ddbio.files.formats import format_of, is_hidden, is_row_file
 from ddbio.files.meta import (
     META,
     SNAPSHOTS,
@@ -69,8 +69,30 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
             return Snapshot(0, _of_listing(listed, [*found, *after]))
 
 
-def row_files(store: ObjectStore) -> list[StoredObject]:
-    """Return the files whose rows a folder holds, in the order of their paths: live ones, and those of other programs.
+@dataclass(frozen=True)
+class FolderFiles:
+    """Hold what lies in a folder.
+
+    Attributes
+    ----------
+    files
+        The files that are data, in the order of their paths; the names of some may tell no format.
+    hidden
+        The paths of files that would be data, but for a name that begins as those of metadata do.
+    live
+        The version of the folder.
+    paths
+        Everything in the folder.
+    """
+
+    files: tuple[StoredObject, ...]
+    hidden: tuple[str, ...]
+    live: Snapshot
+    paths: tuple[str, ...]
+
+
+def folder_files(store: ObjectStore) -> FolderFiles:
+    """Return the files that a folder holds: live ones, and those of other programs.
 
     What jobs wrote counts only while it is live. Files of others, which no commit knows, count unless one replaced
     them; empty ones never do.
@@ -91,12 +113,31 @@ def row_files(store: ObjectStore) -> list[StoredObject]:
             f"{store.uri}/{gone[0]} belongs to version {snapshot.version} of its folder, and is gone: something "
             "else than ddbio deleted it; run the job again that wrote it"
         )
-    others = [path for path in found if path not in live and is_row_file(path) and not job_of(path)]
+    others = [path for path in found if path not in live and not job_of(path)]
     if others and snapshot.version:
-        replaced = {path for each in read_history(store) for path in each.removed}
+        replaced = replaced_files(store)
         others = [path for path in others if path not in replaced]
-    chosen = (found[path] for path in sorted({*others, *live} & found.keys()))
-    return [each for each in chosen if each.size_bytes]
+    data = {path for path in others if not is_hidden(path)}
+    chosen = (found[path] for path in sorted({*data, *live} & found.keys()))
+    hidden = (path for path in others if path not in data and format_of(path) and found[path].size_bytes)
+    return FolderFiles(
+        tuple(each for each in chosen if each.size_bytes),
+        tuple(path for path in hidden if not path.startswith(META)),
+        snapshot,
+        tuple(found),
+    )
+
+
+def replaced_files(store: ObjectStore) -> set[str]:
+    """Return the paths of files that commits to a folder have replaced, and that are not live again."""
+    history = read_history(store)
+    return {path for each in history for path in each.removed} - (history[-1].paths if history else set())
+
+
+def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredObject]:
+    """Return those of some files that belong to a log of changes, or an archive, by what jobs noted in the folder."""
+    jobs = _log_jobs(store.list(META))
+    return [each for each in files if _log_job_of(each.path) in jobs]
 
 
 def read_snapshot(store: ObjectStore, version: int) -> Snapshot:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.lake_table import ConflictError, LakeFile, LakeState
+from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,9 @@ try:
 except ModuleNotFoundError as error:
     raise OptionError("Delta needs the library deltalake: pip install 'ddbio[delta]'") from error
 
+_READ_FEATURES = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints", "columnMapping", "deletionVectors"}
+)
 _CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
 _LOG = "_delta_log/"
 _LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
@@ -68,6 +71,40 @@ class DeltaLakeTable:
                 ) from error
             raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
         return self._state(table)
+
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
+        try:
+            table = DeltaTable(self.store.uri, storage_options=self._options)
+            metadata, features = table.metadata(), {*(table.protocol().reader_features or ())}
+            if KEYS in metadata.configuration:
+                return None
+            # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#valid-feature-names-in-table-features
+            unknown = features - _READ_FEATURES
+            if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+                unknown.add("columnMapping")
+            if "deletionVectors" in features and self._has_deletion_vectors(table):
+                unknown.add("deletionVectors")
+            found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        except DeltaError as error:
+            raise TargetError(f"the Delta table {self.store.uri} cannot be read: {error}", self.store.uri) from error
+        if unknown:
+            raise TargetError(
+                f"the Delta table {self.store.uri} has features that ddbio cannot read, {', '.join(sorted(unknown))}: "
+                "write its rows to another folder with Spark; REORG TABLE … APPLY (PURGE) removes deletion vectors",
+                self.store.uri,
+            )
+        if elsewhere := [each["path"] for each in found if "://" in each["path"] or each["path"].startswith("/")]:
+            raise TargetError(
+                f"the Delta table {self.store.uri} has files elsewhere, such as {elsewhere[0]}: it is a shallow clone, "
+                "so read the table that it was made of",
+                self.store.uri,
+            )
+        names = metadata.partition_columns
+        return tuple(
+            ForeignFile(unquote(each["path"]), "parquet", {name: each[f"partition.{name}"] for name in names})
+            for each in found
+        )
 
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one; None if it is the first, 0."""
@@ -170,9 +207,7 @@ class DeltaLakeTable:
 
     def _state(self, table: DeltaTable) -> LakeState:
         found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        if "deletionVectors" in (table.protocol().reader_features or ()) and any(
-            batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors())
-        ):
+        if "deletionVectors" in (table.protocol().reader_features or ()) and self._has_deletion_vectors(table):
             raise TargetError(
                 f"the Delta table {self.store.uri} has deletion vectors, which the local engine does not read: purge "
                 "them (REORG TABLE … APPLY (PURGE)), or use Spark",
@@ -189,6 +224,13 @@ class DeltaLakeTable:
         given: Any = table.schema().to_arrow()
         schema = pa.schema(given)
         return LakeState(table.version(), schema, table.metadata().configuration, tuple(files), table)
+
+    def _has_deletion_vectors(self, table: DeltaTable) -> bool:
+        try:
+            return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+        except DeltaError:
+            # One that cannot be read is there.
+            return True
 
     def _failure(self, error: DeltaError) -> Exception:
         if isinstance(error, CommitFailedError) or _CONFLICT.search(str(error)):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ddbio.core.lake.columns import BUCKET, lake_schema
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.lake.lake_table import PREFIX, LakeFile, LakeState
+from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,6 +79,10 @@ class HudiLakeTable:
         timeline = self.timeline()
         state = self.stored(version, timeline)
         return None if state is None else dataclasses.replace(state, files=self.files(version, timeline))
+
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return None: a table of another program is refused when it is loaded."""
+        return None
 
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one, by what its commit says; None if it is the first."""

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +18,8 @@ import pyarrow.parquet as pq
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.lake_table import PREFIX, ConflictError, LakeFile, LakeState
+from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
+from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +103,11 @@ class IcebergLakeTable:
             raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
         return self._state(self._catalog.read(wanted), wanted)
 
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
+        found = newest_metadata(self.store)
+        return None if _COLUMNS in found.properties else iceberg_files(self.store, found, self._io)
+
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one; None if it is the first, 1."""
         return state.version - 1 if state.version > 1 else None
@@ -123,7 +128,7 @@ class IcebergLakeTable:
             made,
             spec,
             UNSORTED_SORT_ORDER,
-            _place(self.store.uri),
+            table_place(self.store.uri),
             {
                 **properties,
                 **_NO_RETRIES,
@@ -161,7 +166,7 @@ class IcebergLakeTable:
     def commit(self, state: LakeState, commit: Commit) -> int:
         """Add and remove files in one snapshot, and store the positions beside it."""
         table: Table = state.handle
-        place, removed = _place(self.store.uri), {each.path for each in commit.removed}
+        place, removed = table_place(self.store.uri), {each.path for each in commit.removed}
         in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
         described = _DataFiles(self._io, table.metadata.model_copy(update={"schemas": [in_files]}))
         with self._committing(state):
@@ -185,7 +190,7 @@ class IcebergLakeTable:
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
         """Return the metadata of older versions, and the lists of files that no snapshot has which stays."""
         table: Table = state.handle
-        place, named = _place(self.store.uri), set[str]()
+        place, named = table_place(self.store.uri), set[str]()
         for each in self._kept(state, since):
             named.add(each.manifest_list)
             named.update(manifest.manifest_path for manifest in each.manifests(table.io))
@@ -233,7 +238,7 @@ class IcebergLakeTable:
             raise ConflictError(str(error)) from error
 
     def _state(self, metadata: TableMetadata, version: int) -> LakeState:
-        place = _place(self.store.uri)
+        place = table_place(self.store.uri)
         table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
         properties = dict(metadata.properties)
         if _COLUMNS not in properties:
@@ -343,18 +348,13 @@ class _FolderCatalog(NoopCatalog):
         version = self.version_of(table.metadata_location) + 1
         self.require(version - 1)
         self.write(updated, version)
-        location = f"{_place(self._store.uri)}/{_metadata_path(version)}"
+        location = f"{table_place(self._store.uri)}/{_metadata_path(version)}"
         return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
-
-
-def _place(uri: str) -> str:
-    """Return the folder of a table as its metadata names it."""
-    return uri if uri.startswith("s3://") else str(Path(uri).resolve())
 
 
 def metadata_location(uri: str, version: int) -> str:
     """Return where the metadata of a version of a table lies."""
-    return f"{_place(uri)}/{_metadata_path(version)}"
+    return f"{table_place(uri)}/{_metadata_path(version)}"
 
 
 def _metadata_path(version: int) -> str:

@@ -84,6 +84,25 @@ class Commit:
     exact: bool = False
 
 
+@dataclass(frozen=True)
+class ForeignFile:
+    """Name a data file of a table that another program made.
+
+    Attributes
+    ----------
+    path
+        Its path in the table's folder.
+    format
+        ``parquet``, ``orc`` or ``avro``.
+    values
+        What the table's metadata says of the file's partition, by the name of the column.
+    """
+
+    path: str
+    format: str
+    values: Mapping[str, Any]
+
+
 class ConflictError(Exception):
     """Raised if another writer has changed the table meanwhile: read its state again, and decide again."""
 
@@ -110,6 +129,16 @@ class LakeTable(Protocol):
             If there is no such version.
         TargetError
             If the table has what this engine cannot keep right.
+        """
+        ...
+
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return the data files of the newest version, if another program made the table; None if ddbio did.
+
+        Raises
+        ------
+        TargetError
+            If the table has a feature by which its rows are not simply those of its files.
         """
         ...
 

@@ -29,6 +29,7 @@ from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
+from ddbio.files.contents import require_own_files
 from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
@@ -52,6 +53,10 @@ ReportT = TypeVar("ReportT", bound="Report")
 
 _LOG = logging.getLogger("ddbio.catalog")
 _ATTEMPTS = 3
+_LAKE_ADVICE = (
+    "'ddbio apply' and 'ddbio maintain' register a lake table of ddbio by their option catalog, 'ddbio catalog ddl' "
+    "writes its DDL, and other tables are registered by what made them"
+)
 _THREADS = 16
 # What Glue answers if something else made or changed the table meanwhile.
 _MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
@@ -109,6 +114,7 @@ def check_folder(
     if catalog is None:
         return
     name, store = parse_table_name(catalog), open_store(path, options)
+    require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
     location = _location(store if publication is None else open_store(publication, options), publication or path)
     existing, wanted = glue.read_table(catalog_spec(options), name), describe_folder(store)
     wanted = dataclasses.replace(wanted, format=file_format or wanted.format, location=location)
@@ -192,7 +198,8 @@ def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: s
         raise OptionError("projection is for Athena's tables with partitions: leave it out")
     table = open_lake_table(options.path, table_format, options)
     state = table.load()
-    assert state is not None  # noqa: S101 - its format was found
+    if state is None:
+        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
     uri = table.store.uri.rstrip("/")
     location = uri if "://" in uri else str(Path(uri).resolve())
     if table_format == "hudi":
@@ -210,6 +217,7 @@ def _usual_name(path: str) -> str:
 
 def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
     name, store = parse_table_name(catalog), open_store(path, options)
+    require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
     action, added = _make_table(spec, name, wanted)

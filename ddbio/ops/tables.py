@@ -130,17 +130,23 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
     """
     # Of all file formats; to describe a table needs none.
     from ddbio.files.formats import is_row_file  # noqa: PLC0415
-    from ddbio.files.paths import WILD  # noqa: PLC0415
+    from ddbio.files.paths import is_glob, split_glob  # noqa: PLC0415
 
     folder = options.source.rstrip("/")
-    if any(sign in folder for sign in WILD) or is_row_file(folder.rpartition("/")[2]):
-        folder = folder.rpartition("/")[0] or "."
-    with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
-        found = _keys_in(folder, options)
-        if len(found) == 1:
-            return parse_key(found.pop())
-        if found:
-            raise OptionError(f"{folder} holds rows of tables with the keys {' and '.join(sorted(found))}: give key")
+    places = [folder]
+    # A folder may be named like a file, or like a glob.
+    if is_row_file(folder.rpartition("/")[2]):
+        places.append(folder.rpartition("/")[0] or ".")
+    if is_glob(folder):
+        places.append(split_glob(folder)[0] or ".")
+    for place in places:
+        with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
+            found = _keys_in(place, options)
+            if len(found) == 1:
+                return parse_key(found.pop())
+            if found:
+                keys = " and ".join(sorted(found))
+                raise OptionError(f"{place} holds rows of tables with the keys {keys}: give key")
     raise OptionError(f"{options.source} states no key for the new table: give key, as in key='pk:S,sk:N'")
 
 

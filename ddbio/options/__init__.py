@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ColumnOptions,
         ExportReadOptions,
         ExportWindowsOptions,
+        InspectOptions,
         ScanOptions,
     )
     from ddbio.options.service_jobs import (
@@ -122,6 +123,7 @@ __all__ = [
     "ImportFilesOptions",
     "ImportStartOptions",
     "ImportWaitOptions",
+    "InspectOptions",
     "JsonFormat",
     "LayoutOptions",
     "LimitOptions",
@@ -179,7 +181,7 @@ _NAMES = {
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",
-    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
+    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions InspectOptions ScanOptions",
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
         "ImportWaitOptions RestoreOptions WaitOptions"

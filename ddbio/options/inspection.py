@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Engine, Names
+from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
 """Size below which a file counts as small, unless a caller says otherwise."""
@@ -21,6 +21,8 @@ class LayoutOptions(ConnectionOptions):
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
+    input_format: InputFormat | None = None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(SMALL_FILE_BYTES)
     """Size below which a file is small."""
     html: str | None = None
@@ -37,6 +39,8 @@ class ValidateOptions(LimitOptions):
     """A table, an export, or files: ``s3://bucket/prefix``, or a local path."""
     target: str | None = None
     """What should hold the same items; without it only rules are evaluated."""
+    input_format: InputFormat | None = None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     key: Names | None = None
     """Key attributes by which rows are told apart; default is the table's key, or the one in the files' manifest."""
     schema: Any = None

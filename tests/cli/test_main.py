@@ -321,7 +321,7 @@ def test_a_dry_run_looks_at_its_target(ddbio, endpoint, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "part-x.parquet").write_text("x")
     flags = ["--endpoint-url", endpoint, "--dry-run"]
-    refused = {"gs://b/x": "neither s3://", "s3:/bucket/y": "one slash", str(tmp_path / "full"): "is not empty"}
+    refused = {"gs://b/x": "the scheme 'gs'", "s3:/bucket/y": "one slash", str(tmp_path / "full"): "is not empty"}
     for dest, words in refused.items():
         done = ddbio("scan", "flights", dest, *flags)
         assert (done.returncode, words in done.stderr) == (1, True), done.stderr

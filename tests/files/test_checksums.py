@@ -22,7 +22,7 @@ from ddbio.files.declared import look_up
 from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.snapshot import row_files
+from ddbio.files.snapshot import folder_files
 
 PATH = "part-job-00000-0-0000.csv"
 SIZE_BYTES = 3 * BLOCK_BYTES + 100
@@ -123,7 +123,7 @@ def written(folder, name, compression=None):
         for batch in TABLE.append_column(RESCUE_FIELD, pa.nulls(len(TABLE), pa.string())).to_batches():
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         publish(writer.finish(), CommitInfo(created_at="", source={}, schema=schema_to_json(schema)))
-    return folder / row_files(store)[0].path
+    return folder / folder_files(store).files[0].path
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_manifests_have_the_checksums_that_formats_have_not(tmp_path, name, comp
     """Parquet and Avro of some codecs compare pages and blocks themselves."""
     written(tmp_path, name, compression)
     store = LocalStore(tmp_path)
-    (entry,) = row_files(store)
+    (entry,) = folder_files(store).files
     (file,) = parse_state(store.read(manifest_path("job")), "")["files"]
     assert ("crc32" in file) == has_checksums
     assert look_up(store, [entry]).with_checksums(entry).crc32 == file.get("crc32")

@@ -87,6 +87,8 @@ class StoredObject:
         When it was written, in seconds since 1970 by the store's clock.
     crc32
         The checksums of a :class:`StagedFile`, if they were looked up in the manifest that names it.
+    format
+        The name of its format, if that was stated or found out; None if its name tells it.
     """
 
     path: str
@@ -94,6 +96,7 @@ class StoredObject:
     version: str = field(default="", compare=False)
     modified_at: float = field(default=0.0, compare=False)
     crc32: str | None = field(default=None, compare=False, repr=False)
+    format: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from ddbio.core.items.item_key import Fingerprints
 from ddbio.core.kernel.arrays import int64_array
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
@@ -313,7 +314,9 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     if not live_files(store).files:
         raise NotFoundError(f"{store.uri}: there is no log here")
     job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
-    state = JobState(open_store(options.dest, options), job_id, _KIND)
+    target = open_store(options.dest, options)
+    require_target(target)
+    state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
     require_same(job_id, state.begin(identity), identity, {})
     claim = Claim(state.store, job_id, "append")

@@ -26,6 +26,7 @@ from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
@@ -271,7 +272,9 @@ def _begin(
     options: CaptureOptions, found: _Found, kind: str = CAPTURE, part: Mapping[str, int] | None = None
 ) -> tuple[JobState, Mapping[str, Any]]:
     """Return the state of the capture, and what it was begun with."""
-    state = JobState(open_store(options.dest, options), found.job_id, kind)
+    store = open_store(options.dest, options)
+    require_target(store)
+    state = JobState(store, found.job_id, kind)
     identity: dict[str, Any] = {"stream": found.arn, "start": options.start, "old_image": options.old_image}
     identity |= part or {}
     if found.is_kinesis:

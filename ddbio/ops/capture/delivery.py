@@ -18,6 +18,7 @@ from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, partition_keys
 from ddbio.core.items.change_images import ImageReader
+from ddbio.files.contents import require_target
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 
@@ -155,7 +156,9 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
     keys = defaultdict(str, partition_keys(now))
     expand(options.prefix, now, _random(), keys=keys)
     expand(options.error_prefix, now, _random(), error_type=_FAILED, keys={})
-    delivery, records, rejected = _Delivery(options, open_store(options.dest, options)), 0, 0
+    store = open_store(options.dest, options)
+    require_target(store)
+    delivery, records, rejected = _Delivery(options, store), 0, 0
     reader, images = DeliveredReader(), ImageReader()
     for text, seen in _parts(changes):
         lines = plain_lines(text, seen, images) if options.records == "lines" else None

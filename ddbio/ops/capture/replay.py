@@ -18,6 +18,7 @@ from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
@@ -117,7 +118,10 @@ class _Replay:
         self.target = options.dest or options.table or ""
         digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
-        self.state = JobState(open_store(options.dest or options.state or options.source, options), job_id, _KIND)
+        place = open_store(options.dest or options.state or options.source, options)
+        if options.dest is not None:
+            require_target(place)
+        self.state = JobState(place, job_id, _KIND)
         self.done = DoneObjects(self.state)
         self.left = [each for each in self.found.objects if each not in self.done]
         self.keys = options.keys or ()

@@ -23,6 +23,7 @@ from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.contents import require_own_files
 from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
@@ -164,8 +165,9 @@ def plan_compact(options: CompactOptions) -> CompactPlan:
     NotFoundError
         If the folder has no live file.
     """
-    snapshot = _live(open_store(options.path, options), options)
-    return _plan(options, snapshot)
+    store = open_store(options.path, options)
+    require_own_files(store, "a compaction would break it", changes=True)
+    return _plan(options, _live(store, options))
 
 
 def compact(
@@ -189,8 +191,9 @@ def compact(
 def _compacted(
     options: CompactOptions, clock: Clock, master: str | None, conf: Mapping[str, str] | None
 ) -> CompactReport:
-    check_folder(options.path, options.catalog, options, options.format)
     store, job_id = open_store(options.path, options), options.job_id or new_job_id()
+    require_own_files(store, "a compaction would break it", changes=True)
+    check_folder(options.path, options.catalog, options, options.format)
     if _engine_of(options) == "spark":
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
     operation = {"operation": "compact", "keeps_replaced": options.keep_old}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ddbio.core.folders.staged import job_of, started_at
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.contents import require_own_files
 from ddbio.files.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
 from ddbio.files.snapshot import live_files, read_snapshot
 from ddbio.ops.job.report import Clock, Report
@@ -72,6 +73,7 @@ def vacuum(options: VacuumOptions, *, dry_run: bool = False) -> VacuumReport:
         If another job replaces files of the folder now.
     """
     clock, store, job_id = Clock(), open_store(options.path, options), new_job_id()
+    require_own_files(store, "a vacuum would break it", changes=True)
     if dry_run:
         return _report(options, _find(store, options, datetime.now(UTC).timestamp(), job_id), clock, dry_run=True)
     target = Target(store=store, mode="replace", operation="vacuum")

@@ -96,6 +96,7 @@ def identity_of(
         "operation_by": options.operation_by,
         "json_format": options.json_format,
         "hive_partitions": options.hive_partitions,
+        **({"input_format": options.input_format} if options.input_format else {}),
         # The list that JSON reads back.
         **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
         **({"types": types.hexdigest()} if source.types else {}),

@@ -46,7 +46,11 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
     """
     first_units = {unit.entry.path: unit for unit in reversed(source.units) if unit.exported is None}
     # What has a footer was opened before: one file of each kind is enough.
-    units = [unit for path, unit in reversed(first_units.items()) if path in source.kinds or not is_splittable(path)]
+    units = [
+        unit
+        for path, unit in reversed(first_units.items())
+        if path in source.kinds or not is_splittable(first_units[path].entry)
+    ]
 
     def look(unit: Unit) -> pa.Schema | None:
         if unit.entry.path in source.kinds:
@@ -60,7 +64,7 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
                 _LOG.info("checked %d of %d files", number, len(units))
-            are_known = are_known and schema is not None and format_of(unit.entry.path) is FORMATS["csv"]
+            are_known = are_known and schema is not None and format_of(unit.entry) is FORMATS["csv"]
             kind = (schema or pa.schema([]), tuple(name for name, *_ in unit.columns))
             if schema is None or kind in seen:
                 continue

@@ -273,6 +273,7 @@ def _load(
         cpu_seconds=round(cpu_seconds, 3),
         job_id=checkpoints.job_id,
         resumed_rows=checkpoints.rows,
+        files_skipped=source.skipped,
         earlier_job_id=None if checkpoints.earlier is None else checkpoints.earlier.job_id,
         planned=remaining.figures,
         actual=Figures(report.wcu_consumed, report.seconds, remaining.size_bytes, cost.usd),

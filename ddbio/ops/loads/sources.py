@@ -7,39 +7,33 @@ import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.folders.staged import job_of
 from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.items.python_rows import python_columns, python_rows
 from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.schema.declare import time_forms
-from ddbio.errors import DdbioError, NotFoundError, OptionError
-from ddbio.files.declared import look_up
-from ddbio.files.formats import is_row_file, is_splittable
+from ddbio.errors import DdbioError, OptionError
+from ddbio.files.formats import is_splittable
 from ddbio.files.meta import manifest_path, parse_state
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import WILD, FolderColumns, matcher
 from ddbio.files.row_files import RowFiles
-from ddbio.files.snapshot import row_files
-from ddbio.ops.exports.source import open_export
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.data_files import find_data, require_items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StoredObject
     from ddbio.core.schema.times import TimeForm
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
+    from ddbio.files.paths import FolderColumns
+    from ddbio.ops.data_files import DataFiles
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
+    from ddbio.options import JsonFormat, SourceOptions
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
 """What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""
@@ -134,6 +128,8 @@ class FileSource:
         The declared columns of its text, by attribute.
     kinds
         One file of each set of columns that footers tell, and these columns.
+    skipped
+        Paths of files that were passed over though they may hold rows.
     """
 
     store: ObjectStore
@@ -143,6 +139,7 @@ class FileSource:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     kinds: Mapping[str, pa.Schema] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
 
 def open_source(
@@ -176,24 +173,17 @@ def open_source(
     DecodeError
         If a file is not in the format of its name.
     """
-    source = options.source
-    if _is_export(source, options):
-        return _export_files(open_export(source, options))
-    store, files = _find(source, options)
-    if not files and "://" not in source and not any(sign in source for sign in WILD) and not Path(source).exists():
-        raise NotFoundError(f"{source} does not exist: name a file, a folder, a glob, or s3://bucket/prefix")
-    if not files:
-        raise NotFoundError(
-            f"{source} holds no file of rows: their names end in .parquet, .orc, .avro, .json, .jsonl, .ndjson, .csv, "
-            ".arrow, .feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
-        )
-    columns, noted = _columns_of_folders(store, files, options, keys), look_up(store, files)
-    files, schemas = [noted.with_checksums(each) for each in files], noted.schemas
+    found = find_data(options.source, options, options.input_format)
+    if found.export is not None:
+        return _export_files(found, found.export)
+    require_items(found, "load")
+    store, files, schemas = found.store, found.files, found.noted.schemas
+    columns = _columns_of_folders(found, options, keys)
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
         opened = RowFiles(store, splits_text=splits_text)
         # Its columns may have other names in the file than they were declared with.
-        tells = is_splittable(entry.path) and entry.path not in schemas
+        tells = is_splittable(entry) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None
 
     parts_of_files: list[Parts] = []
@@ -214,7 +204,7 @@ def open_source(
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
     known = [parts.rows for parts in parts_of_files if parts.rows is not None]
     rows = sum(known) if len(known) == len(files) else None
-    return FileSource(store, tuple(files), units, rows, kinds=dict(kinds.values()))
+    return FileSource(store, files, units, rows, kinds=dict(kinds.values()), skipped=found.skipped)
 
 
 def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:
@@ -238,36 +228,17 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
     )
 
 
-def _is_export(source: str, options: ConnectionOptions) -> bool:
-    if any(sign in source for sign in WILD) or is_row_file(source.rpartition("/")[2]):
-        return False
-    return any(each.path == f"{SUMMARY}.json" for each in open_store(source, options).list(SUMMARY))
+def _export_files(found: DataFiles, export: ExportSource) -> FileSource:
+    by_path = {export.path(file): file for file in export.files}
+    units = (Unit(number, entry, 0, entry.size_bytes, by_path[entry.path]) for number, entry in enumerate(found.files))
+    rows = sum(by_path[entry.path].items for entry in found.files)
+    return FileSource(export.store, found.files, tuple(units), rows, replace(export, files=()))
 
 
-def _export_files(export: ExportSource) -> FileSource:
-    summary = export.summary
-    if summary.kind != "full" or summary.encoding != "json":
-        what = "an incremental export, whose changes are no rows" if summary.kind != "full" else "an export in Ion"
-        raise OptionError(f"{export.folder} is {what}: make rows of it by 'ddbio export read', and load these")
-    export.sizes()
-    listed = {entry.path: entry for entry in export.store.list("data/")}
-    found = sorted(((listed[export.path(file)], file) for file in export.files if file.items), key=_path_of)
-    if not found:
-        raise NotFoundError(f"{export.folder} is an export without items")
-    units = (Unit(number, entry, 0, entry.size_bytes, file) for number, (entry, file) in enumerate(found))
-    rows = sum(file.items for _, file in found)
-    without_files = replace(export, files=())
-    return FileSource(export.store, tuple(entry for entry, _ in found), tuple(units), rows, without_files)
-
-
-def _path_of(found: tuple[StoredObject, ExportFile]) -> str:
-    return found[0].path
-
-
-def _columns_of_folders(
-    store: ObjectStore, files: Sequence[StoredObject], options: SourceOptions, keys: Mapping[str, str]
-) -> dict[str, FolderColumns]:
-    columns = partition_columns(store, (entry.path for entry in files), keys)
+def _columns_of_folders(found: DataFiles, options: SourceOptions, keys: Mapping[str, str]) -> dict[str, FolderColumns]:
+    columns = found.columns(keys)
+    if found.values is not None:
+        return columns
     if options.hive_partitions == "ignore":
         return dict.fromkeys(columns, ())
     for path, each in columns.items():
@@ -276,27 +247,3 @@ def _columns_of_folders(
                 f"{path} lies in folders that say {', '.join(name for name, *_ in each)}: they are refused"
             )
     return columns
-
-
-def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
-    folder, _, last = source.rpartition("/")
-    root = "/" if source.startswith("/") else "."
-    if any(sign in source for sign in WILD):
-        fixed = source[: min(source.find(sign) for sign in WILD if sign in source)].rpartition("/")[0]
-        store = open_store(fixed or root, options)
-        pattern = matcher(source.removeprefix(fixed).lstrip("/"))
-        found = [entry for entry in store.list() if pattern.fullmatch(entry.path)]
-        if found:
-            return store, _row_files(found)
-    # A name with these characters may also be literal; and Spark writes folders that are named like files.
-    if is_row_file(last):
-        store = open_store(folder or root, options)
-        found = [entry for entry in store.list(last) if entry.path == last]
-        if found:
-            return store, _row_files(found)
-    store = open_store(source, options)
-    return store, row_files(store)
-
-
-def _row_files(found: Iterable[StoredObject]) -> list[StoredObject]:
-    return sorted((each for each in found if each.size_bytes and is_row_file(each.path)), key=attrgetter("path"))

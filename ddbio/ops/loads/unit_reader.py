@@ -101,6 +101,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
         columns=tuple(columns),
         index_units=tuple(index_units.items()),
         index_keys=index_keys,
+        files_skipped=source.skipped,
     )
 
 
@@ -180,7 +181,7 @@ class UnitReader:
                     for part in _slices(batch, len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
-                    if rows - noted >= _CHECKPOINT_ROWS and not is_splittable(unit.entry.path):
+                    if rows - noted >= _CHECKPOINT_ROWS and not is_splittable(unit.entry):
                         noted = rows
                         yield unit, rows, Checkpoint(partial(within.begin, unit.number, rows))
                 yield unit, rows, Checkpoint(partial(finished, unit.number, rows))
@@ -215,7 +216,7 @@ class UnitReader:
             yield from _verified_items(FileText(self.export, unit.exported), raw_items)
             return
         # Raw items cannot take the columns of folders.
-        if raw_items is None or unit.columns or is_splittable(unit.entry.path):
+        if raw_items is None or unit.columns or is_splittable(unit.entry):
             yield from self._columns(files, unit, batch_rows)
             return
         rows = files.read_raw(unit.entry, unit.part, raw_items, unit.json_format, unit.schema)
@@ -378,9 +379,9 @@ def split_evenly(units: Sequence[Unit], most: int) -> list[Sequence[Unit]]:
 
 def _weight(unit: Unit) -> int:
     """Return about how many bytes are in memory while a unit is read."""
-    if is_splittable(unit.entry.path):
+    if is_splittable(unit.entry):
         return unit.size_bytes
-    return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry.path) else unit.size_bytes)
+    return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry) else unit.size_bytes)
 
 
 def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:

@@ -145,9 +145,7 @@ class FilesPortion:
         reader, units = RowFiles(self.store, self.keys), list[tuple[int, FileUnit]]()
         for unit in self.units:
             size = unit.entry.size_bytes
-            sizes = (
-                reader.parts(unit.entry).sizes_bytes if size > _LARGE_BYTES and is_splittable(unit.entry.path) else ()
-            )
+            sizes = reader.parts(unit.entry).sizes_bytes if size > _LARGE_BYTES and is_splittable(unit.entry) else ()
             if len(sizes) > 1:
                 units += [(each, replace(unit, part=part)) for part, each in enumerate(sizes)]
             else:
