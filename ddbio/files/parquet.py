@@ -18,6 +18,7 @@ from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_input import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ class ParquetReader:
         self._entry = entry
         self._file = pa.PythonFile(RangeFile(store, entry), "r")
         # A row group's columns are asked for in few, large ranges.
-        self._opened = _open(self._file, pre_buffer=True)
+        self._opened = open_parquet(self._file, pre_buffer=True)
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
@@ -209,13 +210,9 @@ def _lines_of(field: pa.Field[Any], path: str) -> Iterator[str]:
         yield from _lines_of(each.with_name(name), f"{path}{place}.")
 
 
-def _open(file: pa.NativeFile, **options: Any) -> pq.ParquetFile:
-    return pq.ParquetFile(file, page_checksum_verification=True, **options)
-
-
 def _open_streaming(file: pa.NativeFile, buffer_bytes: int, **options: Any) -> pq.ParquetFile:
     # Each column is read through a buffer of its own. By default Arrow reads row groups whole before that.
-    return _open(file, pre_buffer=False, buffer_size=buffer_bytes, **options)
+    return open_parquet(file, pre_buffer=False, buffer_size=buffer_bytes, **options)
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:

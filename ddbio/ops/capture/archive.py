@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
@@ -34,6 +33,7 @@ from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
+from ddbio.files.parquet_input import open_parquet, read_parquet
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
@@ -186,7 +186,7 @@ class Archiver:
         """Return the expired items of an hour, each once."""
         tables = list[pa.Table]()
         for each in files:
-            read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
+            read = open_parquet(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
             tables.append(expired_rows(rows, self.ttl, infers=self.infers))
@@ -317,7 +317,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
     found = list[pa.Table]()
     for each in live_files(store).files:
-        rows = pq.read_table(pa.BufferReader(store.read(each.path)))
+        rows = read_parquet(pa.BufferReader(store.read(each.path)))
         for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
             if bound is not None:
                 rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
