@@ -76,6 +76,7 @@ class ParquetFileWriter:
             write_page_index=True,
             write_page_checksum=True,
             store_schema=True,
+            **dict(options.stored_types),  # type: ignore[arg-type] # its stubs lack some
         )
 
     def write(self, data: Buffer, /) -> int:
@@ -131,6 +132,11 @@ class ParquetReader:
         digest = (self._opened.metadata.metadata or {}).get(_COLUMNS_KEY)
         if digest is not None and digest != _digest_of(self._opened.schema_arrow):
             raise DecodeError("its footer is damaged: it names other columns than were written")
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """Return the footer."""
+        return self._opened.metadata
 
     def parts(self) -> Parts:
         """Return the row groups, by the footer."""
@@ -237,7 +243,9 @@ def _spread_sample(table: pa.Table) -> pa.RecordBatch:
 def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[Any]]]:
     """Yield Parquet's path and the values of each leaf; parts are named as pyarrow names them in files."""
     # https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types
-    if isinstance(column, pa.StructArray):
+    if isinstance(column, pa.ExtensionArray):
+        yield from _leaves(path, column.storage)
+    elif isinstance(column, pa.StructArray):
         for field, child in zip(column.type, column.flatten(), strict=True):
             yield from _leaves(f"{path}.{field.name}", child)
     elif isinstance(column, pa.MapArray):
@@ -254,9 +262,13 @@ def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[An
 def _repeats(values: pa.Array[Any]) -> bool:
     values = values.drop_null() if values.null_count else values
     most, some = _DISTINCT_RATIO * len(values), values[: len(values) // 4]
-    # A part of the values shows it if no more would be different were all others so.
-    is_shown = len(pc.unique(some)) + len(values) - len(some) < most
-    return is_shown or len(values) == 0 or len(pc.unique(values)) < most
+    try:
+        # A part of the values shows it if no more would be different were all others so.
+        is_shown = len(pc.unique(some)) + len(values) - len(some) < most
+        return is_shown or len(values) == 0 or len(pc.unique(values)) < most
+    except pa.ArrowNotImplementedError:
+        # pyarrow 25 does not compare values of some types, such as float16.
+        return True
 
 
 PARQUET = FileFormat(
