@@ -24,12 +24,12 @@ from ddbio.errors import DecodeError, OptionError
 from ddbio.files.avro_rows import encode_rows
 from ddbio.files.avro_schema import (
     arrow_schema_of_avro,
+    as_stored,
     avro_names,
     avro_schema_of,
     from_records,
     parse_columns,
     renamed,
-    without_times,
 )
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
@@ -159,7 +159,7 @@ class AvroReader:
         try:
             described = json.loads(self._header.meta["avro.schema"])
             # It knows the names that the schema itself defines, and refuses what is no schema.
-            self._rows_schema = self._avro.parse_schema({"type": "array", "items": without_times(described)})
+            self._rows_schema = self._avro.parse_schema({"type": "array", "items": as_stored(described)})
             self._columns, self._schema = arrow_schema_of_avro(described, self._header.meta.get(COLUMNS_KEY))
         except DecodeError:
             raise
