@@ -129,6 +129,7 @@ class ParquetReader:
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
+        _refuse_intervals(self._opened.schema)
         digest = (self._opened.metadata.metadata or {}).get(_COLUMNS_KEY)
         if digest is not None and digest != _digest_of(self._opened.schema_arrow):
             raise DecodeError("its footer is damaged: it names other columns than were written")
@@ -177,6 +178,13 @@ class ParquetReader:
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))
         return tuple(self._entry.size_bytes * group // whole for group in groups)
+
+
+def _refuse_intervals(schema: Any) -> None:
+    """Refuse months and days of no fixed length, of which Arrow returns bytes."""
+    for leaf in map(schema.column, range(len(schema))):
+        if leaf.converted_type == "INTERVAL":
+            raise DecodeError(f"column {leaf.path} is an INTERVAL, which DynamoDB has no type for: write it as text")
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget import LocalBudget
 from ddbio.core.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
+from ddbio.core.items.plain_columns import plain_schema
 from ddbio.core.items.time_columns import sampled_forms
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import normalize_schema
@@ -65,7 +66,7 @@ def _of_files(name: str, options: ScanOptions) -> ItemSchema:
     store, paths = find_data(name, options)
     rules = ColumnRules.of(options)
     if not is_json(paths[0]):
-        return ItemSchema.from_arrow(rules.apply(normalize_schema(read_schema(store, paths[0]))))
+        return ItemSchema.from_arrow(rules.apply(normalize_schema(plain_schema(read_schema(store, paths[0])))))
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)
     with suppress(DecodeError):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ddbio.core.digest import Digest
 from ddbio.core.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
+from ddbio.core.items.plain_columns import plain_batch, plain_schema
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.footers import open_footer
@@ -271,7 +272,10 @@ class _Rewriter:
         files = RowFiles(self._task.store)
         for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
-            for batch in files.read_file(entry, 4 * BATCH_ROWS, schema):
+            is_converted = format_of(entry.path) is not FORMATS[group.format]
+            for read in files.read_file(entry, 4 * BATCH_ROWS, schema):
+                # Another format has not all types of this one, but those of DynamoDB.
+                batch = plain_batch(read, plain_schema(read.schema)) if is_converted else read
                 rows += batch.num_rows
                 self._report(batch.num_rows)
                 if digest is not None:
