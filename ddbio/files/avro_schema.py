@@ -55,6 +55,13 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+_UNWRITTEN = {
+    ("string", "uuid"),
+    ("int", "time-millis"),
+    ("long", "time-micros"),
+    ("long", "timestamp-nanos"),
+    ("long", "local-timestamp-nanos"),
+}
 # Their bytes mean nothing to whoever does not know the logical type.
 _WITHOUT_FORM = {("fixed", "duration"), ("bytes", "big-decimal")}
 
@@ -93,6 +100,19 @@ def as_stored(described: Any) -> Any:
         is_kept = _is_decimal(described)
         return {key: as_stored(each) for key, each in described.items() if key != "logicalType" or is_kept}
     return described
+
+
+def unwritable_type(described: Any) -> str:
+    """Return the first type in a schema of Avro that ddbio reads and would write as another, or nothing."""
+    if isinstance(described, list):
+        return next(filter(None, map(unwritable_type, described)), "")
+    if not isinstance(described, dict):
+        return ""
+    kind, logical = described.get("type"), described.get("logicalType")
+    if kind in ("enum", "fixed") or (isinstance(kind, str) and (kind, logical) in _UNWRITTEN):
+        return f"{kind} {logical or described.get('name')}"
+    inner = [described.get(key) for key in ("type", "items", "values")]
+    return unwritable_type([*inner, *(each["type"] for each in described.get("fields", ()))])
 
 
 def _is_decimal(described: Mapping[str, Any]) -> bool:

@@ -24,7 +24,8 @@ _UINT64 = (1 << 64) - 1
 _SIGNED = ({"Type": "Int", "bitWidth": 32, "isSigned": True}, {"Type": "Int", "bitWidth": 64, "isSigned": True})
 
 
-class StoredTypes(NamedTuple):
+@dataclass(frozen=True)
+class StoredTypes:
     """Say how rows are written so that their columns have the types in Parquet that they had.
 
     Attributes

@@ -18,11 +18,12 @@ from ddbio.core.digest_columns import ColumnDigest, digest_of_batches, require_d
 from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
 from ddbio.core.items.plain_columns import plain_batch, plain_schema
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
+from ddbio.files.avro import AVRO
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.footers import open_footer
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.local_store import LocalStore
-from ddbio.files.parquet import ParquetReader
+from ddbio.files.parquet import PARQUET, ParquetReader
 from ddbio.files.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
 from ddbio.files.paths import with_columns
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
@@ -33,6 +34,7 @@ from ddbio.ops.folders.sorting import sort_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow.parquet as pq
     from typing_extensions import Buffer
 
     from ddbio.budget import Budget
@@ -168,20 +170,17 @@ class _Rewriter:
 
     def _alike(self, group: RewriteGroup) -> list[RewriteGroup]:
         """Return the files in groups of which each can be one file of the same stored types."""
-        forms = {group.format, *(format_of(each.path).name for each in group.files)}  # type: ignore[union-attr]
-        if forms != {"parquet"}:
-            return [group]
-        found: dict[StoredTypes, tuple[list[int], FooterFacts]] = {}
+        found: dict[tuple[StoredTypes, str], tuple[list[int], FooterFacts]] = {}
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footer") as pool:
-            for place, opened in enumerate(pool.map(lambda each: open_footer(self._task.store, each), group.files)):
-                stored = stored_types(opened)
-                unwritable = stored.unwritable or (self._undigested(opened.schema_arrow) if self._copies else "")
-                if unwritable:
-                    self._result.left[group.files[place].path] = unwritable
+            for place, (stored, footer) in enumerate(pool.map(lambda each: self._stored(each, group), group.files)):
+                if stored.unwritable:
+                    self._result.left[group.files[place].path] = stored.unwritable
                     continue
-                places, facts = found.setdefault(stored, ([], FooterFacts()))
+                form = format_of(group.files[place].path).name  # type: ignore[union-attr]
+                places, facts = found.setdefault((stored, form), ([], FooterFacts()))
                 places.append(place)
-                facts.add(opened.metadata)
+                if footer is not None:
+                    facts.add(footer)
         groups = [
             replace(
                 group,
@@ -190,16 +189,30 @@ class _Rewriter:
                 stored=stored,
                 facts=facts,
             )
-            for stored, (places, facts) in found.items()
+            for (stored, _), (places, facts) in found.items()
         ]
         # A file that is left alone would become itself.
         return [each for each in groups if len(each.files) > 1 or len(group.files) == 1 or group.is_other]
 
-    @staticmethod
-    def _undigested(schema: pa.Schema) -> str:
-        """Return why the rows of a schema have no digest, or nothing."""
+    def _stored(self, entry: StoredObject, group: RewriteGroup) -> tuple[StoredTypes, pq.FileMetaData | None]:
+        """Return how a file's columns are stored, and its footer if it is Parquet and stays so."""
+        form = format_of(entry.path)
+        if form is FORMATS[group.format] is PARQUET:
+            opened = open_footer(self._task.store, entry)
+            stored = stored_types(opened)
+            return replace(
+                stored, unwritable=stored.unwritable or self._undigested(opened.schema_arrow)
+            ), opened.metadata
+        if form is FORMATS[group.format] is AVRO:
+            lost = RowFiles(self._task.store).unwritable(entry)
+            return StoredTypes(unwritable=lost and f"a column is {lost}, and would be written as another type"), None
+        return AS_ARROW, None
+
+    def _undigested(self, schema: pa.Schema) -> str:
+        """Return why the rows of a schema have no digest if that is asked for, or nothing."""
         try:
-            require_digest(schema)
+            if self._copies is not None:
+                require_digest(schema)
         except SchemaError as error:
             return f"{error}; verify=rows rewrites it"
         return ""
