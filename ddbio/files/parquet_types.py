@@ -132,7 +132,8 @@ class FooterFacts:
         flat = [place for place, column in enumerate(columns) if not column.max_repetition_level]
         for group in range(footer.num_row_groups):
             chunks = footer.row_group(group)
-            for place in flat:
+            # Writers say nothing of a row group without rows.
+            for place in flat if chunks.num_rows else ():
                 self._add(columns[place], chunks.column(place))
 
     def _add(self, column: Any, chunk: Any) -> None:

@@ -1,13 +1,14 @@
 """Make the files of ``data/``: those that other programs write, as small as they can be.
 
-``python tests/foreign/make.py WRITER…`` makes the folders ``data/WRITER`` anew; without a name it makes those of all
-writers but Spark 3.5, which needs an environment of its own: ``.venv-spark35/bin/python tests/foreign/make.py spark35``.
+``python tests/foreign/make.py WRITER…`` makes the folders ``data/WRITER`` anew. Without a name it makes those of all
+writers but Spark 3.5, which needs its own environment: ``.venv-spark35/bin/python tests/foreign/make.py spark35``.
 
 To add a file, add it to the function of its writer, or add a function, and say in ``expected.json`` what it holds. A
 column is named after what it holds: the same name has the same values in every file. Rows: usual values, extreme ones,
 and none.
 """
 
+# ruff: noqa: DTZ001, PLC0415, T201 - each writer needs libraries of its own, and times without a zone
 from __future__ import annotations
 
 import datetime as dt
@@ -117,9 +118,10 @@ def duckdb(place: Path) -> None:
     connection = duckdb.connect()
     connection.execute(
         "CREATE TABLE rows (id VARCHAR, text VARCHAR, whole BIGINT, real DOUBLE, flag BOOLEAN, day DATE, day_old DATE,"
-        " time_ms TIMESTAMP_MS, time_us TIMESTAMP, time_us_old TIMESTAMP, time_us_utc TIMESTAMPTZ, time_ns TIMESTAMP_NS,"
-        " clock TIME, money DECIMAL(10, 2), wide DECIMAL(38, 1), uuid_bytes UUID, document JSON, numbers INTEGER[],"
-        " record STRUCT(n INTEGER, t VARCHAR), counts MAP(VARCHAR, INTEGER), blob BLOB, word ENUM ('A', 'B'))"
+        " time_ms TIMESTAMP_MS, time_us TIMESTAMP, time_us_old TIMESTAMP, time_us_utc TIMESTAMPTZ,"
+        " time_ns TIMESTAMP_NS, clock TIME, money DECIMAL(10, 2), wide DECIMAL(38, 1), uuid_bytes UUID,"
+        " document JSON, numbers INTEGER[], record STRUCT(n INTEGER, t VARCHAR), counts MAP(VARCHAR, INTEGER),"
+        " blob BLOB, word ENUM ('A', 'B'))"
     )
     names = [name for name, *_ in connection.execute("DESCRIBE rows").fetchall()]
     values = {**VALUES, "uuid_bytes": VALUES["uuid_text"]}
@@ -152,7 +154,9 @@ def arrow(place: Path) -> None:
             "wide": pa.array(VALUES["wide"], pa.decimal256(50, 1)),
             "clock": pa.array(VALUES["clock"], pa.time64("us")),
             "numbers": pa.array(VALUES["numbers"], pa.large_list(pa.int32())),
-            "counts": pa.array([value and list(value.items()) for value in VALUES["counts"]], pa.map_(pa.string(), "i4")),
+            "counts": pa.array(
+                [value and list(value.items()) for value in VALUES["counts"]], pa.map_(pa.string(), "i4")
+            ),
         }
     )
     pq.write_table(table, place / "types.parquet")
@@ -222,9 +226,10 @@ def pyorc(place: Path) -> None:
 
     def write(name: str, kinds: dict[str, str], found: list[dict]) -> None:
         told = ",".join(f"{key}:{kind}" for key, kind in kinds.items())
-        with (place / name).open("wb") as file, pyorc.Writer(
-            file, f"struct<{told}>", timezone=zone, struct_repr=pyorc.StructRepr.DICT
-        ) as writer:
+        with (
+            (place / name).open("wb") as file,
+            pyorc.Writer(file, f"struct<{told}>", timezone=zone, struct_repr=pyorc.StructRepr.DICT) as writer,
+        ):
             writer.writerows(found)
 
     found = rows(*kinds)
@@ -271,7 +276,9 @@ def athena(place: Path) -> None:
         found = [row for row in rows("id", "text", "whole", "day", "money", "word") if row["word"] == name]
         frame = pl.DataFrame(found).drop("word").with_columns(pl.col("money").cast(pl.Decimal(10, 2)))
         (place / f"word={name}").mkdir()
-        frame.write_parquet(place / f"word={name}" / f"20240501_123000_00001_abcde_{uuid.UUID(int=5)}", compression="gzip")
+        frame.write_parquet(
+            place / f"word={name}" / f"20240501_123000_00001_abcde_{uuid.UUID(int=5)}", compression="gzip"
+        )
 
 
 SPARK = {
@@ -306,11 +313,15 @@ def _spark(place: Path, settings: dict[str, str], chosen: list[str]) -> None:
     for name, value in {**calendars, **settings}.items():
         session.conf.set(name, value)
     # Python's times of Spark go through the zone of this machine: texts do not.
-    texts = [{key: str(value) if "time" in key and value else value for key, value in row.items()} for row in rows(*kinds)]
+    texts = [
+        {key: str(value) if "time" in key and value else value for key, value in row.items()} for row in rows(*kinds)
+    ]
     told = {name: "string" if kind == "timestamp" else kind for name, kind in kinds.items()}
-    frame = session.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in told.items())).selectExpr(
-        *(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())
-    ).coalesce(1)
+    frame = (
+        session.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in told.items()))
+        .selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items()))
+        .coalesce(1)
+    )
 
     def write(form: str, *names: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
