@@ -268,14 +268,14 @@ def _leaves(path: str, column: pa.Array[Any]) -> Iterator[tuple[str, pa.Array[An
 
 
 def _repeats(values: pa.Array[Any]) -> bool:
-    values = values.drop_null() if values.null_count else values
-    most, some = _DISTINCT_RATIO * len(values), values[: len(values) // 4]
     try:
+        values = values.drop_null() if values.null_count else values
+        most, some = _DISTINCT_RATIO * len(values), values[: len(values) // 4]
         # A part of the values shows it if no more would be different were all others so.
         is_shown = len(pc.unique(some)) + len(values) - len(some) < most
         return is_shown or len(values) == 0 or len(pc.unique(values)) < most
     except pa.ArrowNotImplementedError:
-        # pyarrow 25 does not compare values of some types, such as float16.
+        # pyarrow 25 does not compare values of float16, views and others.
         return True
 
 
