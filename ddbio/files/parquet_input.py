@@ -27,15 +27,15 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Return an open Parquet file, which verifies the checksums of its pages.
 
+    Reading its rows raises DecodeError if an INT96 timestamp is no whole number of microseconds in 64 bits, or if Spark
+    wrote a date in the calendar before 1582.
+
     Parameters
     ----------
     source
         A file or a buffer of Arrow's.
-    options
+    **options
         Others of ``pyarrow.parquet.ParquetFile``.
-
-    Reading its rows raises DecodeError if an INT96 timestamp is no whole number of microseconds in 64 bits, or if Spark
-    wrote a date in the calendar before 1582.
     """
     opened = pq.ParquetFile(source, **_SETTINGS, **options)
     schema: Any = opened.schema

@@ -27,7 +27,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     SchemaError
         A column has an Arrow type that DynamoDB has no exact form for.
     """
-    found = normalize_schema(pa.schema(list(_plain_fields(schema)), schema.metadata))
+    found = normalize_schema(pa.schema(list(_plain_fields(schema))))
     return found if RESCUE_NAME in schema.names else found.remove(len(found) - 1)
 
 
