@@ -277,7 +277,7 @@ def _read_keys(path: str) -> Any:
         import pyarrow.parquet as pq
 
         try:
-            return pq.read_table(path)
+            return pq.read_table(path, coerce_int96_timestamp_unit="us")
         except (OSError, pa.ArrowException) as error:
             raise click.UsageError(f"file of keys {path!r} cannot be read: {error}") from None
     text = path if path.lstrip().startswith("[") else _read_text(path, "file of keys")

@@ -110,6 +110,7 @@ def _compact_text(report: CompactReport) -> str:
         ("before", f"{counted(report.files_before, 'file')}, {format_bytes(report.bytes_before)}"),
         ("after", f"{counted(report.files_after, 'file')}, {format_bytes(report.bytes_after)}"),
         ("rewrote", rewrote if report.files_rewritten else "nothing: all files stay as they are"),
+        *_left_rows(report),
         *layout_rows(report.layout),
         ("digest", report.digest_after or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
@@ -117,6 +118,12 @@ def _compact_text(report: CompactReport) -> str:
         *catalog_rows(report.catalog),
     ]
     return "\n".join(f"{name:<9}{value}" for name, value in rows)
+
+
+def _left_rows(report: CompactReport) -> list[tuple[str, str]]:
+    """Return what was left unchanged, and the first reason."""
+    left = report.files_left
+    return [("left", f"{counted(len(left), 'file')}, {path}: {left[path]}") for path in list(left)[:1]]
 
 
 @click.command()

@@ -210,6 +210,12 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
     return columns.digest
 
 
+def require_digest(schema: pa.Schema) -> None:
+    """Raise SchemaError if a column has an Arrow type that DynamoDB has no exact form for."""
+    stored = stored_columns(schema)
+    _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
+
+
 @functools.lru_cache(maxsize=64)
 def _columns_of(key: _SchemaKey) -> tuple[_Column, ...]:
     fields, _ = plain_fields(key.schema, _OPTIONS)

@@ -51,6 +51,8 @@ class WriterOptions:
         Bytes of a file per byte of Arrow, of a finished file of such rows; None before one is.
     dictionaries
         Paths of the columns that get a dictionary in Parquet; None lets the first rows say it.
+    stored_types
+        Options of Arrow's writer of Parquet, by which columns are stored as they were.
     """
 
     compression: Compression
@@ -58,6 +60,7 @@ class WriterOptions:
     first_rows: pa.Table
     ratio: float | None = None
     dictionaries: tuple[str, ...] | None = None
+    stored_types: tuple[tuple[str, bool], ...] = ()
 
 
 class FileWriter(Protocol):

@@ -48,8 +48,8 @@ class FileOptions:
         Name of a format in ``formats.py`` that is written.
     statistics
         Attributes whose nulls, least and greatest value are noted for each file.
-    dictionaries
-        As of :class:`ddbio.files.file_format.WriterOptions`; None decides for each file.
+    dictionaries, stored_types
+        As of :class:`ddbio.files.file_format.WriterOptions`; the dictionaries are decided for each file by None.
     """
 
     compression: Compression | None = None
@@ -57,6 +57,7 @@ class FileOptions:
     format: str = "parquet"
     statistics: tuple[str, ...] = ()
     dictionaries: tuple[str, ...] | None = None
+    stored_types: tuple[tuple[str, bool], ...] = ()
 
 
 class RollingWriter:
@@ -188,8 +189,10 @@ class RollingWriter:
         if open_writer is None:
             raise OptionError(f"files of format {self._format.name} are not written")
         ratio = self.ratio if self._staged else None
-        known = self._options.dictionaries
-        options = WriterOptions(compression, self._options.target_file_bytes, first_rows, ratio, known)
+        options = WriterOptions(
+            *(compression, self._options.target_file_bytes, first_rows, ratio),
+            *(self._options.dictionaries, self._options.stored_types),
+        )
         sink: Sink = self._store.create(
             self._naming.path(len(self._staged), self._format.extensions[compression], self._folder)
         )

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
+from ddbio.files.avro import AvroReader
 from ddbio.files.checksums import checked
 from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
@@ -190,6 +191,12 @@ class RowFiles:
             return None
         reader = self._opened[1]
         return reader.row_lines if isinstance(reader, TextReader) else None
+
+    def unwritable(self, entry: StoredObject) -> str:
+        """Return a type in a file of Avro that ddbio would write as another, or nothing."""
+        with _naming(entry.path):
+            reader = self._open(entry)
+            return reader.unwritable if isinstance(reader, AvroReader) else ""
 
     def sample(
         self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
+from ddbio.core.items.plain_columns import plain_schema
 from ddbio.core.items.time_columns import sampled_forms
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import normalize_schema
@@ -84,7 +85,7 @@ def _of_files(name: str, options: InspectOptions) -> ItemSchema:
         _add_fields(fields, pa.schema([]), folders[entry.path])
     if not fields:
         return _of_lines(found.store, lines, options)
-    declared = ItemSchema.from_arrow(rules.apply(normalize_schema(pa.schema(list(fields.values())))))
+    declared = ItemSchema.from_arrow(rules.apply(normalize_schema(plain_schema(pa.schema(list(fields.values()))))))
     return _of_lines(found.store, lines, options).merge(declared) if lines else declared
 
 

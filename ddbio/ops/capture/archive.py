@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
@@ -40,6 +39,7 @@ from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
+from ddbio.files.parquet_input import open_parquet, read_parquet
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows, stream_of_file
@@ -199,7 +199,7 @@ class Archiver:
         """Return the expired items of an hour, each change once, with its identity as text."""
         tables = list[pa.Table]()
         for each in files:
-            read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
+            read = open_parquet(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
             tables.append(expired_rows(rows, self.ttl, infers=self.infers))
@@ -363,7 +363,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
     found = list[pa.Table]()
     for each in live_files(store).files:
-        rows = pq.read_table(pa.BufferReader(store.read(each.path)))
+        rows = read_parquet(pa.BufferReader(store.read(each.path)))
         for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
             if bound is not None:
                 rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))

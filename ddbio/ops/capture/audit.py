@@ -27,6 +27,7 @@ from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import stream_of_file
@@ -386,7 +387,7 @@ def _row_groups(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield paths and rows of files that are within the options' times, group by group: what is held is one file."""
     for entry in entries:
-        read = pq.ParquetFile(pa.BufferReader(store.read(entry.path)))
+        read = open_parquet(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
             rows = read.read_row_group(group)
             for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):

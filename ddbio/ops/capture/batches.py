@@ -7,7 +7,6 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
-import io
 import logging
 import re
 from collections import defaultdict
@@ -27,6 +26,7 @@ from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_input import read_parquet
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batch_records import BatchRecords
@@ -228,7 +228,7 @@ class ChangeLog:
                 except NotFoundError:
                     # It is not written yet, or a compaction has replaced it.
                     continue
-                ids = pq.read_table(io.BytesIO(data), columns=[EVENT_ID]).column(0)
+                ids = read_parquet(pa.BufferReader(data), [EVENT_ID]).column(0)
                 newest.append(ids.combine_chunks())
                 found += each["rows"]
             if found >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
@@ -24,6 +23,7 @@ from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.files.decompress import decompress, decompress_head
 from ddbio.files.meta import META
+from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.data_files import named_errors
 from ddbio.ops.job.storage import open_store
 
@@ -149,7 +149,7 @@ class DeliveredObjects:
 
     def _read(self, data: bytes, most: int | None = None) -> Delivered:
         if data.startswith(_PARQUET):
-            rows = pq.read_table(pa.BufferReader(data))
+            rows = read_parquet(pa.BufferReader(data))
             return self._reader.read_rows(rows if most is None else rows.slice(0, most))
         return self._reader.read(data, most)
 

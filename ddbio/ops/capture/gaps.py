@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
 from ddbio.core.result import Result
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
+from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 
@@ -165,7 +165,7 @@ def _time_of(store: ObjectStore, paths: Sequence[str], sequence: str | None) -> 
     firsts = list[float]()
     for path in paths:
         try:
-            rows = pq.read_table(pa.BufferReader(store.read(path)), columns=[SEQUENCE, EVENT_TIME])
+            rows = read_parquet(pa.BufferReader(store.read(path)), [SEQUENCE, EVENT_TIME])
         except NotFoundError:
             # A compaction has replaced it: its folder tells the hour.
             firsts.append(_hour_of(path))

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.core.capture.healing import (
@@ -37,6 +36,7 @@ from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, Serv
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.meta import META
+from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
@@ -431,7 +431,7 @@ class _Job:
         store, until = self.state.store, self.gap.until.timestamp()
         state = LogState(self.keys, self.attributes, since, until, keys)
         for each in live_files(store).files:
-            read = pq.ParquetFile(pa.BufferReader(store.read(each.path)))
+            read = open_parquet(pa.BufferReader(store.read(each.path)))
             names = [name for name in read.schema_arrow.names if name in {*self.decoder.schema.names, RESCUE_NAME}]
             at = written_at.get(each.path)
             is_after = at >= until if at is not None else False if "_heal_" in each.path else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ddbio.core.capture.log_rows import log_schema
 from ddbio.core.schema.arrow import RESCUE_NAME
@@ -17,6 +15,7 @@ from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
+from ddbio.files.parquet_input import open_parquet
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS
 
@@ -162,7 +161,7 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
         If a value does not fit the type of its column.
     """
     try:
-        parquet = pq.ParquetFile(io.BytesIO(store.read(file.path)))
+        parquet = open_parquet(pa.BufferReader(store.read(file.path)))
     except NotFoundError:
         raise NotFoundError(
             f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, was "

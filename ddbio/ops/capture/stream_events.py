@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.delivered import Failure
@@ -26,6 +25,7 @@ from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.job_state import JobState
+from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.job.storage import open_store
 
@@ -120,7 +120,7 @@ class StreamEventLog:
         for entry in self._store.list(f"{folder}{self._state.job_id}-"):
             match = _RANGE.search(entry.path)
             if match and int(match[1]) <= last and int(match[2]) >= first:
-                rows = pq.read_table(pa.BufferReader(self._store.read(entry.path)), columns=[SEQUENCE])
+                rows = read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])
                 found.update(int(str(each)) for each in rows.column(SEQUENCE).to_pylist())
         return found
 

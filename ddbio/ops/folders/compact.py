@@ -122,6 +122,8 @@ class CompactReport(Report):
         The old files that were replaced, and the new ones.
     groups_left
         Groups of files that were left as they are because ``max_seconds`` were over.
+    files_left
+        Files that were left as they are because Arrow would write other types, each with the reason.
     seconds, cpu_seconds
         Wall time, and processor time of all that took part.
     planned, actual
@@ -155,6 +157,7 @@ class CompactReport(Report):
     actual: Figures | None = None
     layout: LayoutSummary | None = None
     catalog: CatalogReport | None = None
+    files_left: dict[str, str] = field(default_factory=dict)
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
@@ -270,7 +273,10 @@ class _Job:
             noted = {name: None for each in group.files for name in each.statistics or ()}
             declared = tuple(noted_files.schemas.get(each.path) for each in found)
             columns = folders[group.files[0].path]
-            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted), columns)
+            is_other = any(_is_other(options, each) for each in group.files)
+            groups[id(group)] = RewriteGroup(
+                group.partition, found, declared, form, codec, tuple(noted), columns, is_other
+            )
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
         kept = self.kept
         assignments = balance([group.bytes for group in self.plan.groups], count)
@@ -342,6 +348,7 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
             layout=layout_of([*sizes, *(each.size_bytes for each in staged)]),
             planned=self.plan.estimate.figures,
+            files_left={path: reason for each in results for path, reason in sorted(each.left.items())},
         )
 
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
