@@ -222,6 +222,9 @@ class CapturingReader(LogReader):
             self._closing = contextlib.ExitStack()
             self._opened = self._closing.enter_context(open_capture(self._options, threading.Event()))
         self._opened.loop.run(available_now=True)
+        if self._opened.loop.has_ended:
+            # The stream was turned off: the next look finds the one that follows, or says that there is none.
+            self.stop()
         return super()._newest()
 
     def stop(self) -> None:

@@ -26,6 +26,7 @@ from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
+from ddbio.ops.capture.lineages import lineage_number, lineages_of
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -173,13 +174,13 @@ def _last_record(state: JobState) -> dict[str, Any]:
 
 
 def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, known: frozenset[str]) -> CaptureStatus:
-    head = state.head() or {}
     records, record = BatchRecords(state), _last_record(state)
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
     claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
     others = known - positions.keys()
-    stream = str(head.get("stream", ""))
+    lineages = lineages_of(state)
+    stream = lineages[max(1, lineage_number(record)) - 1].stream if lineages else ""
     lag, lost = (None, ()) if options.offline else _stream_state(options, stream, positions, others)
     now = time.time()
     return CaptureStatus(
@@ -250,11 +251,14 @@ def _read_batches(state: JobState) -> _Batches:
     records = BatchRecords(state)
     committed = records.committed
     found, jumps, ends = _Batches(), list[str](), dict[str, str]()
-    unfinished = set[str]()
+    unfinished, lineage = set[str](), 1
     for record in records.all():
         number = record["batch"]
         if number != found.batches + 1:
             jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
+        if lineage_number(record) != lineage:
+            # Another stream may have shards of the same names.
+            lineage, ends = lineage_number(record), {}
         for each in record["gaps"]:
             # The shard goes on behind the gap, perhaps in a later batch.
             ends.pop(shard_of(each), None)

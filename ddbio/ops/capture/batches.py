@@ -51,6 +51,7 @@ COLUMNS = "columns"
 
 RECENT_CHANGES = 250_000
 """So many changes from Kinesis are remembered, so that one that comes again is left out."""
+_MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
@@ -91,6 +92,8 @@ class ChangeLog:
     ----------
     number
         Of the last batch.
+    lineage
+        The number of the lineage that the next batches belong to.
     records, files
         What this run has written.
     """
@@ -108,6 +111,7 @@ class ChangeLog:
         self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
         self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
+        self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
         self.number = self.records = self.files = self._written = 0
@@ -179,6 +183,7 @@ class ChangeLog:
         """
         record = self._records.last()
         self.number = 0 if record is None else record["batch"]
+        self._last_at = 0.0 if record is None else float(record.get("at", 0.0))
         try:
             return self._finish(record, source, started_at)
         finally:
@@ -250,7 +255,10 @@ class ChangeLog:
         """
         number = self.number + 1
         tables = self._tables(number, parts)
-        record = {
+        if gaps := list(gaps):
+            # What was written before the gap has an earlier time, whatever the clock of the service says.
+            at = max(at, self._last_at + _MOMENT)
+        record: dict[str, Any] = {
             "batch": number,
             "shards": {
                 shard_id: {"after": part.after, "to": part.to, "records": part.count}
@@ -259,17 +267,17 @@ class ChangeLog:
             },
             "positions": dict(lineage.positions),
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
-            "gaps": list(gaps),
+            "gaps": gaps,
             # Not before its changes, whatever the clock of this machine says.
             "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
-        }
+        } | ({"lineage": self.lineage} if self.lineage > 1 else {})
         if not self._records.add(number, record):
             raise TargetError(
                 f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
                 "where this one was",
                 self._state.store.uri,
             )
-        self.number = number
+        self.number, self._last_at = number, record["at"]
         self._written += 1
         if self._written % _LOADED_BATCHES == 1:
             # Whatever loops these changes took are loaded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS
+from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,9 +95,26 @@ class CapturedLog:
         """Return what each capture was begun with: its stream, and when."""
         return {job_id: state.head() or {} for job_id, state in self._states.items()}
 
+    def lineages(self) -> list[LogLineage]:
+        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        found = [each for state in self._states.values() for each in lineages_of(state)]
+        # A job that heals gaps has no stream of its own, and no time at which it began.
+        by_name = dict[str, LogLineage]()
+        for each in sorted(found, key=lambda each: each.started_at or math.inf):
+            by_name.setdefault(each.name, each)
+        return list(by_name.values())
+
+    def lineages_of(self, job_id: str) -> list[LogLineage]:
+        """Return the streams that one capture has read, in their order."""
+        return lineages_of(self._states[job_id])
+
     def written(self) -> dict[str, int]:
         """Return the position behind all batches whose files are written."""
         return {job_id: records.committed for job_id, records in self._records.items()}
+
+    def recorded(self) -> dict[str, int]:
+        """Return the position behind all batches that have a record, also one whose files may be missing yet."""
+        return {job_id: (records.last() or {"batch": 0})["batch"] for job_id, records in self._records.items()}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
         """Return the position behind so many changes from another one; one batch at least is passed."""
@@ -111,14 +130,21 @@ class CapturedLog:
 
     def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
         """Return the files of the batches behind one position up to another, in their order."""
-        found = list[LogFile]()
+        return [file for _, files in self.parts(start, end) for file in files]
+
+    def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[LogLineage, list[LogFile]]]:
+        """Return the same files by the lineages of each capture, whose sequence numbers can be compared."""
+        found = list[tuple[LogLineage, list[LogFile]]]()
         with ThreadPoolExecutor(_READERS) as readers:
             for job_id, last in sorted(end.items()):
-                first = start.get(job_id, 0) + 1
+                first, by_number = start.get(job_id, 0) + 1, dict[int, list[LogFile]]()
                 records = self._records[job_id].between(first, last, readers.map)
                 for number, record in enumerate(records, first):
-                    files = self._known(job_id, number, record)["files"]
-                    found += [LogFile(each["path"], each["rows"]) for each in files]
+                    known = self._known(job_id, number, record)
+                    files = by_number.setdefault(lineage_number(known), [])
+                    files += [LogFile(each["path"], each["rows"]) for each in known["files"]]
+                lineages = lineages_of(self._states[job_id]) if by_number else []
+                found += [(lineages[number - 1], files) for number, files in by_number.items() if files]
         return found
 
     def _known(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
@@ -149,6 +175,59 @@ def captures_of(store: ObjectStore, job_id: str | None = None) -> list[str]:
     if job_id is not None:
         found = [job_id, *(each for each in found if each.startswith(f"{job_id}_heal_"))]
     return sorted(found)
+
+
+def lineages_of_files(store: ObjectStore) -> dict[str, str]:
+    """Return the name of the lineage of each file that a batch of a log names; nothing if it has one lineage alone."""
+    try:
+        log = CapturedLog(store, captures_of(store))
+    except NotFoundError:
+        return {}
+    if len(log.lineages()) == 1:
+        return {}
+    return {file.path: lineage.name for lineage, files in log.parts({}, log.recorded()) for file in files}
+
+
+def lineage_for(healing: JobState) -> dict[str, str]:
+    """Return what the head of a job that heals a log says of its rows: they belong to the stream that was read last."""
+    store, begun = healing.store, healing.head()
+    if begun is not None:
+        return {name: begun[name] for name in ("stream", "lineage") if name in begun}
+    last = CapturedLog(store, captures_of(store)).lineages()[-1]
+    return {"stream": last.stream} | ({"lineage": last.name} if last.name != last.stream else {})
+
+
+class FileLineages:
+    """Tell the place of the stream of each file of a log among all streams of the log.
+
+    Attributes
+    ----------
+    own
+        The place of that of a job that heals the log.
+    """
+
+    def __init__(self, healing: JobState) -> None:
+        store = healing.store
+        known = CapturedLog(store, captures_of(store)).lineages()
+        self._places = {each.name: place for place, each in enumerate(known, 1)}
+        self._names = lineages_of_files(store)
+        # A compaction leaves hours alone that have changes of several streams.
+        self._in_hour = {path.rpartition("/")[0]: name for path, name in self._names.items()}
+        (lineage,) = lineages_of(healing)
+        self.own = self._places[lineage.name]
+
+    def of(self, path: str) -> int:
+        """Return the place of the stream of a file."""
+        name = self._names.get(path) or self._in_hour.get(path.rpartition("/")[0])
+        return self.own if name is None else self._places[name]
+
+
+def mixed_hours(store: ObjectStore) -> frozenset[str]:
+    """Return the folders of a log with changes of several streams: one file of them all could not be put in order."""
+    hours = dict[str, set[str]]()
+    for path, name in lineages_of_files(store).items():
+        hours.setdefault(path.rpartition("/")[0], set()).add(name)
+    return frozenset(hour for hour, names in hours.items() if len(names) > 1)
 
 
 def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:

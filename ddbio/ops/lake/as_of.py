@@ -80,16 +80,16 @@ class StateAt:
         """Gather the states that a log has of recent keys."""
         store = open_store(uri, options)
         log = CapturedLog(store, captures_of(store))
-        shape, epochs = self.items.shape, self.items.epochs
+        shape, epochs = self.items.shape, list(self.items.epochs)
         if log.keys() != shape.keys:
             raise OptionError(f"the log {uri} has the key {log.keys()}, and the lake table {shape.keys}")
         columns, written = log_columns(log.schema()), log.written()
         names = item_columns(columns).names
-        for job_id, head in log.heads().items():
-            stream = head.get("stream", "")
-            # What was never applied is behind all that was.
-            epoch = (epochs.index(stream) if stream in epochs else len(epochs)) + 1
-            for batch in read_changes(store, log.files({}, {job_id: written[job_id]}), columns):
+        # What was never applied is behind all that was.
+        epochs += [each.name for each in log.lineages() if each.name not in epochs]
+        for lineage, files in log.parts({}, written):
+            epoch = epochs.index(lineage.name) + 1
+            for batch in read_changes(store, files, columns):
                 keys = key_texts(batch.select(names), shape.keys)
                 mine = batch.filter(pc.is_in(keys, value_set=self._keys()))
                 if mine.num_rows:

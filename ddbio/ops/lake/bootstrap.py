@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import logging
 import threading
 from contextlib import closing
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.job_state import JobState
-from ddbio.lake.lake_table import BASE
+from ddbio.lake.lake_table import BASE, EPOCHS
 from ddbio.ops.capture.capture import capture, prepare_capture
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_capture
+from ddbio.ops.capture.log_reader import CapturedLog, captures_of
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.job.lake_tables import open_lake_table
@@ -161,6 +163,8 @@ class _Bootstrap:
         # The log begins before the base: whatever changes while the base is read is in both, and the log wins.
         prepare_capture(self._capture_options(available_now=True))
         self._capture()
+        if self._follows_another_log():
+            self._note(doubtful=self._base())
         for number in range(1, _MOST_BASES + 1):
             self._settle_gaps()
             if self._has_base():
@@ -219,6 +223,14 @@ class _Bootstrap:
     def _has_base(self) -> bool:
         """Return whether the lake table has a base that no gap has made doubtful."""
         return self._base() not in {0, self._note().get("doubtful")}
+
+    def _follows_another_log(self) -> bool:
+        """Return whether the lake table has changes, and none of them is of a stream of this log."""
+        state = open_lake_table(self.options.target, self.options.format, self.options).load()
+        epochs = set() if state is None else set(json.loads(state.properties.get(EPOCHS, "[]")))
+        store = open_store(self.options.log, self.options)
+        known = {each.name for each in CapturedLog(store, captures_of(store)).lineages()}
+        return bool(epochs) and not epochs & known
 
     def _base(self) -> int:
         """Return when the base of the lake table began, in microseconds since 1970; 0 if it has none."""

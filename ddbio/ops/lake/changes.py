@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from ddbio.core.lake.rows import item_columns, log_columns
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.files.snapshot import live_files
 from ddbio.lake.lake_table import EXPORTED_TO
-from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, read_log_file
+from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, lineages_of_files, read_log_file
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.ops.job.storage import open_store
@@ -73,7 +75,7 @@ class LogChanges:
     slack_us = _SLACK_US
 
     def __init__(self, store: ObjectStore, log: CapturedLog) -> None:
-        self._store, self._log = store, log
+        self._store, self._log, self._base_us = store, log, 0
 
     @property
     def uri(self) -> str:
@@ -89,15 +91,13 @@ class LogChanges:
         return log_columns(self._log.schema())
 
     def lineages(self) -> list[str]:
-        """Return the streams that the log comes from, in the order in which their captures began."""
-        heads = sorted(self._log.heads().values(), key=lambda head: float(head.get("started_at", 0)))
-        found = list(dict.fromkeys(head.get("stream", "") for head in heads))
-        if len({"table" in head for head in heads}) > 1:
+        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        if len({"table" in head for head in self._log.heads().values()}) > 1:
             raise OptionError(
                 f"the log {self.uri} has changes from DynamoDB Streams and from Kinesis, whose numbers "
                 "cannot be compared: choose one capture by job_id"
             )
-        return found
+        return [each.name for each in self._log.lineages()]
 
     def written(self) -> dict[str, int]:
         """Return the number of each capture's last batch."""
@@ -108,12 +108,19 @@ class LogChanges:
         return self._log.limit(start, end, records)
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[ChangePart]:
-        """Return the files of some batches, a part for each capture."""
-        columns = self.columns()
+        """Return the files of some batches, a part for each stream of a capture.
+
+        A base that began when another stream of the table was read already has all changes of the streams before.
+        They are left out: they could bring items back that were deleted between two streams.
+        """
+        columns, ends = self.columns(), dict[str, float]()
+        for job_id in end:
+            known = self._log.lineages_of(job_id)
+            ends |= {each.name: later.started_at for each, later in itertools.pairwise(known)}
         return [
-            LogPart(head.get("stream", ""), self._store, tuple(files), columns)
-            for job_id, head in self._log.heads().items()
-            if (files := self._log.files({job_id: start[job_id]}, {job_id: end[job_id]}))
+            LogPart(lineage.name, self._store, tuple(files), columns)
+            for lineage, files in self._log.parts(start, end)
+            if ends.get(lineage.name, math.inf) * _MICROS > self._base_us
         ]
 
     def resumed(self, name: str, applied: int, last: int) -> int:
@@ -147,6 +154,7 @@ class LogChanges:
 
     def meet(self, table: AppliedTo) -> None:
         """Accept any table: a log has every change since it began."""
+        self._base_us = table.base_us
 
 
 @dataclass(frozen=True)
@@ -448,7 +456,14 @@ def read_changes(store: ObjectStore, files: list[LogFile], columns: pa.Schema) -
             hours[file.path.rpartition("/")[0]] = None
     if not hours:
         return
-    live = [each for each in live_files(store).files if each.path.rpartition("/")[0] in hours]
+    names = lineages_of_files(store)
+    own = names.get(files[0].path)
+    # What is left of other streams is read as such; a compacted file has changes of one stream.
+    live = [
+        each
+        for each in live_files(store).files
+        if each.path.rpartition("/")[0] in hours and names.get(each.path, own) == own
+    ]
     if not live:
         raise NotFoundError(f"{next(iter(hours))} of the log {store.uri} is gone: something has deleted its files")
     for each in live:

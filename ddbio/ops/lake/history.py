@@ -123,24 +123,18 @@ def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str 
     shape = new_shape(item_columns(columns), keys, 1)
     types = {name_of_field(field): tag_of_field(field) for field in shape.attributes}
     key = None if options.key is None else key_text_of(options.key, {name: types[name] for name in keys})
-    streams = streams_of(log)
+    streams = [each.name for each in log.lineages()]
     names = item_columns(columns).names
     found = [shape.schema.empty_table()]
-    for job_id, head in log.heads().items():
-        epoch = streams.index(head.get("stream", "")) + 1
-        for batch in read_changes(store, log.files({}, {job_id: written[job_id]}), columns):
+    for lineage, files in log.parts({}, written):
+        epoch = streams.index(lineage.name) + 1
+        for batch in read_changes(store, files, columns):
             mine = batch
             if key is not None:
                 mine = batch.filter(pc.equal(key_texts(batch.select(names), keys), pa.scalar(key)))
             if mine.num_rows:
                 found.append(pa.Table.from_batches([rows_of_log(mine, shape, epoch)]))
     return history_of(pa.concat_tables(found)), key
-
-
-def streams_of(log: CapturedLog) -> list[str]:
-    """Return the streams that a log comes from, in the order in which their captures began."""
-    heads = sorted(log.heads().values(), key=lambda head: float(head.get("started_at", 0)))
-    return list(dict.fromkeys(head.get("stream", "") for head in heads))
 
 
 def _of_lake(options: HistoryOptions) -> tuple[pa.Table, str | None]:

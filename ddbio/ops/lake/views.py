@@ -25,7 +25,6 @@ from ddbio.ops.capture.log_reader import CapturedLog, captures_of
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import base_us
-from ddbio.ops.lake.history import streams_of
 
 if TYPE_CHECKING:
     from ddbio.ops.job.lake_items import LakeItems
@@ -77,7 +76,7 @@ def latest_view_sql(options: ViewOptions) -> str:
 def _viewed(options: ViewOptions) -> tuple[ViewedLog, str | None, str]:
     store = open_store(options.source, options)
     log = CapturedLog(store, captures_of(store))
-    streams = streams_of(log)
+    streams = [each.name for each in log.lineages()]
     if len(streams) > 1:
         raise OptionError(
             f"the log {options.source} has changes of {len(streams)} streams, whose numbers cannot be compared in SQL: "
