@@ -24,9 +24,12 @@ from ddbio.core.capture.expiry import (
     INFERRED,
     expired_rows,
     expiry_seconds,
+    has_expiry,
     in_key_range,
     is_expired,
     months_of,
+    without_attributes,
+    without_image,
 )
 from ddbio.core.capture.log_order import in_order, last_of_each, once_each
 from ddbio.core.folders.snapshot import LiveFile
@@ -36,8 +39,9 @@ from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import require_rows
-from ddbio.ops.capture.capture import capture
+from ddbio.ops.capture.batches import has_old_images, require_rows
+from ddbio.ops.capture.capture import capture, source_of
+from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
 from ddbio.ops.job.clients import dynamodb_spec
@@ -74,6 +78,9 @@ class ArchiveReport(Report):
         Items that this run archived.
     inferred
         How many of them the log does not mark as deleted by the time to live.
+    lost
+        Items that the time to live has deleted, in hours that this run has read, and that the log does not have: it was
+        captured without old images then.
     files
         Files that this run wrote.
     hours
@@ -93,6 +100,7 @@ class ArchiveReport(Report):
     hours: int
     seconds: float
     cpu_seconds: float
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,8 @@ class Archiver:
         Items of so many bytes as Arrow are archived together.
     items, inferred, files
         What this run has archived.
+    lost
+        Deletes by the time to live, in hours that this run has read, of items that the log does not have.
     """
 
     log: ObjectStore
@@ -152,6 +162,9 @@ class Archiver:
     items: int = 0
     inferred: int = 0
     files: int = 0
+    lost: int = 0
+    knows_ttl: bool = False
+    """Whether this run has found the attribute."""
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By hour: the live files when it was last read, and the batches that archived something of it."""
 
@@ -189,7 +202,16 @@ class Archiver:
             read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
-            tables.append(expired_rows(rows, self.ttl, infers=self.infers))
+            self.lost += without_image(rows) if sequences is None else 0
+            if OLD_IMAGE not in columns:
+                # It was written before the log had old images.
+                continue
+            # Before the time to live was turned on no item had the attribute.
+            ttl = self.ttl if self.ttl is not None and has_expiry(rows, self.ttl) else None
+            self.knows_ttl |= ttl is not None
+            tables.append(expired_rows(rows, ttl, infers=self.infers and ttl is not None))
+        if not tables:
+            return pa.table({SEQUENCE: pa.array([], pa.string())})
         rows = in_order(pa.concat_tables(tables, promote_options="permissive"))
         if sequences is not None:
             rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(sequences, pa.string())))
@@ -203,6 +225,12 @@ class Archiver:
     def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
         """Archive rows by their hours as a batch, and note the hours as they were read."""
         if found:
+            if self.ttl is not None and not self.number and not self.knows_ttl:
+                raise OptionError(
+                    f"no item of the log {self.log.uri} has the attribute {self.ttl!r} as a number: give with ttl the "
+                    "attribute by which they expire, or archive the folder of the log without ttl, which takes the "
+                    "time of each delete"
+                )
             number = self.number + 1
             hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
             if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
@@ -256,7 +284,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     NotFoundError
         If there is no such log or table.
     OptionError
-        If the log has no old images, or the attribute is not known.
+        If the log has no old images, or no expired item has the attribute.
     TargetError
         If another process archives under this job id.
     """
@@ -265,10 +293,14 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
         given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
+        given |= source_of(open_store(log, options))
         capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
     store = open_store(log, options)
-    if not live_files(store).files:
-        raise NotFoundError(f"{store.uri}: there is no log here")
+    if not any(map(has_old_images, jobs_of(store))):
+        raise OptionError(
+            f"the log {store.uri} has no old images, which are what is archived: 'ddbio archive TABLE --log LOG', or "
+            "'ddbio capture --old-image', captures them from now on"
+        )
     job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
     state = JobState(open_store(options.dest, options), job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
@@ -279,6 +311,11 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     try:
         with claim.renewed():
             hours = job.run()
+    except OptionError:
+        if not job.number:
+            # Nothing is archived yet: the next run may have other options.
+            state.forget()
+        raise
     finally:
         claim.release()
     return ArchiveReport(
@@ -287,6 +324,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         job_id=job_id,
         items=job.items,
         inferred=job.inferred,
+        lost=job.lost,
         files=job.files,
         hours=hours,
         seconds=clock.seconds(),
@@ -328,8 +366,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     report = None
     if found:
         rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
-        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
-        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        rows = without_attributes(rows, [*_OWN, *(drops if options.ttl == "drop" else ())])
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,22 +19,24 @@ from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import ImageChains, repeated
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
 from ddbio.core.capture.healing import HEALED_BY
-from ddbio.core.capture.log_rows import next_iterator
+from ddbio.core.capture.log_rows import hour_of, next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.core.folders.staged import job_of
 from ddbio.files.claim import LEASE_SECONDS
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META, claim_path
+from ddbio.files.meta import claim_path
 from ddbio.files.object_store import RangeFile
-from ddbio.files.snapshot import live_files, read_history
+from ddbio.files.snapshot import live_files, log_job_of, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
+from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.ops.capture.lineages import lineage_number, lineages_of
+from ddbio.ops.capture.log_jobs import folder_of, jobs_of, number_log
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.capture.shards import ChangeSource, Shard
     from ddbio.core.folders.staged import StoredObject
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
     from ddbio.ops.capture.gaps import Gap
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
 
-_KIND = "capture"
-_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
 _SHOWN = 20
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
@@ -98,7 +100,7 @@ class CaptureVerifyReport(Report):
     Attributes
     ----------
     dest, job_ids
-        The log and its captures.
+        The log, and the jobs that write it.
     is_whole
         Whether nothing is missing, and nothing is there that no batch has.
     batches, records, files
@@ -254,6 +256,8 @@ def _read_batches(state: JobState) -> _Batches:
     unfinished, lineage = set[str](), 1
     for record in records.all():
         number = record["batch"]
+        if state.kind != CAPTURE:
+            found.records += sum(each["rows"] for each in record["files"])
         if number != found.batches + 1:
             jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
         if lineage_number(record) != lineage:
@@ -283,26 +287,28 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     Raises
     ------
     NotFoundError
-        If there is no capture.
+        If there is no log, or no such job.
     """
     clock, store = Clock(), open_store(options.dest, options)
-    states = captures_in(store, options.job_id)
-    healing = [each for each in heals_in(store) if any(each.job_id.startswith(f"{one.job_id}_heal_") for one in states)]
-    parts = [_read_batches(state) for state in [*states, *healing]]
-    named = {path: rows for part in parts for path, rows in part.files.items()}
+    number_log(store)
+    jobs = jobs_of(store, options.job_id)
+    states = [each for each in jobs if HEALS not in (each.head() or {})]
+    parts = [_read_batches(state) for state in jobs]
+    named = {path: rows for part in parts for path, rows in part.files.items() if _is_within(options, path)}
     unfinished = frozenset[str]().union(*(part.unfinished for part in parts))
     history = read_history(store)
     replaced = {path for each in history for path in each.removed}
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
-    entries = {each.path: each for each in store.list() if each.path in live}
+    entries = {each.path: each for each in store.list() if each.path in live and _is_within(options, each.path)}
     counts = {path: _rows(store, entry) for path, entry in entries.items()}
-    ids = {state.job_id for state in [*states, *healing]}
-    missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
+    ids = {state.job_id for state in jobs if state.kind == CAPTURE}
+    committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
+    missing = sorted({*_missing(named, counts, unfinished.union(replaced)), *(committed - entries.keys())})
     others = entries.keys() - named.keys() - made
-    unknown = sorted(each for each in others if _job(each) in ids)
+    unknown = sorted(each for each in others if log_job_of(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
-    gaps = find_gaps(states)
+    gaps = find_gaps([each for each in states if each.kind == CAPTURE])
     audited = _Audited()
     if options.images:
         # Of captures by older versions the keys are not known.
@@ -311,7 +317,8 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         )
         audited = _audit(options, keys, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
-    noted = [place for each in gaps.gaps for place in each.places]
+    span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
+    noted = [place for each in gaps.gaps if each.has(*span) for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
@@ -333,6 +340,22 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
     )
+
+
+def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozenset[str]) -> Iterator[str]:
+    """Yield the files of batches that are gone; not those of hours that have as many rows in files of a compaction.
+
+    A vacuum deletes the versions that say what a compaction has replaced.
+    """
+    left, compacted = Counter[str](), set[str]()
+    for path, rows in counts.items():
+        if path not in named and job_of(path):
+            compacted.add(folder_of(path))
+            left[folder_of(path)] += rows
+    gone = named.keys() - counts.keys() - spared
+    for path in gone:
+        left[folder_of(path)] -= named[path]
+    yield from (each for each in gone if folder_of(each) not in compacted or left[folder_of(each)] < 0)
 
 
 @dataclass
@@ -385,9 +408,14 @@ def _row_groups(options: CaptureVerifyOptions, store: ObjectStore, entries: list
                 yield rows
 
 
+def _is_within(options: CaptureVerifyOptions, path: str) -> bool:
+    """Return whether the hour of a file reaches into the options' times."""
+    hour = hour_of(path)
+    if hour is None:
+        return True
+    is_before = options.since is not None and hour + timedelta(hours=1) <= options.since
+    return not is_before and (options.until is None or hour < options.until)
+
+
 def _rows(store: ObjectStore, entry: StoredObject) -> int:
     return pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
-
-
-def _job(path: str) -> str:
-    return path.rpartition("/")[2].partition("-")[0]

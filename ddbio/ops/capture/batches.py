@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
@@ -47,6 +48,8 @@ CAPTURE = "capture"
 _SEEN = "seen"
 COLUMNS = "columns"
 """The record that has the columns of items."""
+OLD_IMAGES = "old_images"
+"""The record of a capture that was begun without old images and has them since."""
 
 
 RECENT_CHANGES = 250_000
@@ -324,6 +327,11 @@ class ChangeLog:
             self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
         else:
             self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
+
+
+def has_old_images(state: JobState) -> bool:
+    """Return whether a job writes the items as they were before their changes."""
+    return bool((state.head() or {}).get("old_image")) or state.read(OLD_IMAGES) is not None
 
 
 def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:

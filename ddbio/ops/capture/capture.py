@@ -26,7 +26,7 @@ from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
 from ddbio.ops.capture.finding import find_stream, is_current
 from ddbio.ops.capture.gaps import last_change
 from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, records_of
@@ -42,6 +42,7 @@ from ddbio.ops.capture.lineages import (
     lineages_of,
     table_arn_of,
 )
+from ddbio.ops.capture.log_jobs import jobs_in
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.capture.shards import ChangeSource
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.finding import FoundStream
     from ddbio.options import CaptureOptions
 
@@ -277,7 +279,7 @@ class _Opening:
         return loop
 
     def _resume(self, loop: CaptureLoop, lineage: LogLineage) -> None:
-        last, start = BatchRecords(self.state).last(), self.options.start
+        last, start = BatchRecords(self.state).last(), self.begun.get("start", self.options.start)
         left = dict[str, Any]()
         if lineage.number > 1:
             start, left = "trim-horizon", left_before(self.state, lineage.number)
@@ -349,6 +351,12 @@ def prepare_capture(options: CaptureOptions) -> str:
     return found.job_id
 
 
+def source_of(store: ObjectStore) -> dict[str, str]:
+    """Return the options by which a capture goes on with the source of a log, if that is a data stream."""
+    heads = [each.head() or {} for each in jobs_in(store, CAPTURE)]
+    return next(({"source": "kinesis", "stream": head["stream"]} for head in heads if "table" in head), {})
+
+
 def _source(found: FoundStream, options: CaptureOptions) -> ChangeSource:
     arn = found.stream.arn
     if options.fan_out is not None:
@@ -367,7 +375,11 @@ def _begin(
         # A data stream may have the changes of several tables.
         identity["table"] = found.table.name
     begun = state.begin({**identity, "started_at": time.time()})
-    require_same(found.job_id, begun, {**identity, "started_at": begun["started_at"]}, {})
+    # A capture goes on where it is. It may have old images from now on, and then has them for all who run it.
+    goes_on = {name: begun.get(name) for name in ("start", "old_image", "started_at")}
+    require_same(found.job_id, begun, {**identity, **goes_on}, {})
+    if options.old_image and not has_old_images(state):
+        state.put(OLD_IMAGES, {"since": time.time()})
     if part is None or kind == LEASES:
         # Older versions did not store the id of the table.
         is_first = stream.arn == found.first or stream.is_kinesis
@@ -395,7 +407,7 @@ def _log(
         BatchRecords(state),
         tuple(name for name, _ in found.table.key_types),
         infer,
-        old_image=options.old_image,
+        old_image=any(map(has_old_images, filter(None, (state, shared)))),
         compression=options.compression,
         kinesis_table=found.table.name if found.stream.is_kinesis else None,
     )

@@ -14,9 +14,10 @@ from ddbio.aws.kinesis_streams import data_stream_of
 from ddbio.errors import OptionError
 from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.gaps import HEALS, jobs_in
+from ddbio.ops.capture.gaps import HEALS
 from ddbio.ops.capture.leases import LEASES
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of, require_table, table_arn_of
+from ddbio.ops.capture.log_jobs import jobs_in
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.storage import open_store
 
@@ -85,7 +86,10 @@ def _stream_of(options: CaptureOptions, spec: ClientSpec, described: Mapping[str
                 "another one with NEW_IMAGE or NEW_AND_OLD_IMAGES"
             )
         if options.old_image and view == "NEW_IMAGE":
-            raise OptionError(f"the stream of {table!r} has the view NEW_IMAGE: leave old_image out")
+            raise OptionError(
+                f"the stream of {table!r} has the view NEW_IMAGE, without the items as they were before a change: "
+                "leave old_image out, or turn on another one with NEW_AND_OLD_IMAGES"
+            )
     created = described.get("CreationDateTime")
     return TableStream(
         table=table,

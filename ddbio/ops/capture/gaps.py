@@ -12,23 +12,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
+from ddbio.core.capture.log_rows import hour_of
 from ddbio.core.capture.shards import END
 from ddbio.core.result import Result
 from ddbio.errors import NotFoundError
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.lineages import lineage_number
+from ddbio.ops.capture.log_jobs import jobs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
 
 _BEHIND = re.compile(r"(.+) behind (.+)")
 _FOLLOWED = re.compile(r"(.+) ended, and (.+) followed")
-_HOUR = re.compile(r"year=(\d{4})/month=(\d{2})/day=(\d{2})/hour=(\d{2})/")
 _DAY_SECONDS = 86_400.0
 HEALS = "heals"
 """The member of the head of a job that heals a capture: it writes batches as a capture does."""
@@ -77,13 +77,6 @@ class Found:
     gaps: list[Gap] = field(default_factory=list)
     healed: list[Gap] = field(default_factory=list)
     written_at: dict[str, float] = field(default_factory=dict)
-
-
-def jobs_in(store: ObjectStore, kind: str) -> list[JobState]:
-    """Return the jobs of a kind that have written a folder."""
-    head = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{kind}\.json")
-    found = [match[1] for each in store.list(META) if (match := head.fullmatch(each.path))]
-    return [JobState(store, each, kind) for each in found]
 
 
 def captures_in(store: ObjectStore, job_id: str | None = None) -> list[JobState]:
@@ -210,10 +203,5 @@ def _time_of(
 
 
 def _hour_of(path: str) -> float:
-    found = _HOUR.match(path)
-    return 0.0 if found is None else datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
-
-
-def heals_in(store: ObjectStore) -> Iterator[JobState]:
-    """Yield the jobs that have healed gaps of a log, or are at it."""
-    yield from (each for each in jobs_in(store, CAPTURE) if HEALS in (each.head() or {}))
+    found = hour_of(path)
+    return 0.0 if found is None else found.timestamp()

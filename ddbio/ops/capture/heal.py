@@ -40,7 +40,7 @@ from ddbio.files.meta import META
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, require_rows
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images, require_rows
 from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
 from ddbio.ops.capture.log_reader import FileLineages, lineage_for
 from ddbio.ops.capture.table_items import read_items
@@ -269,7 +269,7 @@ def heal_gap(
     try:
         with claim.renewed():
             job = _Job(options, state, gap, capture, HealedGap(), look)
-            job.run(written_at, is_kinesis="table" in head, old_image=bool(head.get("old_image")))
+            job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
             capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
     finally:
         claim.release()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,18 +14,18 @@ from ddbio.core.capture.log_rows import log_schema
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META
+from ddbio.files.formats import is_row_file
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of
+from ddbio.ops.capture.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
 
-_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{CAPTURE}\.json")
 _READERS = 16
 _BATCH_ROWS = 65_536
 
@@ -41,20 +39,18 @@ class LogFile:
 
 
 class CapturedLog:
-    """Read the batches of the captures that write one folder; picklable as far as the store is.
+    """Read the batches of the jobs that write one folder; picklable as far as the store is.
 
-    A position is a number for each capture: that of the last batch that was read.
-
-    Parameters
-    ----------
-    job_ids
-        The captures.
+    A position is a number for each job: that of the last batch that was read.
     """
 
-    def __init__(self, store: ObjectStore, job_ids: Sequence[str]) -> None:
+    def __init__(self, store: ObjectStore, jobs: Sequence[JobState]) -> None:
         self._store = store
-        self._states = {job_id: JobState(store, job_id, CAPTURE) for job_id in job_ids}
+        self._states = {state.job_id: state for state in jobs}
         self._records = {job_id: BatchRecords(state) for job_id, state in self._states.items()}
+        self._numbered = {
+            job_id: NumberedFiles(records) for job_id, records in self._records.items() if records.state.kind != CAPTURE
+        }
 
     def schema(self) -> pa.Schema:
         """Return the columns of the log.
@@ -70,7 +66,7 @@ class CapturedLog:
             if stored is not None:
                 items = schema_from_json(stored["schema"])
                 found = log_schema(
-                    items, stored.get("keys", ()), old_image=head.get("old_image", False), event_id="table" in head
+                    items, stored.get("keys", ()), old_image=has_old_images(state), event_id="table" in head
                 )
                 fields |= {each.name: each for each in found if each.name not in fields}
         if not fields:
@@ -92,29 +88,40 @@ class CapturedLog:
         raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
 
     def heads(self) -> dict[str, dict[str, Any]]:
-        """Return what each capture was begun with: its stream, and when."""
+        """Return what each job was begun with: its stream, and when."""
         return {job_id: state.head() or {} for job_id, state in self._states.items()}
 
     def lineages(self) -> list[LogLineage]:
         """Return the streams that the log comes from, in the order in which their captures began to read them."""
-        found = [each for state in self._states.values() for each in lineages_of(state)]
-        # A job that heals gaps has no stream of its own, and no time at which it began.
-        by_name = dict[str, LogLineage]()
-        for each in sorted(found, key=lambda each: each.started_at or math.inf):
-            by_name.setdefault(each.name, each)
-        return list(by_name.values())
+        return lineages_in(self._states.values())
 
     def lineages_of(self, job_id: str) -> list[LogLineage]:
         """Return the streams that one capture has read, in their order."""
         return lineages_of(self._states[job_id])
 
     def written(self) -> dict[str, int]:
-        """Return the position behind all batches whose files are written."""
-        return {job_id: records.committed for job_id, records in self._records.items()}
+        """Return the position behind all batches whose files are written; new files without a record get one."""
+        number_files(self._store, self._numbered, self.lineages() if self._numbered else [])
+        return {
+            job_id: self._numbered[job_id].number if job_id in self._numbered else records.committed
+            for job_id, records in self._records.items()
+        }
+
+    def first(self) -> dict[str, int]:
+        """Return the position before the first batch of each job that has a file which has not expired."""
+        found, oldest = dict[str, int](), oldest_hour(self._store)
+        for job_id, last in self.written().items():
+            found[job_id] = 0
+            for record in self._between(job_id, 1, last):
+                if any(folder_of(each["path"]) >= oldest for each in record["files"]):
+                    break
+                found[job_id] = record["batch"]
+        return found
 
     def recorded(self) -> dict[str, int]:
         """Return the position behind all batches that have a record, also one whose files may be missing yet."""
-        return {job_id: (records.last() or {"batch": 0})["batch"] for job_id, records in self._records.items()}
+        last = {job_id: (records.last() or {"batch": 0})["batch"] for job_id, records in self._records.items()}
+        return last | {job_id: number for job_id, number in self.written().items() if job_id in self._numbered}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
         """Return the position behind so many changes from another one; one batch at least is passed."""
@@ -133,19 +140,23 @@ class CapturedLog:
         return [file for _, files in self.parts(start, end) for file in files]
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[LogLineage, list[LogFile]]]:
-        """Return the same files by the lineages of each capture, whose sequence numbers can be compared."""
-        found = list[tuple[LogLineage, list[LogFile]]]()
-        with ThreadPoolExecutor(_READERS) as readers:
-            for job_id, last in sorted(end.items()):
-                first, by_number = start.get(job_id, 0) + 1, dict[int, list[LogFile]]()
-                records = self._records[job_id].between(first, last, readers.map)
-                for number, record in enumerate(records, first):
-                    known = self._known(job_id, number, record)
-                    files = by_number.setdefault(lineage_number(known), [])
-                    files += [LogFile(each["path"], each["rows"]) for each in known["files"]]
-                lineages = lineages_of(self._states[job_id]) if by_number else []
-                found += [(lineages[number - 1], files) for number, files in by_number.items() if files]
+        """Return the same files by the lineages of each job, whose sequence numbers can be compared."""
+        found, known = list[tuple[LogLineage, list[LogFile]]](), {each.name: each for each in self.lineages()}
+        for job_id, last in sorted(end.items()):
+            own, by_name = [each.name for each in self.lineages_of(job_id)], dict[str, list[LogFile]]()
+            for record in self._between(job_id, start.get(job_id, 0) + 1, last):
+                name = own[lineage_number(record) - 1]
+                for each in record["files"]:
+                    # A replay has changes of the streams that others have captured.
+                    its = next(filter(known.__contains__, (each.get("lineage", name), *known)))
+                    by_name.setdefault(its, []).append(LogFile(each["path"], each["rows"]))
+            found += [(known[name], files) for name, files in by_name.items()]
         return found
+
+    def _between(self, job_id: str, first: int, last: int) -> list[dict[str, Any]]:
+        with ThreadPoolExecutor(_READERS) as readers:
+            records = self._records[job_id].between(first, last, readers.map)
+        return [self._known(job_id, number, record) for number, record in enumerate(records, first)]
 
     def _known(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
         if record is None:
@@ -156,31 +167,20 @@ class CapturedLog:
         return record
 
 
-def captures_of(store: ObjectStore, job_id: str | None = None) -> list[str]:
-    """Return the ids of the captures that have written a folder, and of the jobs that have healed their gaps.
+def open_log(store: ObjectStore, job_id: str | None = None) -> CapturedLog:
+    """Return the log in a folder, or what one job has written of it; errors are those of ``log_jobs.jobs_of``."""
+    return CapturedLog(store, jobs_of(store, job_id))
 
-    Parameters
-    ----------
-    job_id
-        Take this capture alone.
 
-    Raises
-    ------
-    NotFoundError
-        If there is none.
-    """
-    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
-    if not found:
-        raise NotFoundError(f"{store.uri} is no log of changes: ddbio capture has never written it")
-    if job_id is not None:
-        found = [job_id, *(each for each in found if each.startswith(f"{job_id}_heal_"))]
-    return sorted(found)
+def oldest_hour(store: ObjectStore) -> str:
+    """Return the folder of the oldest hour of a log that has a file; an empty text if there is no file."""
+    return next((folder_of(each.path) for each in store.list(HOURS) if is_row_file(each.path)), "")
 
 
 def lineages_of_files(store: ObjectStore) -> dict[str, str]:
     """Return the name of the lineage of each file that a batch of a log names; nothing if it has one lineage alone."""
     try:
-        log = CapturedLog(store, captures_of(store))
+        log = open_log(store)
     except NotFoundError:
         return {}
     if len(log.lineages()) == 1:
@@ -193,7 +193,7 @@ def lineage_for(healing: JobState) -> dict[str, str]:
     store, begun = healing.store, healing.head()
     if begun is not None:
         return {name: begun[name] for name in ("stream", "lineage") if name in begun}
-    last = CapturedLog(store, captures_of(store)).lineages()[-1]
+    last = open_log(store).lineages()[-1]
     return {"stream": last.stream} | ({"lineage": last.name} if last.name != last.stream else {})
 
 
@@ -208,7 +208,7 @@ class FileLineages:
 
     def __init__(self, healing: JobState) -> None:
         store = healing.store
-        known = CapturedLog(store, captures_of(store)).lineages()
+        known = open_log(store).lineages()
         self._places = {each.name: place for place, each in enumerate(known, 1)}
         self._names = lineages_of_files(store)
         # A compaction leaves hours alone that have changes of several streams.

@@ -1,7 +1,8 @@
 """Write the records of a stream that Lambda hands over into a log, each once, however Lambda repeats and divides them.
 
 A file is named by the first and the last number that it has. Before one is written, the numbers of those that overlap
-are read, and left out: that is one list and, after a failure, the reading of a small file.
+are read, and left out: that is one list and, after a failure, the reading of a small file. Whoever reads the log next
+records the files in batches.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class StreamEventLog:
         self._store = open_store(options.dest, options)
         job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
         self._state = JobState(self._store, job_id, _KIND)
-        self._state.begin({"stream": arn, "old_image": options.old_image})
+        self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
         self._decoder: LogDecoder | None = None
 
     def write(self, records: Sequence[dict[str, Any]]) -> str | None:

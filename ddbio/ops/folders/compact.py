@@ -28,6 +28,7 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
+from ddbio.ops.capture.log_jobs import number_log
 from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
@@ -196,6 +197,8 @@ def _compacted(
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
     operation = {"operation": "compact", "keeps_replaced": options.keep_old}
     target = Target(store=store, mode="replace", **operation)  # type: ignore[arg-type]
+    # Of a log each file is known to its readers before it is replaced.
+    number_log(store)
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target, job_id) as publish:

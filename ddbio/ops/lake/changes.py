@@ -9,30 +9,39 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ddbio.core.capture.log_rows import hour_folder
 from ddbio.core.exports import manifest
 from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.core.lake.rows import item_columns, log_columns
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
+from ddbio.files.job_state import JobState
 from ddbio.files.snapshot import live_files
 from ddbio.lake.lake_table import EXPORTED_TO
-from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, lineages_of_files, read_log_file
+from ddbio.ops.capture.log_jobs import HOURS, folder_of
+from ddbio.ops.capture.log_reader import LogFile, lineages_of_files, open_log, read_log_file
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.ops.job.storage import open_store
 from ddbio.options import ExportReadOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.log_reader import CapturedLog
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.lake.change_source import AppliedTo, ChangePart
     from ddbio.options.lake import ApplyOptions
 
-_MICROS = 1_000_000
+BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"
+"""The record of the bases of a log, and its member: before which hour a log had nothing when a base began, by time."""
+
+_MICROS, _HOUR_US = 1_000_000, 3_600_000_000
+# Behind all hours.
+_NO_HOUR = "~"
 _SLACK_US = 300 * _MICROS
 _SLICE_ROWS = 100_000
 _FILES_TOGETHER = 8
@@ -40,16 +49,18 @@ _FILES_TOGETHER = 8
 
 @dataclass(frozen=True)
 class LogPart:
-    """Files of a log that one capture has written."""
+    """Files of a log that one job has written of one stream."""
 
     lineage: str
     store: ObjectStore
     files: tuple[LogFile, ...]
     columns: pa.Schema
+    based_on: str = ""
+    """The base has all changes of hours before this one."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes."""
-        return read_changes(self.store, list(self.files), self.columns)
+        return read_changes(self.store, self.files, self.columns, lambda hour: hour < self.based_on)
 
     def divided(self) -> Sequence[LogPart]:
         """Return parts of few files of one hour: each reads the hour's new files if a compaction has replaced one."""
@@ -75,7 +86,7 @@ class LogChanges:
     slack_us = _SLACK_US
 
     def __init__(self, store: ObjectStore, log: CapturedLog) -> None:
-        self._store, self._log, self._base_us = store, log, 0
+        self._store, self._log, self._base_us, self._based_on = store, log, 0, ""
 
     @property
     def uri(self) -> str:
@@ -100,7 +111,7 @@ class LogChanges:
         return [each.name for each in self._log.lineages()]
 
     def written(self) -> dict[str, int]:
-        """Return the number of each capture's last batch."""
+        """Return the number of each job's last batch."""
         return self._log.written()
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
@@ -118,7 +129,7 @@ class LogChanges:
             known = self._log.lineages_of(job_id)
             ends |= {each.name: later.started_at for each, later in itertools.pairwise(known)}
         return [
-            LogPart(lineage.name, self._store, tuple(files), columns)
+            LogPart(lineage.name, self._store, tuple(files), columns, self._based_on)
             for lineage, files in self._log.parts(start, end)
             if ends.get(lineage.name, math.inf) * _MICROS > self._base_us
         ]
@@ -153,8 +164,12 @@ class LogChanges:
         return {}
 
     def meet(self, table: AppliedTo) -> None:
-        """Accept any table: a log has every change since it began."""
+        """Learn what the base of a table has: a lifecycle rule may have removed its hours. Accept any table."""
         self._base_us = table.base_us
+        if table.base_us:
+            noted: dict[str, str] = (base_note(self._store).read(BASE_NOTE) or {}).get(EXPIRED_BEFORE, {})
+            known = [hour for at, hour in noted.items() if int(at) <= table.base_us]
+            self._based_on = max([hour_folder((table.base_us - self.slack_us) // _HOUR_US), *known])
 
 
 @dataclass(frozen=True)
@@ -414,10 +429,9 @@ def open_changes(options: ApplyOptions) -> LogChanges | ExportChanges:
     if any(each.path.startswith("manifest-") for each in store.list("manifest-")):
         return ExportChanges(open_export(options.source, options), options)
     try:
-        captures = captures_of(store) if options.job_id is None else [options.job_id]
+        return LogChanges(store, open_log(store, options.job_id))
     except NotFoundError as error:
         raise NotFoundError(f"{error}; and it holds no {manifest.SUMMARY}.json of an incremental export") from None
-    return LogChanges(store, CapturedLog(store, captures))
 
 
 def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
@@ -443,31 +457,60 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     )
 
 
-def read_changes(store: ObjectStore, files: list[LogFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_changes(
+    store: ObjectStore, files: Sequence[LogFile], columns: pa.Schema, is_needless: Callable[[str], bool]
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
 
     That may be more than was asked for: changes that come again change nothing.
+
+    Parameters
+    ----------
+    is_needless
+        Says whether an hour is not needed, by its folder. It is asked about hours that are gone and older than all that
+        are there, as a lifecycle rule leaves a log.
+
+    Raises
+    ------
+    NotFoundError
+        If another hour is gone.
     """
-    hours = dict[str, None]()
+    gone = set[str]()
     for file in files:
         try:
             yield from read_log_file(store, file, columns)
         except NotFoundError:
-            hours[file.path.rpartition("/")[0]] = None
-    if not hours:
+            gone.add(folder_of(file.path))
+    if not gone:
         return
-    names = lineages_of_files(store)
-    own = names.get(files[0].path)
-    # What is left of other streams is read as such; a compacted file has changes of one stream.
-    live = [
-        each
-        for each in live_files(store).files
-        if each.path.rpartition("/")[0] in hours and names.get(each.path, own) == own
-    ]
-    if not live:
-        raise NotFoundError(f"{next(iter(hours))} of the log {store.uri} is gone: something has deleted its files")
-    for each in live:
-        yield from read_log_file(store, LogFile(each.path, 0), columns)
+    hours, oldest = _live_hours(store, files[0].path)
+    for hour in sorted(gone):
+        if hour in hours:
+            for path in hours[hour]:
+                yield from read_log_file(store, LogFile(path, 0), columns)
+        elif not (hour < oldest and is_needless(hour)):
+            raise NotFoundError(
+                f"{hour} of the log {store.uri} is gone, with changes that are not applied yet: a lifecycle rule or "
+                "something else has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a new "
+                "folder loads one, and applies what the log has since"
+            )
+
+
+def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
+    """Return the live files of each hour with changes of the stream of one file, and the oldest hour that is there."""
+    names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
+    own, there = names.get(path), {each.path for each in store.list(HOURS)}
+    for each in (live.path for live in live_files(store).files if live.path in there):
+        oldest = min(oldest, folder_of(each))
+        # What is left of other streams is read as such; a compacted file has changes of one stream.
+        if names.get(each, own) == own:
+            hours.setdefault(folder_of(each), []).append(each)
+    return hours, oldest
+
+
+def base_note(store: ObjectStore) -> JobState:
+    """Return where ``bootstrap`` notes, beside a log, what it knows of the bases that it loads."""
+    return JobState(store, "bootstrap", "bootstrap")
 
 
 def _micros(text: str | None) -> int | None:

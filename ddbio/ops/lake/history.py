@@ -17,7 +17,7 @@ from ddbio.core.lake.rows import item_columns, log_columns, new_shape, rows_of_l
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of
+from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.job.report import Report
@@ -118,7 +118,7 @@ def _history(options: HistoryOptions) -> tuple[pa.Table, str | None]:
 
 
 def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str | None]:
-    log = CapturedLog(store, captures_of(store))
+    log = open_log(store)
     columns, written, keys = log_columns(log.schema()), log.written(), log.keys()
     shape = new_shape(item_columns(columns), keys, 1)
     types = {name_of_field(field): tag_of_field(field) for field in shape.attributes}
@@ -128,13 +128,19 @@ def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str 
     found = [shape.schema.empty_table()]
     for lineage, files in log.parts({}, written):
         epoch = streams.index(lineage.name) + 1
-        for batch in read_changes(store, files, columns):
+        for batch in read_changes(store, files, columns, _is_needless):
             mine = batch
             if key is not None:
                 mine = batch.filter(pc.equal(key_texts(batch.select(names), keys), pa.scalar(key)))
             if mine.num_rows:
                 found.append(pa.Table.from_batches([rows_of_log(mine, shape, epoch)]))
     return history_of(pa.concat_tables(found)), key
+
+
+def _is_needless(hour: str) -> bool:
+    """Return True: what a log had before its oldest hour is not shown."""
+    del hour
+    return True
 
 
 def _of_lake(options: HistoryOptions) -> tuple[pa.Table, str | None]:

@@ -21,7 +21,7 @@ from ddbio.core.lake.views import (
 )
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.errors import OptionError
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of
+from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import base_us
@@ -75,7 +75,7 @@ def latest_view_sql(options: ViewOptions) -> str:
 
 def _viewed(options: ViewOptions) -> tuple[ViewedLog, str | None, str]:
     store = open_store(options.source, options)
-    log = CapturedLog(store, captures_of(store))
+    log = open_log(store)
     streams = [each.name for each in log.lineages()]
     if len(streams) > 1:
         raise OptionError(

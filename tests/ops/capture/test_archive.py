@@ -15,6 +15,10 @@ from ddbio.cli.main import cli
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import EXPIRED_AT, expired_rows, in_key_range, months_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.archive import Archiver
 from tests.ops.capture.test_capture import client, fake, make_table  # noqa: F401 - fixtures
 
 YEAR = 365 * 86_400
@@ -182,3 +186,92 @@ def test_ranges_of_keys_go_by_partition_key_then_sort_key():
     assert in_key_range(rows, keys, ["b", 2], ["b"]).column("sk").to_pylist() == [2, 3]
     assert in_key_range(rows, keys, ["a", 2], ["b", 2]).column("pk").to_pylist() == ["b", "b"]
     assert in_key_range(rows, keys, [], []).num_rows == 5
+
+
+NUMBERS, TEXTS = pa.int64(), pa.string()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "rescued", "expired_at"),
+    [
+        (NUMBERS, AT - 60, None, AT - 60),
+        (NUMBERS, None, {"ttl": {"N": str(AT - 60)}}, AT - 60),
+        (NUMBERS, AT - 60, {"other": {"N": "1"}}, AT - 60),
+        (NUMBERS, None, {"ttl": {"S": "never"}}, AT),
+        (pa.decimal128(38, 2), AT - 60, None, AT - 60),
+        (TEXTS, None, {"ttl": {"N": f"{AT - 60}.5"}}, AT - 60),
+        (TEXTS, "never", {"other": {"S": "ttl"}}, AT),
+        (None, None, {"ttl": {"N": str(AT - 60)}, "other": {"S": "x"}}, AT - 60),
+        (None, None, {"ttl": {"N": "1E+40"}}, AT),
+        (None, None, {"other": {"S": '"ttl"'}}, AT),
+        (None, None, None, AT),
+    ],
+)
+def test_an_attribute_that_came_later(kind, value, rescued, expired_at, tmp_path):
+    """Its values are in a column, or rescued; a file from before the attribute has the times of its deletes."""
+    names = [("pk", pa.string()), *([] if kind is None else [("ttl", kind)])]
+    image = {"pk": "a"} | ({} if kind is None else {"ttl": value})
+    marked = {"pk": "b", "ttl": AT - 1}
+    early = _log_rows([image], pa.struct(names), [None if rescued is None else json.dumps(rescued)])
+    late = _log_rows([marked], pa.struct([("pk", pa.string()), ("ttl", pa.int64())]), [None])
+    if kind == TEXTS:
+        late = _log_rows(
+            [{"pk": "b", "ttl": None}], early.schema.field(OLD_IMAGE).type, [f'{{"ttl":{{"N":"{AT - 1}"}}}}']
+        )
+    log = LocalStore(tmp_path / "log")
+    log.put("year=2026/month=11/day=01/hour=00/capture_1-1.parquet", parquet_bytes(early, "zstd"))
+    log.put("year=2026/month=11/day=01/hour=01/capture_1-2.parquet", parquet_bytes(late, "zstd"))
+    job = Archiver(log, JobState(LocalStore(tmp_path / "archive"), "archive_1", "archive"), "ttl")
+    job.run()
+    found = {each["pk"]: each[EXPIRED_AT].timestamp() for each in items_of(tmp_path / "archive")}
+    assert found == {"a": expired_at, "b": AT - 1}
+
+
+def _log_rows(images, kind, rescued):
+    """Return rows of a log: deletes by the time to live of these items."""
+    count = len(images)
+    return pa.table(
+        {
+            OPERATION: ["REMOVE"] * count,
+            SEQUENCE: [f"{images[0]['pk']}{number}".encode().hex() for number in range(count)],
+            EVENT_TIME: pa.array([AT * 1_000_000] * count, pa.timestamp("us", "UTC")),
+            EXPIRED: [True] * count,
+            OLD_IMAGE: pa.array(images, kind),
+            OLD_RESCUE: pa.array(rescued, pa.string()),
+        }
+    )
+
+
+def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """The next run may name another one; what is restored does not expire again, though the attribute was rescued."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    ddbio.capture(table, log, available_now=True, old_image=True, **run)
+    expire(fake, client, table, ("a", int(datetime.now(UTC).timestamp()) - 60))
+    ddbio.capture(table, log, available_now=True, old_image=True, **run)
+    with pytest.raises(OptionError, match="archive the folder of the log without ttl"):
+        ddbio.archive(log, dest, ttl="tll")
+    assert ddbio.archive(log, dest, ttl="ttl").items == 1
+    (found,) = items_of(dest)
+    assert "ttl" in found["_rescue"]
+    assert ddbio.restore_archived(dest, table, **run).written == 1
+    assert client.get_item(TableName=table, Key={"pk": {"S": "a"}})["Item"].keys() == {"pk", "n"}
+
+
+def test_a_log_gets_old_images_later(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Whoever captures a log next, its old images stay on; deletes from before are told, and no option is refused."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    now = int(datetime.now(UTC).timestamp())
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    expire(fake, client, table, ("a", now - 60))
+    ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run)
+    with pytest.raises(OptionError, match="has no old images"):
+        ddbio.archive(log, dest, ttl="ttl")
+    report = ddbio.archive(table, dest, log=str(log), **run)
+    assert (report.items, report.lost) == (0, 1)
+    expire(fake, client, table, ("b", now - 60))
+    ddbio.capture(table, log, available_now=True, start="latest", **run)
+    report = ddbio.archive(log, dest, ttl="ttl")
+    assert (report.items, report.lost) == (1, 1)
+    assert ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run).base_rows is None
+    assert ddbio.verify_capture(log).is_whole

@@ -18,7 +18,7 @@ from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.leases import LeasedSource
 from ddbio.ops.capture.lineages import LogLineage, TableStream, gap_between, lineages_of, require_table
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of, mixed_hours
+from ddbio.ops.capture.log_reader import mixed_hours, open_log
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 BOTH = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -201,7 +201,7 @@ def test_a_stream_that_follows_another_is_read_behind_a_gap(case, make, request,
     assert gap.since < gap.until
     assert old in gap.places[0]
     assert table.arn in gap.places[0]
-    found = CapturedLog(store, captures_of(store)).lineages()
+    found = open_log(store).lineages()
     assert [each.stream for each in found] == [old, table.arn]
     ids = {each.table_id for each in found} - {""}
     assert ids == {table.client.describe_table(TableName=table.name)["Table"]["TableId"]}
@@ -307,7 +307,7 @@ def test_the_newest_changes_of_replicas_win(path, make, other, tmp_path):
         ddbio.apply(str(log), str(lake))
         assert places[place].differs(lake) == (0, 0, 0)
         streams += [places[place].arn] if not streams or streams[-1] != places[place].arn else []
-    found = CapturedLog(LocalStore(log), captures_of(LocalStore(log))).lineages()
+    found = open_log(LocalStore(log)).lineages()
     assert [each.stream for each in found] == streams
     assert len({each.name for each in found}) == len(streams)
     states = ddbio.history(str(log), key="S:x").to_pylist()
@@ -558,5 +558,5 @@ def test_a_head_of_an_older_version_is_one_lineage(tmp_path):
     assert (found.number, found.table_arn, found.table_id, found.name) == (1, arn_of(), "", f"{arn_of()}/stream/1")
     JobState(store, "old_heal_1", "capture").begin({"heals": "old", "stream": "s", "lineage": "s#3"})
     assert [each.name for each in lineages_of(JobState(store, "old_heal_1", "capture"))] == ["s#3"]
-    assert [each.name for each in CapturedLog(store, captures_of(store)).lineages()] == [found.name, "s#3"]
+    assert [each.name for each in open_log(store).lineages()] == [found.name, "s#3"]
     assert lineages_of(JobState(store, "none", "capture")) == []
