@@ -40,7 +40,7 @@ from ddbio.files.job_state import JobState, require_same
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import has_old_images, require_rows
-from ddbio.ops.capture.capture import capture, source_of
+from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
@@ -293,7 +293,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
         given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
-        given |= source_of(open_store(log, options))
+        given |= begun_with(open_store(log, options))
         capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
     store = open_store(log, options)
     if not any(map(has_old_images, jobs_of(store))):

@@ -279,7 +279,7 @@ class _Opening:
         return loop
 
     def _resume(self, loop: CaptureLoop, lineage: LogLineage) -> None:
-        last, start = BatchRecords(self.state).last(), self.begun.get("start", self.options.start)
+        last, start = BatchRecords(self.state).last(), self.options.start
         left = dict[str, Any]()
         if lineage.number > 1:
             start, left = "trim-horizon", left_before(self.state, lineage.number)
@@ -351,10 +351,13 @@ def prepare_capture(options: CaptureOptions) -> str:
     return found.job_id
 
 
-def source_of(store: ObjectStore) -> dict[str, str]:
-    """Return the options by which a capture goes on with the source of a log, if that is a data stream."""
-    heads = [each.head() or {} for each in jobs_in(store, CAPTURE)]
-    return next(({"source": "kinesis", "stream": head["stream"]} for head in heads if "table" in head), {})
+def begun_with(store: ObjectStore) -> dict[str, str]:
+    """Return the options by which a capture goes on with a log as it was begun, for who has no such options."""
+    heads = [head for each in jobs_in(store, CAPTURE) if "start" in (head := each.head() or {})]
+    if not heads:
+        return {}
+    head = max(heads, key=lambda each: float(each["started_at"]))
+    return {"start": head["start"]} | ({"source": "kinesis", "stream": head["stream"]} if "table" in head else {})
 
 
 def _source(found: FoundStream, options: CaptureOptions) -> ChangeSource:
@@ -375,8 +378,8 @@ def _begin(
         # A data stream may have the changes of several tables.
         identity["table"] = found.table.name
     begun = state.begin({**identity, "started_at": time.time()})
-    # A capture goes on where it is. It may have old images from now on, and then has them for all who run it.
-    goes_on = {name: begun.get(name) for name in ("start", "old_image", "started_at")}
+    # It may have old images from now on, and then has them for all who run it.
+    goes_on = {name: begun.get(name) for name in ("old_image", "started_at")}
     require_same(found.job_id, begun, {**identity, **goes_on}, {})
     if options.old_image and not has_old_images(state):
         state.put(OLD_IMAGES, {"since": time.time()})

@@ -20,7 +20,7 @@ from ddbio.core.capture.log_rows import hour_folder
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, TargetError
 from ddbio.lake.lake_table import BASE, EPOCHS
-from ddbio.ops.capture.capture import capture, prepare_capture, source_of
+from ddbio.ops.capture.capture import begun_with, capture, prepare_capture
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_capture
 from ddbio.ops.capture.log_reader import oldest_hour, open_log
@@ -198,7 +198,7 @@ class _Bootstrap:
     def _capture_options(self, *, available_now: bool) -> CaptureOptions:
         names = {"table": self.options.table, "dest": self.options.log}
         given = {**self._given(), **names, "available_now": available_now, "on_gap": "continue"}
-        given |= source_of(open_store(self.options.log, self.options))
+        given |= begun_with(open_store(self.options.log, self.options))
         return parse_options(CaptureOptions, given)
 
     @contextlib.contextmanager

@@ -270,8 +270,19 @@ def test_a_log_gets_old_images_later(fake, client, table, tmp_path):  # noqa: F8
     report = ddbio.archive(table, dest, log=str(log), **run)
     assert (report.items, report.lost) == (0, 1)
     expire(fake, client, table, ("b", now - 60))
-    ddbio.capture(table, log, available_now=True, start="latest", **run)
+    ddbio.capture(table, log, available_now=True, **run)
     report = ddbio.archive(log, dest, ttl="ttl")
     assert (report.items, report.lost) == (1, 1)
     assert ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run).base_rows is None
     assert ddbio.verify_capture(log).is_whole
+
+
+def test_a_log_that_was_begun_with_other_options_goes_on(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Neither a bootstrap nor an archive has an option for where a capture began."""
+    log, run = tmp_path / "log", {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    ddbio.capture(table, log, available_now=True, start="latest", **run)
+    assert ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run).base_rows == 1
+    assert ddbio.archive(table, tmp_path / "archive", log=str(log), **run).items == 0
+    with pytest.raises(OptionError, match="give start as then, or another job_id"):
+        ddbio.capture(table, log, available_now=True, **run)
