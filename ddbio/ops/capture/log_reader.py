@@ -15,18 +15,21 @@ from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.formats import is_row_file
+from ddbio.files.snapshot import live_files
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of
 from ddbio.ops.capture.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
 
 _READERS = 16
+# Behind all hours.
+_NO_HOUR = "~"
 _BATCH_ROWS = 65_536
 
 
@@ -257,3 +260,54 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{each.name} of {file.path}: {error}") from error
         yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def read_changes(
+    store: ObjectStore, files: Sequence[LogFile], columns: pa.Schema, is_needless: Callable[[str], bool]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
+
+    That may be more than was asked for: changes that come again change nothing.
+
+    Parameters
+    ----------
+    is_needless
+        Says whether an hour is not needed, by its folder. It is asked about hours that are gone and older than all that
+        are there, as a lifecycle rule leaves a log.
+
+    Raises
+    ------
+    NotFoundError
+        If another hour is gone.
+    """
+    gone = set[str]()
+    for file in files:
+        try:
+            yield from read_log_file(store, file, columns)
+        except NotFoundError:
+            gone.add(folder_of(file.path))
+    if not gone:
+        return
+    hours, oldest = _live_hours(store, files[0].path)
+    for hour in sorted(gone):
+        if hour in hours:
+            for path in hours[hour]:
+                yield from read_log_file(store, LogFile(path, 0), columns)
+        elif not (hour < oldest and is_needless(hour)):
+            raise NotFoundError(
+                f"{hour} of the log {store.uri} is gone, with changes that are not applied yet: a lifecycle rule or "
+                "something else has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a new "
+                "folder loads one, and applies what the log has since"
+            )
+
+
+def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
+    """Return the live files of each hour with changes of the stream of one file, and the oldest hour that is there."""
+    names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
+    own, there = names.get(path), {each.path for each in store.list(HOURS)}
+    for each in (live.path for live in live_files(store).files if live.path in there):
+        oldest = min(oldest, folder_of(each))
+        # What is left of other streams is read as such; a compacted file has changes of one stream.
+        if names.get(each, own) == own:
+            hours.setdefault(folder_of(each), []).append(each)
+    return hours, oldest

@@ -20,9 +20,9 @@ from ddbio.core.lake.rows import item_columns, log_columns, rows_of_log
 from ddbio.core.lake.versions import BASE
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.lake.lake_table import BASE as BASE_LOAD
-from ddbio.ops.capture.log_reader import open_log
+from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.lake.changes import LogChanges, read_changes
+from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.validation.hashing import Hashing, RowHasher
 
 _HOUR_US = 3_600_000_000

@@ -15,17 +15,15 @@ from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.core.lake.rows import item_columns, log_columns
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.files.job_state import JobState
-from ddbio.files.snapshot import live_files
 from ddbio.lake.lake_table import EXPORTED_TO
-from ddbio.ops.capture.log_jobs import HOURS, folder_of
-from ddbio.ops.capture.log_reader import LogFile, lineages_of_files, open_log, read_log_file
+from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.ops.job.storage import open_store
 from ddbio.options import ExportReadOptions, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -40,8 +38,6 @@ BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"
 """The record of the bases of a log, and its member: before which hour a log had nothing when a base began, by time."""
 
 _MICROS, _HOUR_US = 1_000_000, 3_600_000_000
-# Behind all hours.
-_NO_HOUR = "~"
 _SLACK_US = 300 * _MICROS
 _SLICE_ROWS = 100_000
 _FILES_TOGETHER = 8
@@ -455,57 +451,6 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
         job_id=options.job_id or "rows",
         batch_id=options.batch_id,
     )
-
-
-def read_changes(
-    store: ObjectStore, files: Sequence[LogFile], columns: pa.Schema, is_needless: Callable[[str], bool]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
-
-    That may be more than was asked for: changes that come again change nothing.
-
-    Parameters
-    ----------
-    is_needless
-        Says whether an hour is not needed, by its folder. It is asked about hours that are gone and older than all that
-        are there, as a lifecycle rule leaves a log.
-
-    Raises
-    ------
-    NotFoundError
-        If another hour is gone.
-    """
-    gone = set[str]()
-    for file in files:
-        try:
-            yield from read_log_file(store, file, columns)
-        except NotFoundError:
-            gone.add(folder_of(file.path))
-    if not gone:
-        return
-    hours, oldest = _live_hours(store, files[0].path)
-    for hour in sorted(gone):
-        if hour in hours:
-            for path in hours[hour]:
-                yield from read_log_file(store, LogFile(path, 0), columns)
-        elif not (hour < oldest and is_needless(hour)):
-            raise NotFoundError(
-                f"{hour} of the log {store.uri} is gone, with changes that are not applied yet: a lifecycle rule or "
-                "something else has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a new "
-                "folder loads one, and applies what the log has since"
-            )
-
-
-def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
-    """Return the live files of each hour with changes of the stream of one file, and the oldest hour that is there."""
-    names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
-    own, there = names.get(path), {each.path for each in store.list(HOURS)}
-    for each in (live.path for live in live_files(store).files if live.path in there):
-        oldest = min(oldest, folder_of(each))
-        # What is left of other streams is read as such; a compacted file has changes of one stream.
-        if names.get(each, own) == own:
-            hours.setdefault(folder_of(each), []).append(each)
-    return hours, oldest
 
 
 def base_note(store: ObjectStore) -> JobState:

@@ -17,13 +17,12 @@ from ddbio.core.lake.rows import item_columns, log_columns, new_shape, rows_of_l
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
-from ddbio.ops.capture.log_reader import open_log
+from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import older_files
-from ddbio.ops.lake.changes import read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
