@@ -30,6 +30,7 @@ from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.core.schema.declare import time_forms
 from ddbio.errors import OptionError
 from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.loads.load import plan_of
@@ -96,6 +97,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._began = time.time()
         self._options = parse_options(FrameWriteOptions, known_names(values, "write"))
+        require_reject_place(self._options.reject_to, self._options)
         self._application = SparkFiles.getRootDirectory()
         self._plan, terms = self._planned()
         self._rows = StoredRows(time_forms(self._options.timestamps))

@@ -51,8 +51,8 @@ class ChainBreak:
 class ImageChains:
     """Gather what the rows of a log hash to, part by part, and find the changes behind which one is missing.
 
-    What this cannot see is the loss of the last changes of an item, and a loss before a row whose old image is not
-    known. Changes that the service merged are no loss.
+    What this cannot see is the loss of the last changes of an item in a stream, and a loss before a row whose old image
+    is not known. Changes that the service merged are no loss.
 
     Attributes
     ----------
@@ -65,12 +65,18 @@ class ImageChains:
     _new: list[_Words] = field(default_factory=list)
     _old: list[_Words] = field(default_factory=list)
     _named: list[pa.Table] = field(default_factory=list)
+    _lineages: list[NDArray[np.int64]] = field(default_factory=list)
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, lineage: int = 1) -> None:
         """Add rows, in any order; of their images only hashes are kept.
 
         An ``INSERT`` has nothing before it. What another change without an old image began with is not known; what it
         left is.
+
+        Parameters
+        ----------
+        lineage
+            The place of their stream among those of the log: sequence numbers can be compared within one only.
         """
         images: Any = rows.column(OLD_IMAGE).combine_chunks() if OLD_IMAGE in rows.column_names else None
         fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
@@ -85,6 +91,7 @@ class ImageChains:
         self._items.append(items)
         self._new.append(new)
         self._old.append(old)
+        self._lineages.append(np.full(len(old), lineage, np.int64))
         named = key_rows(rows, self.keys)
         for name in (SEQUENCE, EVENT_TIME):
             named = named.append_column(rows.schema.field(name), rows.column(name))
@@ -96,13 +103,13 @@ class ImageChains:
             return []
         rows = pa.concat_tables(self._named, promote_options="permissive")
         items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
-        numbered = order_of(rows)
-        # Stable: within an item the rows stay in the order of their numbers.
-        order = numbered[np.argsort(items[numbered], kind="stable")]
+        lineages, numbered = np.concatenate(self._lineages), order_of(rows)
+        # Stable: within an item of a stream the rows stay in the order of their numbers.
+        order = numbered[np.lexsort((lineages[numbered], items[numbered]))]
         before, after = order[:-1], order[1:]
         begun = old[after]
         differs = (begun != new[before]).any(axis=1) & (begun != _UNKNOWN).any(axis=1)
-        is_broken = (items[after] == items[before]) & differs
+        is_broken = (items[after] == items[before]) & (lineages[after] == lineages[before]) & differs
         before, after = before[is_broken], after[is_broken]
         chosen = rows.take(pa.array(after)).append_column(_SINCE, rows.column(EVENT_TIME).take(pa.array(before)))
         chosen = in_order(chosen)

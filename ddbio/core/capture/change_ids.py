@@ -29,8 +29,8 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
 
     A change from Kinesis has an event id. Any other has a sequence number, which is that of one change of its stream.
     Rows do not say which stream they are from, and a log may have several, whose numbers may be equal: the time of the
-    change and the key of its item tell such changes apart. Where even those are equal, files of captures tell their
-    stream: see :func:`distinct_changes`.
+    change and the key of its item tell such changes apart. Where even those are equal, the files of the log tell
+    their stream: see :func:`distinct_changes`.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.items.item_key import key_columns, key_values
-from ddbio.core.schema.arrow import RESCUE_FIELD
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME
+from ddbio.core.text.json_text import compact_json
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -35,11 +37,15 @@ def expiry_seconds(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
     OptionError
         If the column holds no numbers.
     """
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise OptionError(f"items do not expire by a column of {kind}: the time to live is a number of seconds")
+    if not is_number(values.type):
+        raise OptionError(f"items do not expire by a column of {values.type}: the time to live is a number of seconds")
     # Whole numbers that no double is exactly are times of no item, and no reason to fail.
     return values.cast(pa.float64(), safe=False)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column of a type has numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_expired(seconds: Any, at: Any) -> Any:
@@ -62,7 +68,7 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     Raises
     ------
     OptionError
-        If the rows have no old images, or no such attribute.
+        If the rows have no old images, or no number of that attribute.
     """
     if OLD_IMAGE not in rows.column_names:
         raise OptionError("the log has no old images, which are what is archived: capture with old_image")
@@ -74,10 +80,7 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     marked: Any = rows.column(EXPIRED)
     seconds: Any = deleted_at
     if ttl is not None:
-        names = [each.name for each in rows.schema.field(OLD_IMAGE).type]
-        if ttl not in names:
-            raise OptionError(f"no item of the log has the attribute {ttl!r} as a column")
-        own = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), ttl))
+        own = _expiry_of(rows, ttl)
         if infers:
             marked = pc.or_(marked, is_expired(own, deleted_at))
         is_time: Any = pc.and_(pc.greater_equal(own, pa.scalar(0.0)), pc.less_equal(own, pa.scalar(_LONGEST)))
@@ -94,6 +97,59 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
         .filter(pc.and_(pc.and_(is_delete, has_image), marked))
     )
     return _items(kept)
+
+
+def without_image(rows: pa.Table) -> int:
+    """Return how many rows of a log are deletes by the time to live of items that the log does not have."""
+    is_marked: Any = pc.and_(pc.equal(rows.column(OPERATION), pa.scalar("REMOVE")), rows.column(EXPIRED))
+    if OLD_IMAGE in rows.column_names:
+        is_marked = pc.and_(is_marked, pc.is_null(rows.column(OLD_IMAGE)))
+    return int(pc.sum(is_marked).as_py() or 0)
+
+
+def has_expiry(rows: pa.Table, ttl: str) -> bool:
+    """Return whether rows of a log can have expiry times: a column of numbers for the attribute, or rescued values."""
+    fields = {each.name: each.type for each in rows.schema.field(OLD_IMAGE).type}
+    return (ttl in fields and is_number(fields[ttl])) or bool(pc.any(_is_rescued(rows, ttl)).as_py())
+
+
+def without_attributes(items: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return items without some attributes, also where they are rescued."""
+    items = items.drop_columns([name for name in names if name in items.column_names])
+    place = items.schema.get_field_index(RESCUE_NAME)
+    texts = [None if text is None else json.loads(text) for text in items.column(place).to_pylist()]
+    if any(text is not None and not text.keys().isdisjoint(names) for text in texts):
+        left = [{name: each for name, each in (text or {}).items() if name not in names} for text in texts]
+        rescue = pa.array([compact_json(each) if each else None for each in left], pa.string())
+        items = items.set_column(place, RESCUE_FIELD, rescue)
+    return items
+
+
+def _is_rescued(rows: pa.Table, ttl: str) -> Any:
+    """Return which old images may have an attribute in their rescue column."""
+    return pc.match_substring(rows.column(OLD_RESCUE), json.dumps(ttl, ensure_ascii=False))
+
+
+def _expiry_of(rows: pa.Table, ttl: str) -> Any:
+    """Return the expiry times of old images in seconds: from the column of the attribute, or else as it was rescued."""
+    images, is_rescued = rows.column(OLD_IMAGE), _is_rescued(rows, ttl)
+    fields = {each.name: each.type for each in rows.schema.field(OLD_IMAGE).type}
+    is_found = bool(pc.any(is_rescued).as_py())
+    if ttl not in fields and not is_found:
+        raise OptionError(f"no item of the log has the attribute {ttl!r}")
+    own: Any = pa.nulls(rows.num_rows, pa.float64())
+    if ttl in fields and (is_number(fields[ttl]) or not is_found):
+        own = expiry_seconds(pc.struct_field(images, ttl))
+    if not is_found:
+        return own
+    texts = pc.if_else(is_rescued, rows.column(OLD_RESCUE), None).to_pylist()
+    return pc.coalesce(own, pa.array([_number_of(each, ttl) for each in texts], pa.float64()))
+
+
+def _number_of(text: str | None, name: str) -> float | None:
+    """Return an attribute of a rescue column's text, if it is a number."""
+    number = None if text is None else json.loads(text).get(name, {}).get("N")
+    return None if number is None else float(number)
 
 
 def _items(rows: pa.Table) -> pa.Table:

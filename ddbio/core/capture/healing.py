@@ -42,8 +42,9 @@ HEALED_BY: Final = "_healed_by"
 MARGIN_SECONDS: Final = 60
 """So much before the last change that was captured the window of an export begins: clocks differ."""
 _LATE_SECONDS = 300
-_KEY, _SEQUENCE = "S16", "S48"
-_DIGITS = 48
+_KEY, _SEQUENCE = "S16", "S52"
+# A number that can be compared has the digits of its lineage before its own.
+_LINEAGE_DIGITS, _DIGITS = 4, 48
 _MERGED_ROWS = 1_000_000
 _NEW_NUMBERS = 10**12
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
@@ -123,10 +124,11 @@ def _micros(rows: pa.Table) -> NDArray[np.int64]:
     return found
 
 
-def _ordered_numbers(rows: pa.Table) -> NDArray[np.bytes_]:
-    texts: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
+def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
+    padded: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
+    texts: Any = pc.binary_join_element_wise(f"{lineage:0{_LINEAGE_DIGITS}}", padded, "")
     data, places = spans_of(texts.combine_chunks())
-    if (np.diff(places) != _DIGITS).any():
+    if (np.diff(places) != _LINEAGE_DIGITS + _DIGITS).any():
         return np.array(texts.to_pylist(), _SEQUENCE)
     return data[places[0] : places[-1]].view(_SEQUENCE).copy()
 
@@ -288,6 +290,8 @@ class LogState:
         The end of the last one.
     exports
         The exports, in the order of their windows.
+    lineage
+        The place of the newest stream of the log among its streams, which the new rows belong to.
     """
 
     keys: Sequence[str]
@@ -295,6 +299,7 @@ class LogState:
     since: float
     until: float
     exports: Sequence[ExportedKeys]
+    lineage: int = 1
     _last: list[_Last] = field(default_factory=list)
     _after: list[NDArray[np.bytes_]] = field(default_factory=list)
     _recent: list[pa.Table] = field(default_factory=list)
@@ -307,11 +312,13 @@ class LogState:
         order = _order_of_distinct(wanted)
         self._wanted = np.unique(wanted) if order is None else wanted[order]
 
-    def add(self, rows: pa.Table, *, is_after: bool | None) -> None:
+    def add(self, rows: pa.Table, *, is_after: bool | None, lineage: int = 1) -> None:
         """Add the rows of a file.
 
         Parameters
         ----------
+        lineage
+            The place of their stream among those of the log: sequence numbers can be compared within one only.
         is_after
             Whether they were captured behind the gap; None if that is not known, as of compacted files.
         """
@@ -334,7 +341,7 @@ class LogState:
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
             digests = _array_of(found[kept][is_recent])
             self._recent.append(key_rows(latest, self.keys).append_column("digest", digests))
-        part = _Last(found[kept], _ordered_numbers(before), micros[kept], _removed(before), images)
+        part = _Last(found[kept], _ordered_numbers(before, lineage), micros[kept], _removed(before), images)
         self._last.append(part)
         self._rows += before.num_rows
         if self._rows > _MERGED_ROWS:
@@ -364,11 +371,12 @@ class LogState:
             for at in np.flatnonzero(~passed & ~is_same).tolist():
                 key, image, place = bytes(export.keys[at]), bytes(export.images[at]), int(places[at])
                 there: bool | None = None
+                number: int | None = None
                 if key in given:
                     number, there = given[key]
                 elif is_known[at]:
-                    number, there = int(last.numbers[place]), not last.removed[place]
-                else:
+                    number, there = self._number(last.numbers[place]), not last.removed[place]
+                if number is None:
                     fresh += 1
                     number = fresh
                 given[key] = (number + 1, image != b"")
@@ -378,17 +386,27 @@ class LogState:
                 was_there.append(None if there is None else bool(there))
         decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
         open_ = (last.micros >= since) & ~places_of(last.keys, after)[1] & ~places_of(last.keys, self._wanted)[1]
-        return decided, self._unsettled(last, np.flatnonzero(open_))
+        return decided, self._unsettled(last, np.flatnonzero(open_), fresh)
 
-    def _unsettled(self, last: _Last, places: NDArray[np.int64]) -> Unsettled:
+    def _number(self, ordered: bytes) -> int | None:
+        """Return a sequence number of the newest lineage; None if it is of an older one, behind which any number is."""
+        is_newest = int(ordered[:_LINEAGE_DIGITS]) == self.lineage
+        return int(ordered[_LINEAGE_DIGITS:]) if is_newest else None
+
+    def _unsettled(self, last: _Last, places: NDArray[np.int64], fresh: int) -> Unsettled:
+        numbers = list[int]()
+        for each in last.numbers[places].tolist():
+            known = self._number(each)
+            fresh += known is None
+            numbers.append(fresh if known is None else known)
         if not len(places):
-            return Unsettled(pa.table({}), np.zeros(0, np.int64), last)
+            return Unsettled(pa.table({}), np.zeros(0, np.int64), last, np.array(numbers, object))
         rows = pa.concat_tables(self._recent, promote_options="permissive")
         digests = np.array(rows.column("digest").to_pylist(), _KEY)
         # Any row of an item has its key.
         order = np.argsort(digests, kind="stable")
         first: Any = order[np.searchsorted(digests[order], last.keys[places])]
-        return Unsettled(rows.take(first).drop_columns(["digest"]), places, last)
+        return Unsettled(rows.take(first).drop_columns(["digest"]), places, last, np.array(numbers, object))
 
 
 @dataclass
@@ -404,6 +422,8 @@ class Unsettled:
     keys: pa.Table
     _places: NDArray[np.int64]
     _last: _Last
+    _numbers: NDArray[np.object_]
+    """The number behind which the row of each lies."""
 
     def rows(self, found: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
         """Return the rows of items that are not as the log says.
@@ -420,6 +440,7 @@ class Unsettled:
         was_removed, was = last.removed[places], last.images[places]
         # The image of a delete is empty.
         differs = images != was
-        numbers = [str(int(each) + 1) for each in last.numbers[places][differs].tolist()]
+        behind = self._numbers[np.searchsorted(self._places, places)]
+        numbers = [str(each + 1) for each in behind[differs]]
         was_there = [not each for each in was_removed[differs].tolist()]
         return numbered(found.filter(pa.array(differs)), numbers, was_there, "table")

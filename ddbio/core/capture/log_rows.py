@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,7 @@ _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNu
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"principalId"))
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
+_HOUR_FOLDER = re.compile(r"year=(\d{4})/month=(\d{2})/day=(\d{2})/hour=(\d{2})/")
 _NUMBER = b'"SequenceNumber"'
 _REMOVE = texts_array("REMOVE")[0]
 _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
@@ -279,3 +281,9 @@ def hour_folder(hour: int) -> str:
     """Return the folder of an hour since 1970, in UTC."""
     at = np.datetime64(hour, "h").item()
     return f"year={at.year:04}/month={at.month:02}/day={at.day:02}/hour={at.hour:02}/"
+
+
+def hour_of(path: str) -> datetime | None:
+    """Return the hour whose changes a file of a log has, by its folder; None if it lies elsewhere."""
+    found = _HOUR_FOLDER.match(path)
+    return None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]

@@ -25,6 +25,7 @@ from ddbio.files.decompress import decompress, decompress_head
 from ddbio.files.meta import META
 from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.data_files import named_errors
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class DeliveredObjects:
         self.objects = sorted((each for each in self.store.list() if self._is_wanted(each)), key=lambda each: each.path)
         if not self.objects:
             raise NotFoundError(f"{self.store.uri}: there are no objects")
+        require_reject_place(self.options.reject_to, self.options)
         self._reader = DeliveredReader(self.options.keys or (), {}, self.replays)
 
     def prepare(self, schema: pa.Schema | None = None, keys: tuple[str, ...] = ()) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +16,7 @@ from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCU
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
 from ddbio.core.folders.staged import StoredObject
+from ddbio.core.kernel.arrays import int64_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import LimitError, OptionError
@@ -24,6 +27,7 @@ from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
+from ddbio.ops.capture.log_jobs import REPLAY, began_at, lineages_in, log_jobs, replayed
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -31,9 +35,11 @@ from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ddbio.options.changes import ReplayOptions
 
-_KIND, _COLUMNS = "replay", "columns"
+_COLUMNS = "columns"
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE)
 # Changes of a table that are written together.
 _CHUNK_ROWS = 200_000
@@ -121,10 +127,11 @@ class _Replay:
         place = open_store(options.dest or options.state or options.source, options)
         if options.dest is not None:
             require_target(place)
-        self.state = JobState(place, job_id, _KIND)
+        self.state = JobState(place, job_id, REPLAY)
         self.done = DoneObjects(self.state)
         self.left = [each for each in self.found.objects if each not in self.done]
         self.keys = options.keys or ()
+        self.lineages = replayed(lineages_in(log_jobs(self.state.store))) if options.table is None else []
         self.files = 0
         self.units = self.usd = 0.0
         self._clock = Clock()
@@ -132,7 +139,8 @@ class _Replay:
     def begin(self) -> None:
         """Note what the replay is; refuse another one under its name."""
         identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
-        require_same(self.state.job_id, self.state.begin(identity), identity, {})
+        begun = self.state.begin({**identity, "started_at": time.time()})
+        require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
@@ -159,13 +167,24 @@ class _Replay:
         for entry in self.left:
             self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
-            for hour, batch in rows.by_hour() if rows is not None else ():
-                path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}.parquet"
-                table = pa.Table.from_batches([batch])
-                if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
-                    require_rows(self.state.store, path, table.num_rows)
-                self.files += 1
+            for stream, part in self._by_stream(rows) if rows is not None else ():
+                for hour, batch in part.by_hour():
+                    path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}{stream}.parquet"
+                    table = pa.Table.from_batches([batch])
+                    if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
+                        require_rows(self.state.store, path, table.num_rows)
+                    self.files += 1
             self.done.add(entry)
+
+    def _by_stream(self, rows: LogRows) -> Iterator[tuple[str, LogRows]]:
+        """Yield the rows of each stream of the log, with what the names of its files end in.
+
+        Who reads the log knows the stream of a file by the time of its first change.
+        """
+        starts = [began_at(each) for each in self.lineages[1:]]
+        places = np.searchsorted(starts, int64_values(rows.rows.column(EVENT_TIME)) / 1_000_000, side="right")
+        for place in np.unique(places):
+            yield f"-{place}" if place else "", rows.keep(places == place)
 
     def to_table(self) -> None:
         """Apply the changes of some objects at a time, in their order, and then note the objects as done."""

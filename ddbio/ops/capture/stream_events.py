@@ -1,7 +1,8 @@
 """Write the records of a stream that Lambda hands over into a log, each once, however Lambda repeats and divides them.
 
 A file is named by the first and the last number that it has. Before one is written, the numbers of those that overlap
-are read, and left out: that is one list and, after a failure, the reading of a small file.
+are read, and left out: that is one list and, after a failure, the reading of a small file. Whoever reads the log next
+records the files in batches.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, OptionError
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -52,7 +55,10 @@ class StreamEventLog:
         self._store = open_store(options.dest, options)
         job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
         self._state = JobState(self._store, job_id, _KIND)
-        self._state.begin({"stream": arn, "old_image": options.old_image})
+        if self._state.head() is None:
+            require_target(self._store)
+            require_reject_place(options.reject_to, options)
+        self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
         self._decoder: LogDecoder | None = None
 
     def write(self, records: Sequence[dict[str, Any]]) -> str | None:

@@ -31,6 +31,7 @@ from ddbio.engine import (
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
@@ -200,6 +201,7 @@ def load_files(
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
+    require_reject_place(options.reject_to, options)
     if not found.table.table_id:
         # No earlier run has left a part of it finished: what the plan forbids is known before the table is created.
         check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
@@ -351,6 +353,7 @@ def _write_here(
     least_units: float | None = None,
 ) -> WriteReport:
     """Write rows without checkpoints, in this process; ``least_units`` are known of rows that are all here."""
+    require_reject_place(options.reject_to, options)
     clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)

@@ -126,6 +126,17 @@ def breaks_of(*parts):
     return [each.sequence for each in chains.broken()]
 
 
+def test_the_changes_of_several_streams_are_chains_of_their_own():
+    """Their numbers cannot be compared, and what is missing between two streams is a gap of the log."""
+    chains = ImageChains(["pk"])
+    chains.add(pa.Table.from_pylist([change(7, "a", None, 1), change(9, "a", 1, 2)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(10, "a", 4, 5), change(8, "a", 3, 4), change(8, "b", 1, 2)], SCHEMA), 2)
+    assert chains.broken() == []
+    chains.add(pa.Table.from_pylist([change(11, "a", 4, 5)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(11, "b", 3, 4)], SCHEMA), 2)
+    assert sorted((each.key["pk"], each.sequence) for each in chains.broken()) == [("a", "11"), ("b", "11")]
+
+
 @pytest.mark.parametrize("bare", [without_images, with_null_images])
 @pytest.mark.parametrize("places", [{1}, {2}, {3}, {1, 2}, {0, 4}, {1, 3}, set(range(6))])
 def test_rows_without_old_images_are_links_of_the_chain(bare, places):
