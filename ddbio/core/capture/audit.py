@@ -13,6 +13,7 @@ from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERAT
 from ddbio.core.capture.log_order import in_order, order_of
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.own_names import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,8 @@ class ImageChains:
         self._items.append(items)
         self._new.append(new)
         self._old.append(old)
-        self._named.append(rows.select([*self.keys, SEQUENCE, EVENT_TIME]))
+        named = rows.select([*columns_of(rows.schema, self.keys), SEQUENCE, EVENT_TIME])
+        self._named.append(named.rename_columns([*self.keys, SEQUENCE, EVENT_TIME]))
 
     def broken(self) -> list[ChainBreak]:
         """Return the changes behind which one is missing, in the order of the rows' numbers."""

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from ddbio.core.schema.arrow import RESCUE_NAME
+
 OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
 EVENT_ID = "_event_id"
 """Of changes from Kinesis: what tells them apart, and a duplicate from a change."""
 OLD_IMAGE, OLD_RESCUE = "_old_image", "_old_rescue"
+HEALED_BY = "_healed_by"
+"""Of changes that have healed a gap: by which export, or that the table itself was read."""
+EXPIRED_AT, INFERRED = "_expired_at", "_inferred"
+"""Of archived items: when they expired, and whether the log did not say why they were deleted."""
+
+LOG_COLUMNS = frozenset(
+    {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, HEALED_BY, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME}
+)
+"""All columns of a log that are no attribute's."""
+ARCHIVE_COLUMNS = frozenset({SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED, RESCUE_NAME})
+"""All columns of an archive that are no attribute's."""
 
 TIME_TO_LIVE = "dynamodb.amazonaws.com"
 """Who deleted an item, by its record, if its time to live did."""

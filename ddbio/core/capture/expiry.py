@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.schema.arrow import RESCUE_FIELD
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_TIME,
+    EXPIRED,
+    EXPIRED_AT,
+    INFERRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
+from ddbio.core.schema.own_names import beside
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -17,7 +28,6 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html: items that
 # expired more than five years ago are never deleted.
 _NEVER_SECONDS: Final = 5 * 365 * 86_400
-EXPIRED_AT, INFERRED = "_expired_at", "_inferred"
 _ONLY_SECONDS = pa.timestamp("us", "UTC")
 # The last second of the year 9999.
 _LONGEST = 253_402_300_799.0
@@ -71,10 +81,10 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     marked: Any = rows.column(EXPIRED)
     seconds: Any = deleted_at
     if ttl is not None:
-        names = [each.name for each in rows.schema.field(OLD_IMAGE).type]
-        if ttl not in names:
+        columns = {name_of_field(each): each.name for each in rows.schema.field(OLD_IMAGE).type}
+        if ttl not in columns:
             raise OptionError(f"no item of the log has the attribute {ttl!r} as a column")
-        own = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), ttl))
+        own = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), columns[ttl]))
         if infers:
             marked = pc.or_(marked, is_expired(own, deleted_at))
         is_time: Any = pc.and_(pc.greater_equal(own, pa.scalar(0.0)), pc.less_equal(own, pa.scalar(_LONGEST)))
@@ -101,7 +111,7 @@ def _items(rows: pa.Table) -> pa.Table:
     own = [SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED]
     return pa.Table.from_arrays(
         [*(rows.column(name) for name in own), *columns, rows.column(OLD_RESCUE)],
-        schema=pa.schema([*(rows.schema.field(name) for name in own), *fields, RESCUE_FIELD]),
+        schema=pa.schema([*(rows.schema.field(name) for name in own), *beside(fields, ARCHIVE_COLUMNS), RESCUE_FIELD]),
     )
 
 

@@ -107,7 +107,7 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     for name, field in mine.items():
         if name in own:
             _require_alike(field, own[name])
-    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns.names)
+    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns)
     fields = [*lake.columns, *new]
     known = set(lake.columns.names)
 

@@ -18,19 +18,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import (
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_TIME,
+    EXPIRED,
     EXPIRED_AT,
     INFERRED,
-    expired_rows,
-    expiry_seconds,
-    in_key_range,
-    is_expired,
-    months_of,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
 )
+from ddbio.core.capture.expiry import expired_rows, expiry_seconds, in_key_range, is_expired, months_of
 from ddbio.core.capture.log_order import in_order, last_of_each, once_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.core.schema.own_names import is_own
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
@@ -57,7 +61,6 @@ if TYPE_CHECKING:
 
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
-_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
 
 
 @dataclass(frozen=True)
@@ -328,8 +331,13 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     report = None
     if found:
         rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
-        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
-        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        dropped = drops if options.ttl == "drop" else set()
+        kept = [
+            each.name
+            for each in rows.schema
+            if each.name == RESCUE_NAME or not (is_own(each, ARCHIVE_COLUMNS) or name_of_field(each) in dropped)
+        ]
+        rows = rows.select(kept)
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import ImageChains, repeated
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, OLD_IMAGE, SEQUENCE
-from ddbio.core.capture.healing import HEALED_BY
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, SEQUENCE
 from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.core.schema.own_names import is_own
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META, claim_path
@@ -351,10 +351,11 @@ def _audit(
     """Return how many numbers repeat, and the changes before which one is missing."""
     found, chains, names, has_images = _Audited(), ImageChains(keys), list[Any](), False
     for rows in _row_groups(options, store, entries):
-        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
+        names_of_own = {each.name for each in rows.schema if is_own(each, LOG_COLUMNS)}
+        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in names_of_own else rows
         # The numbers of changes from Kinesis are those of an item.
         numbers: Any = own.column(SEQUENCE)
-        names += (pc.coalesce(own.column(EVENT_ID), numbers) if EVENT_ID in own.column_names else numbers).chunks
+        names += (pc.coalesce(own.column(EVENT_ID), numbers) if EVENT_ID in names_of_own else numbers).chunks
         if keys and OLD_IMAGE in rows.column_names:
             chains.add(rows)
             has_images = True

@@ -23,6 +23,7 @@ from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, records_of
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.own_names import columns_of
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import read_history
@@ -297,7 +298,7 @@ class ChangeLog:
             return rows
         texts = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
-        numbers = sequences_of(rows, texts, self._keys, number)
+        numbers = sequences_of(rows, texts, columns_of(rows.schema, self._keys), number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
 
     def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:

@@ -18,6 +18,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
+from ddbio.core.capture.log_rows import item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
@@ -183,7 +184,7 @@ def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: t
 
 
 def _declared(options: CaptureOptions) -> pa.Schema | None:
-    return None if options.schema is None else arrow_schema_of(options.schema)
+    return None if options.schema is None else item_schema(arrow_schema_of(options.schema))
 
 
 def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
@@ -315,4 +316,4 @@ def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> p
     keys = {name for name, _ in table.key_types}
     if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:
         raise OptionError(f"table {table.name!r} has no items that show its columns yet: give schema")
-    return (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    return item_schema((sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow())

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
-from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.capture.log_rows import LogDecoder, item_schema
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
@@ -95,7 +95,7 @@ class DeliveredObjects:
             If no object has a change.
         """
         if schema is None and self.options.schema is not None:
-            schema = arrow_schema_of(self.options.schema)
+            schema = item_schema(arrow_schema_of(self.options.schema))
         keys = self.options.keys or keys
         self._reader = DeliveredReader(keys, {}, self.replays)
         if schema is None or not keys:
@@ -185,7 +185,7 @@ class DeliveredObjects:
             raise DecodeError(
                 f"{self.store.uri}: no object has changes{f': {reasons[0]}' if reasons else ''}", self.store.uri
             )
-        return schema.to_arrow(), keys
+        return item_schema(schema.to_arrow()), keys
 
     def _head(self, entry: StoredObject) -> bytes:
         """Return the text that an object begins with, or a whole file of Parquet."""
