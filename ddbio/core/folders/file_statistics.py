@@ -38,9 +38,7 @@ class FileStatistics:
     def __init__(self, schema: pa.Schema, attributes: Iterable[str] = (), columns: Iterable[str] = ()) -> None:
         wanted, self._columns = set(attributes), frozenset(columns)
         self._places = [
-            place
-            for place, field in enumerate(schema)
-            if field.name in self._columns or name_of_field(field) in wanted
+            place for place, field in enumerate(schema) if field.name in self._columns or name_of_field(field) in wanted
         ]
         self._fields = [schema.field(place) for place in self._places]
         self._nulls = [0] * len(self._places)

@@ -186,8 +186,6 @@ def _names_in(file: pa.Schema, columns: pa.Schema) -> list[str | None]:
     own = {each.name: is_own(each, LOG_COLUMNS) for each in file}
     attributes = {name_of_field(each): each.name for each in file if not own[each.name]}
     return [
-        each.name
-        if own.get(each.name) is is_own(each, LOG_COLUMNS)
-        else attributes.get(name_of_field(each))
+        each.name if own.get(each.name) is is_own(each, LOG_COLUMNS) else attributes.get(name_of_field(each))
         for each in columns
     ]
