@@ -44,6 +44,7 @@ from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.schema.own_names import told_apart
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -160,9 +161,9 @@ class ColumnDigest:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._schema = batch.schema
-            stored = stored_columns(batch.schema)
+            stored = stored_columns(told_apart(batch.schema))
             columns = _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
-            self._key_columns = tuple(each for each in columns if name_of_field(each.field) in self._keys)
+            self._key_columns = tuple(each for each in columns if self._is_key(each.field))
             self._columns = tuple(each for each in columns if each not in self._key_columns)
             self._has_times = declares_times(batch.schema)
             self._measured = 0
@@ -185,6 +186,9 @@ class ColumnDigest:
             beside = {name_of_field(field): batch.column(field.name) for field in fields}
             _add_members(batch.column(RESCUE_NAME), beside, sums, first_row)
         return sums, keys
+
+    def _is_key(self, field: pa.Field[Any]) -> bool:
+        return field.name != RESCUE_NAME and name_of_field(field) in self._keys
 
     def _holds_keys(self, batch: pa.RecordBatch) -> bool:
         """Return whether each row has all keys in their columns, as S, N or B."""

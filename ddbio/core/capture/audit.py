@@ -57,6 +57,7 @@ class ImageChains:
     """
 
     keys: Sequence[str]
+    _columns: Sequence[str] = ()
     _items: list[_Words] = field(default_factory=list)
     _new: list[_Words] = field(default_factory=list)
     _old: list[_Words] = field(default_factory=list)
@@ -75,8 +76,8 @@ class ImageChains:
         self._items.append(items)
         self._new.append(new)
         self._old.append(old)
-        named = rows.select([*columns_of(rows.schema, self.keys), SEQUENCE, EVENT_TIME])
-        self._named.append(named.rename_columns([*self.keys, SEQUENCE, EVENT_TIME]))
+        self._columns = columns_of(rows.schema, self.keys)
+        self._named.append(rows.select([*self._columns, SEQUENCE, EVENT_TIME]))
 
     def broken(self) -> list[ChainBreak]:
         """Return the changes behind which one is missing, in the order of the rows' numbers."""
@@ -92,7 +93,10 @@ class ImageChains:
         before, after = before[is_broken], after[is_broken]
         chosen = rows.take(pa.array(after)).append_column(_SINCE, rows.column(EVENT_TIME).take(pa.array(before)))
         return [
-            ChainBreak({name: each[name] for name in self.keys}, each[SEQUENCE], each[_SINCE], each[EVENT_TIME])
+            ChainBreak(
+                {key: each[name] for key, name in zip(self.keys, self._columns, strict=True)},
+                *(each[SEQUENCE], each[_SINCE], each[EVENT_TIME]),
+            )
             for each in in_order(chosen).to_pylist()
         ]
 

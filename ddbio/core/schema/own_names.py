@@ -87,6 +87,21 @@ def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> lis
     return found
 
 
+def told_apart(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which an own column is not taken for the attribute of its name, which has another column."""
+    named = {name_of_field(field) for field in schema if DDB_NAME in (field.metadata or {})}
+    if named.isdisjoint(schema.names):
+        return schema
+    return pa.schema(
+        [
+            field.with_metadata({DDB_NAME: f"column {field.name}".encode()})
+            if field.name in named and not field.metadata
+            else field
+            for field in schema
+        ]
+    )
+
+
 def _renamed(field: pa.Field[Any], name: str) -> pa.Field[Any]:
     metadata: dict[Any, Any] = {**(field.metadata or {}), DDB_NAME: name_of_field(field).encode()}
     return field.with_name(name).with_metadata(metadata)
