@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
-from ddbio.core.schema.column import fold
-from ddbio.core.schema.own_names import MOST_NAME_BYTES, column_name
+from ddbio.core.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.core.schema.own_names import column_name
 from ddbio.core.schema.times import is_time_column
 from ddbio.errors import OptionError, SchemaError
 
@@ -182,13 +182,23 @@ def columns_of(
 
 
 def nameable(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that a catalog can name: of names that it takes, each once, and of types that Hive has."""
+    """Return what a catalog can name of some columns: names that it takes, each once, and types that Hive has.
+
+    A struct lacks the members that cannot be named.
+    """
+    return pa.schema(_nameable_fields(schema, ""))
+
+
+def _nameable_fields(fields: Iterable[pa.Field[Any]], path: str) -> list[pa.Field[Any]]:
     kept: dict[str, pa.Field[Any]] = {}
-    for field in schema:
+    for field in fields:
+        found = field
+        if pa.types.is_struct(field.type):
+            found = field.with_type(pa.struct(_nameable_fields(fields_within(field.type), field.name)))
         with contextlib.suppress(SchemaError):
-            if _is_name(field.name) and Column(field.name, field.type).type:
-                kept.setdefault(fold(field.name), field)
-    return pa.schema([*kept.values()])
+            if _is_name(field.name) and (_member(found, path) if path else Column(found.name, found.type).type):
+                kept.setdefault(fold(field.name), found)
+    return [*kept.values()]
 
 
 def _is_name(name: str) -> bool:

@@ -22,8 +22,8 @@ from ddbio.core.schema.arrow import (
     normalize_field,
     tagged_field,
 )
-from ddbio.core.schema.column import fold
-from ddbio.core.schema.own_names import REFUSED, column_name, names_of
+from ddbio.core.schema.folded import REFUSED, fold
+from ddbio.core.schema.own_names import column_name, names_of
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.schema.arrow import DDB_NAME, DDB_TYPE, RESCUE_NAME, fields_within, is_list, name_of_field
-from ddbio.core.schema.column import fold
+from ddbio.core.schema.folded import MOST_NAME_BYTES, REFUSED, fold, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from collections.abc import Set as AbstractSet
-
-MOST_NAME_BYTES: Final = 255
-"""The longest name of a column that each catalog takes."""
-
-REFUSED: Final = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
-"""Characters that some table format refuses in the name of a column, and control characters."""
-
-_CHECKSUM_BYTES = 9
 
 
 def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType | None = None) -> str:
@@ -35,15 +25,14 @@ def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType 
         The type of the column. Iceberg knows a member ``b`` of a struct ``a`` as ``a.b``, so no column may have that
         name.
     """
-    plain = REFUSED.sub("_", attribute) or "_"
-    if plain == attribute and len(plain.encode()) <= MOST_NAME_BYTES and used.isdisjoint(names_of(plain, arrow_type)):
-        return plain
-    begin = plain.encode()[: MOST_NAME_BYTES - _CHECKSUM_BYTES].decode(errors="ignore")
-    name = f"{begin}_{crc32(attribute.encode()):08x}"
+    name = attribute
+    if not name or REFUSED.search(name) or len(name.encode()) > MOST_NAME_BYTES:
+        name = with_checksum(attribute)
     number = 1
     while not used.isdisjoint(names_of(name, arrow_type)):
+        # Another attribute may be called so.
+        name = with_checksum(attribute) if number == 1 else with_checksum(f"{attribute} {number}")
         number += 1
-        name = f"{begin[: -len(str(number)) - 1]}_{crc32(attribute.encode()):08x}_{number}"
     return name
 
 

@@ -18,8 +18,8 @@ from ddbio.core.folders.staged import job_of
 from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.own_names import told_apart
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.own_names import told_apart
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer

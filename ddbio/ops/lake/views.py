@@ -20,7 +20,7 @@ from ddbio.core.lake.views import (
     statements,
 )
 from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.column import fold
+from ddbio.core.schema.folded import fold
 from ddbio.errors import OptionError
 from ddbio.ops.capture.log_reader import CapturedLog, captures_of
 from ddbio.ops.job.lake_items import open_items
