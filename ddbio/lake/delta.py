@@ -195,16 +195,19 @@ class DeltaLakeTable:
         return LakeState(table.version(), schema, table.metadata().configuration, tuple(files), table)
 
     def _limit_statistics(self, state: LakeState) -> None:
-        """Make the table's property name the columns whose statistics all files have."""
+        """Make the table's property name only columns whose statistics all files have."""
         table: DeltaTable = state.handle
         known = table.metadata().configuration.get(_STATISTICS)
-        if known == ",".join(NOTED):
+        if known is not None and {*filter(None, known.split(","))} <= {*NOTED}:
             return
-        wanted = ",".join(_columns_with_statistics(table))
-        if known == wanted:
-            return
-        self.alter(state, (), {_STATISTICS: wanted})
-        if table.version() != state.version + 1:
+        version = state.version
+        # Deltalake tells statistics of the columns alone that the property names.
+        for columns in (lambda: NOTED, lambda: _columns_with_statistics(table)):
+            wanted = ",".join(columns())
+            if table.metadata().configuration.get(_STATISTICS) != wanted:
+                self.alter(state, (), {_STATISTICS: wanted})
+                version += 1
+        if table.version() != version:
             raise ConflictError(f"another writer changed {self.store.uri} before its property {_STATISTICS} was set")
 
     def _failure(self, error: DeltaError) -> Exception:
