@@ -182,7 +182,8 @@ class ColumnDigest:
         keys = sums[::2].copy() if self._holds_keys(batch) else None
         _add_columns(batch, self._columns, sums)
         if RESCUE_NAME in batch.schema.names and batch.column(RESCUE_NAME).null_count < batch.num_rows:
-            fields = (field for field, _ in (*self._key_columns, *self._columns) if field.name != RESCUE_NAME)
+            left = {RESCUE_NAME, *_own_columns(batch.schema)}
+            fields = (field for field, _ in (*self._key_columns, *self._columns) if field.name not in left)
             beside = {name_of_field(field): batch.column(field.name) for field in fields}
             _add_members(batch.column(RESCUE_NAME), beside, sums, first_row)
         return sums, keys
@@ -198,6 +199,13 @@ class ColumnDigest:
             and len(fields) == len(self._keys)
             and all(tag_of_field(field) in _KEY_TYPES and not batch.column(field.name).null_count for field in fields)
         )
+
+
+def _own_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns of no attribute, as a log has them: what is rescued may have their names."""
+    if DDB_TYPE not in (schema.field(RESCUE_NAME).metadata or {}):
+        return []
+    return [field.name for field in schema if DDB_TYPE not in (field.metadata or {})]
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:

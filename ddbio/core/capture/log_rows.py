@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-# Names that attributes of older logs have no column under: their values are in `_rescue`.
+# Attributes with these names have no column: their values are in `_rescue`.
 _RESCUED = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
 END_OF_TIME = 253_402_300_800
@@ -59,16 +59,21 @@ def next_iterator(body: bytes) -> str | None:
     return None if found is None else str(json.loads(found[1]))
 
 
-def item_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of items for a new log: no attribute has the name of a column of logs or archives."""
-    return pa.schema(beside(schema, LOG_COLUMNS | ARCHIVE_COLUMNS))
+def item_schema(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:
+    """Return the columns of items for a new log: no column is called as another one of logs or archives.
+
+    Attributes that are called so get a checksum behind their name. Those with the very name of a column that each log
+    has stay as they are, and :func:`log_schema` leaves them out, unless they are of the key.
+    """
+    left = [each for each in schema if each.name in _RESCUED and name_of_field(each) not in keys]
+    named = beside([each for each in schema if each not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
+    return pa.schema([*named, *left])
 
 
 def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
     """Return the columns of the log of a table whose items have a schema.
 
-    A column that is called as one of the log's own is left out, as in logs of older releases: its values are in
-    ``_rescue``. :func:`item_schema` gives columns other names.
+    A column of items that is called as one of the log's own is left out: its values are in ``_rescue``.
     """
     reserved = _RESCUED | {EVENT_ID} if event_id else _RESCUED
     fields = {name_of_field(each): each for each in normalize_schema(schema) if each.name not in reserved}

@@ -34,7 +34,7 @@ class ExportedChanges(LogDecoder):
     """
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str]) -> None:
-        super().__init__(item_schema(schema), keys)
+        super().__init__(item_schema(schema, keys), keys)
 
     def decode_lines(self, text: bytes | memoryview) -> pa.RecordBatch | None:
         """Return a row per line, in their order; None if there is none.

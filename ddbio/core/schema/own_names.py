@@ -64,14 +64,15 @@ def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> lis
 
     Names with more bytes than catalogs take get a checksum, too. The rescue column stays.
     """
-    reserved = {fold(name) for name in own}
-    used = reserved | {fold(field.name) for field in fields}
+    taken = {fold(name) for name in own}
+    used = taken | {fold(field.name) for field in fields}
     found: list[pa.Field[Any]] = []
     for field in fields:
         name = field.name
-        if name != RESCUE_NAME and (fold(name) in reserved or len(name.encode()) > MOST_NAME_BYTES):
+        if name != RESCUE_NAME and (fold(name) in taken or len(name.encode()) > MOST_NAME_BYTES):
             name = column_name(name_of_field(field), used)
             used.add(fold(name))
+        taken.add(fold(name))
         found.append(field if name == field.name else _renamed(field, name))
     return found
 

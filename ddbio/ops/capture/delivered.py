@@ -94,13 +94,16 @@ class DeliveredObjects:
         DecodeError
             If no object has a change.
         """
+        is_new = schema is None
         if schema is None and self.options.schema is not None:
-            schema = item_schema(arrow_schema_of(self.options.schema))
+            schema = arrow_schema_of(self.options.schema)
         keys = self.options.keys or keys
         self._reader = DeliveredReader(keys, {}, self.replays)
         if schema is None or not keys:
             found, named = self._inferred()
             schema, keys = schema or found, keys or named
+        if is_new:
+            schema = item_schema(schema, keys)
         self._decoder = LogDecoder(schema, keys, old_image=self.old_image or self.options.old_image)
         tags = {name_of_field(each): tag_of_field(each) for each in schema}
         self._reader = DeliveredReader(keys, tags, self.replays)
@@ -185,7 +188,7 @@ class DeliveredObjects:
             raise DecodeError(
                 f"{self.store.uri}: no object has changes{f': {reasons[0]}' if reasons else ''}", self.store.uri
             )
-        return item_schema(schema.to_arrow()), keys
+        return schema.to_arrow(), keys
 
     def _head(self, entry: StoredObject) -> bytes:
         """Return the text that an object begins with, or a whole file of Parquet."""

@@ -92,7 +92,8 @@ class StreamEventLog:
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
             given = self._options.schema
-            columns = item_schema(infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given))
+            found = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            columns = item_schema(found, keys)
             stored = self._state.read(_COLUMNS)
             if stored is None:
                 self._state.put_once(_COLUMNS, {"schema": schema_to_json(columns), "keys": keys})

@@ -59,7 +59,7 @@ FILTERS = [
     ("state = 'open'", pc.field("state") == "open", pl.col("state") == "open"),
     ("state >= 'open'", pc.field("state") >= "open", pl.col("state") >= "open"),
     ("state IS NULL", pc.field("state").is_null(), pl.col("state").is_null()),
-    ("\"empty\" IS NULL", pc.field("empty").is_null(), pl.col("empty").is_null()),
+    ('"empty" IS NULL', pc.field("empty").is_null(), pl.col("empty").is_null()),
     ("n < 0", pc.field("n") < 0, pl.col("n") < 0),
     ("price >= 1", pc.field("price") >= ONE, pl.col("price") >= 1),
     ("ratio > 1", pc.field("ratio") > 1, pl.col("ratio") > 1),
@@ -154,7 +154,9 @@ def test_another_writer_between_property_and_commit_is_a_conflict(tmp_path):
     state = table.create(lake_schema(COLUMNS), {})
     table.alter(state, (), {PROPERTY: "state"})
     state = table.load()
-    write_deltalake(tmp_path, pa.Table.from_pylist([OWN], pa.schema(DeltaTable(tmp_path).schema().to_arrow())), mode="append")
+    write_deltalake(
+        tmp_path, pa.Table.from_pylist([OWN], pa.schema(DeltaTable(tmp_path).schema().to_arrow())), mode="append"
+    )
     with pytest.raises(ConflictError, match="another writer changed"):
         table.commit(state, Commit(positions={"x": 1}))
 
@@ -172,10 +174,16 @@ def test_bounds_of_an_iceberg_table_hold_for_all_row_groups(tmp_path):
     table.commit(state, Commit(added=[staged], removed=state.files))
     newest = (tmp_path / "lake/metadata/version-hint.text").read_text()
     found = StaticTable.from_metadata(str(tmp_path / f"lake/metadata/v{newest}.metadata.json"))
-    whole = found.scan().to_arrow()
-    for text in (f"state = '{'x' * 5000}'", "state > 'open'", "n < 0", "price >= 3", "ratio > 1", "empty IS NULL"):
-        wanted = duckdb.sql(f"SELECT count(*) FROM whole WHERE {text.replace('empty', chr(34) + 'empty' + chr(34))}")
-        assert found.scan(row_filter=text).to_arrow().num_rows == wanted.fetchall()[0][0], text
+    rows = found.scan().to_arrow()
+    for text, expression in (
+        (f"state = '{'x' * 5000}'", pc.field("state") == "x" * 5000),
+        ("state > 'open'", pc.field("state") > "open"),
+        ("n < 0", pc.field("n") < 0),
+        ("price >= 1", pc.field("price") >= ONE),
+        ("ratio > 1", pc.field("ratio") > 1),
+        ("empty IS NULL", pc.field("empty").is_null()),
+    ):
+        assert found.scan(row_filter=text).to_arrow().equals(rows.filter(expression)), text
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -189,4 +197,7 @@ def test_a_member_is_not_the_column_of_its_path(kind, first, tmp_path):
         log.append([Change(number, "k", {"pk": "k", **{name: values[name] for name in names}})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format=kind)
     rows = ddbio.history(tmp_path / "lake").to_pylist()[-1]
-    assert sorted(json.dumps(each) for each in rows.values() if each in values.values()) == ['"column"', '{"b": "member"}']
+    assert sorted(json.dumps(each) for each in rows.values() if each in values.values()) == [
+        '"column"',
+        '{"b": "member"}',
+    ]
