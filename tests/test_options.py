@@ -21,6 +21,12 @@ def test_text_becomes_values():
     assert (options.target_file_bytes, options.columns, options.consistent) == (64 * 1024**2, ("a", "b"), True)
 
 
+def test_pairs_are_split_at_the_first_sign_of_equality():
+    """A comma within brackets belongs to a type, and a further sign of equality to the value."""
+    options = parse_options(ScanOptions, {"table": "t", "types": "a=decimal(38, 2), b = S,c=x=y"})
+    assert options.types == (("a", "decimal(38, 2)"), ("b", "S"), ("c", "x=y"))
+
+
 def test_none_means_not_given():
     """A flag that was not given leaves the default."""
     assert parse_options(ScanOptions, {"table": "t", "consistent": None}).consistent is False

@@ -1,11 +1,14 @@
-"""A file over ranges of an object reads as a file does, and asks for no more than is read."""
+"""What all stores do alike, and a file over ranges of an object."""
 
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.core.folders.staged import StoredObject
+from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
 
 DATA = bytes(range(100))
@@ -27,7 +30,6 @@ class Store:
         return DATA[start : start + length]
 
 
-@settings(deadline=None)
 @given(st.lists(SEEKS | READS, max_size=20))
 def test_it_reads_as_a_file_does(steps):
     """Whatever is sought and read, the bytes are those of a file, and only those are asked for."""
@@ -45,3 +47,20 @@ def test_it_reads_as_a_file_does(steps):
             assert found == model.read(number)
         assert file.tell() == model.tell()
     assert store.given == wanted
+
+
+def test_one_of_several_writers_makes_a_file(make_store):
+    """Of writers at once exactly one makes a small file whole, and the others find out that it is there."""
+    store, writers = make_store(), 4
+    rounds = 300 if isinstance(store, LocalStore) else 10
+    together = threading.Barrier(writers)
+
+    def write(number, name):
+        together.wait()
+        return store.put_if_absent(f"_ddbio/{name}.json", f"{number}".encode())
+
+    with ThreadPoolExecutor(writers) as pool:
+        for name in range(rounds):
+            made = [*pool.map(write, range(writers), [name] * writers)]
+            assert sum(made) == 1, name
+            assert store.read(f"_ddbio/{name}.json") == f"{made.index(True)}".encode()

@@ -20,6 +20,7 @@ from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import ExportIncompleteError, GapError, OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.ops.capture.gapped_log import AFTER, BEFORE, make_gap, state_of
+from tests.ops.killing import WHOLE, killing
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -133,6 +134,22 @@ def test_a_gap_is_healed_by_an_export(fake, client, gap, where):
     ddbio.compact(dest)
     assert state(dest) == {"a": 7, "c": 3, "d": 1}
     assert ddbio.verify_capture(dest).is_whole
+
+
+def heal(table, dest, where):
+    """Heal the gaps of a log, by options as JSON."""
+    ddbio.heal_capture(table, dest, export_to="s3://exports/killed", poll_seconds=0.2, **json.loads(where))
+
+
+def test_a_heal_that_is_killed_asks_for_no_second_export(client, gap, where):
+    """A run that died when the service had taken its request, and before it noted that, goes on with that export."""
+    table, dest, _ = gap
+    with killing(heal) as kill:
+        assert kill("export-0", [dest], table, dest, json.dumps(where)) != WHOLE
+    report = ddbio.heal_capture(table, dest, export_to="s3://exports/killed", poll_seconds=0.2, **where)
+    arn = client.describe_table(TableName=table)["Table"]["TableArn"]
+    assert len(client.list_exports(TableArn=arn)["ExportSummaries"]) == len(report.exports) == 1
+    assert state(dest) == {"a": 2, "c": 3, "d": 1, "e": 1}
 
 
 def test_exports_that_are_there_are_used(fake, gap, where):

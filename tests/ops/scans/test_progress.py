@@ -22,6 +22,7 @@ from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import MotoServer
+from tests.ops.killing import WHOLE, killing
 from tests.ops.scans.long_tables import COUNT, ITEMS, long_tables
 from tests.ops.scans.recording import recording
 
@@ -97,6 +98,21 @@ def test_a_scan_goes_on_behind_its_last_page(fake, tmp_path, seed):
     left = (COUNT - known) / COUNT * sum(len(str(item)) for item in ITEMS) / 8192
     assert sum(row[1] for row in fake.consumed("long")) - before < left * 1.2 + 300
     assert [path.name for path in (tmp_path / "out" / "_ddbio").iterdir() if ".scan" in path.name] == []
+
+
+def scan_quickly(options):
+    """Scan to files, by options as JSON."""
+    ddbio.scan_to_files(**json.loads(options))
+
+
+def test_a_scan_that_is_killed_in_its_commit_reads_nothing_again(fake, tmp_path):
+    """What it has staged is not forgotten before the commit, which the same job finishes."""
+    given = options_of(fake, tmp_path / "out", rcu_per_second=20_000)
+    with killing(scan_quickly) as kill:
+        assert kill("long_job.intent", [tmp_path / "out"], json.dumps(given)) != WHOLE
+    report = ddbio.scan_to_files(**given)
+    assert (report.resumed_items, report.items, report.rows) == (COUNT, COUNT, COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["pk"].to_pylist()) == [item["pk"]["S"] for item in ITEMS]
 
 
 SELECTIONS = {

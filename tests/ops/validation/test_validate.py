@@ -211,6 +211,16 @@ def test_rules_of_other_peoples_files_need_no_key(tmp_path):
     assert (report.key, report.source_repeated, report.rules[0].failures) == ((), 1, 1)
 
 
+@pytest.mark.parametrize(("rule", "exit_code"), [("not_null: true", 1), ("unique: false", 0)])
+def test_the_command_exits_by_its_rules(tmp_path, rule, exit_code):
+    """Without a second side a rule that is broken ends the command with 1."""
+    rules, path = tmp_path / "rules.yaml", tmp_path / "rows.parquet"
+    rules.write_text(f"columns: {{a: {{{rule}}}}}\n")
+    pq.write_table(pa.table({"a": ["x", None]}), path)
+    done = CliRunner().invoke(cli, ["validate", str(path), "--rules", str(rules), "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["equal"]) == (exit_code, None)
+
+
 def test_lines_of_dynamodb_json_equal_the_table(at, tmp_path):
     """A file of bare items is a side like any other; NULL is in both."""
     path = tmp_path / "items.jsonl"
