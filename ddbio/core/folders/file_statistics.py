@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import DDB_TYPE, name_of_field
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,9 @@ class FileStatistics:
     def __init__(self, schema: pa.Schema, attributes: Iterable[str] = (), columns: Iterable[str] = ()) -> None:
         wanted, self._columns = set(attributes), frozenset(columns)
         self._places = [
-            place for place, field in enumerate(schema) if field.name in self._columns or name_of_field(field) in wanted
+            place
+            for place, field in enumerate(schema)
+            if field.name in self._columns or (field.name != RESCUE_NAME and name_of_field(field) in wanted)
         ]
         self._fields = [schema.field(place) for place in self._places]
         self._nulls = [0] * len(self._places)
