@@ -17,7 +17,7 @@ LOG_COLUMNS = frozenset(
     {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, HEALED_BY, OLD_IMAGE, OLD_RESCUE, "_rescue"}
 )
 """All columns of a log that are no attribute's."""
-ARCHIVE_COLUMNS = frozenset({SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED, "_rescue"})
+ARCHIVE_COLUMNS = frozenset({SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED_AT, INFERRED, "_rescue"})
 """All columns of an archive that are no attribute's."""
 LINE_MEMBERS = frozenset({OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED})
 """The members of a line of JSON that are no attributes."""
