@@ -8,9 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    EXPIRED_AT,
+    INFERRED,
+    LOG_COLUMNS,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
 from ddbio.core.items.item_key import key_columns, key_values
-from ddbio.core.schema.arrow import RESCUE_FIELD
+from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
+from ddbio.core.schema.own_names import beside, is_own
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,8 +32,7 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html: items that
 # expired more than five years ago are never deleted.
 _NEVER_SECONDS: Final = 5 * 365 * 86_400
-EXPIRED_AT, INFERRED = "_expired_at", "_inferred"
-_OWN = (SEQUENCE, EVENT_ID, EVENT_TIME)
+_KEPT = (SEQUENCE, EVENT_ID, EVENT_TIME)
 _ONLY_SECONDS = pa.timestamp("us", "UTC")
 # The last second of the year 9999.
 _LONGEST = 253_402_300_799.0
@@ -74,21 +86,23 @@ def expired_rows(rows: pa.Table, ttl: str | None, *, infers: bool) -> pa.Table:
     marked: Any = rows.column(EXPIRED)
     seconds: Any = deleted_at
     if ttl is not None:
-        names = [each.name for each in rows.schema.field(OLD_IMAGE).type]
-        if ttl not in names:
+        columns = {name_of_field(each): each.name for each in rows.schema.field(OLD_IMAGE).type}
+        if ttl not in columns:
             raise OptionError(f"no item of the log has the attribute {ttl!r} as a column")
-        own = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), ttl))
+        due = expiry_seconds(pc.struct_field(rows.column(OLD_IMAGE), columns[ttl]))
         if infers:
-            marked = pc.or_(marked, is_expired(own, deleted_at))
-        is_time: Any = pc.and_(pc.greater_equal(own, pa.scalar(0.0)), pc.less_equal(own, pa.scalar(_LONGEST)))
-        seconds = pc.if_else(is_time.fill_null(False), own, deleted_at)  # noqa: FBT003 - the value
+            marked = pc.or_(marked, is_expired(due, deleted_at))
+        is_time: Any = pc.and_(pc.greater_equal(due, pa.scalar(0.0)), pc.less_equal(due, pa.scalar(_LONGEST)))
+        seconds = pc.if_else(is_time.fill_null(False), due, deleted_at)  # noqa: FBT003 - the value
     elif infers:
         raise OptionError("deletes are recognised by their attribute of the time to live: give ttl")
     inferred = pc.and_not(marked, rows.column(EXPIRED))
     whole: Any = seconds.cast(pa.int64(), safe=False)
     at: Any = pc.multiply(whole, _MICROS).cast(_ONLY_SECONDS)
+    # An older release gave an attribute a column of the same name.
+    own = [name for name in _KEPT if name in rows.column_names and is_own(rows.schema.field(name), LOG_COLUMNS)]
     kept = (
-        rows.select([*(name for name in _OWN if name in rows.column_names), OLD_IMAGE, OLD_RESCUE])
+        rows.select([*own, OLD_IMAGE, OLD_RESCUE])
         .append_column(pa.field(EXPIRED_AT, _ONLY_SECONDS), at)
         .append_column(pa.field(INFERRED, pa.bool_()), inferred)
         .filter(pc.and_(pc.and_(is_delete, has_image), marked))
@@ -104,7 +118,7 @@ def _items(rows: pa.Table) -> pa.Table:
     own = [name for name in rows.column_names if name not in {OLD_IMAGE, OLD_RESCUE}]
     return pa.Table.from_arrays(
         [*(rows.column(name) for name in own), *columns, rows.column(OLD_RESCUE)],
-        schema=pa.schema([*(rows.schema.field(name) for name in own), *fields, RESCUE_FIELD]),
+        schema=pa.schema([*(rows.schema.field(name) for name in own), *beside(fields, ARCHIVE_COLUMNS), RESCUE_FIELD]),
     )
 
 

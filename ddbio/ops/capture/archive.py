@@ -20,21 +20,26 @@ import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import (
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
     EXPIRED_AT,
     INFERRED,
-    expired_rows,
-    expiry_seconds,
-    in_key_range,
-    is_expired,
-    months_of,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
 )
+from ddbio.core.capture.expiry import expired_rows, expiry_seconds, in_key_range, is_expired, months_of
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.item_key import Fingerprints
 from ddbio.core.kernel.arrays import int64_array
+from ddbio.core.schema.arrow import name_of_field
+from ddbio.core.schema.own_names import item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -65,7 +70,6 @@ if TYPE_CHECKING:
 
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
-_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
 # No attribute has this name.
 _CHANGE = ""
 # What tells changes apart; hours that were read by something else are read again.
@@ -230,7 +234,7 @@ class Archiver:
         if self._last_written[0] != number:
             name, store = f"/{self.state.job_id}-{number:012}.parquet", self.state.store
             paths = [each.path for each in live_files(store).files if each.path.endswith(name)]
-            tables = [pq.read_table(pa.BufferReader(store.read(path))) for path in paths]
+            tables = [read_parquet(pa.BufferReader(store.read(path))) for path in paths]
             self._last_written = number, frozenset(text for rows in tables for text in id_texts(change_ids(rows)))
         return self._last_written[1]
 
@@ -374,8 +378,9 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     report = None
     if found:
         rows = last_of_each(in_time_order(pa.concat_tables(found, promote_options="permissive")), keys)
-        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
-        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        dropped = drops if options.ttl == "drop" else set()
+        items = item_fields(rows.schema, ARCHIVE_COLUMNS)
+        rows = rows.select([each.name for each in items if name_of_field(each) not in dropped])
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))

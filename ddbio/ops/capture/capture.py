@@ -18,6 +18,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.budget import LocalBudget
+from ddbio.core.capture.log_rows import item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
@@ -171,7 +172,7 @@ def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[Ope
         with claim.renewed(), contextlib.closing(_source(found, options)) as source:
             loop = _loop(options, source, _log(options, found, state), stop)
             loop.started_at = float(begun["started_at"])
-            loop.resume(options.start, _declared(options))
+            loop.resume(options.start, _declared(options, found))
             yield OpenCapture(found.table.name, found.job_id, loop)
     finally:
         claim.release()
@@ -183,8 +184,8 @@ def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: t
     return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
 
 
-def _declared(options: CaptureOptions) -> pa.Schema | None:
-    return None if options.schema is None else arrow_schema_of(options.schema)
+def _declared(options: CaptureOptions, found: _Found) -> pa.Schema | None:
+    return None if options.schema is None else item_schema(arrow_schema_of(options.schema), found.keys)
 
 
 def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
@@ -206,7 +207,7 @@ def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[C
             loop = _loop(options, leased, log, stop)
             loop.share(leased)
             loop.started_at = started_at
-            loop.resume(options.start, _declared(options))
+            loop.resume(options.start, _declared(options, found))
             yield loop
         claim.release()
 
@@ -220,7 +221,7 @@ def prepare_capture(options: CaptureOptions) -> str:
     found = _find(options)
     state, _ = _begin(options, found)
     log = _log(options, found, state)
-    if (schema := _declared(options)) is not None:
+    if (schema := _declared(options, found)) is not None:
         log.declare(schema)
     log.choose_columns(b"")
     return found.job_id
@@ -235,6 +236,11 @@ class _Found:
     arn: str
     job_id: str
     is_kinesis: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key attributes of the table."""
+        return tuple(name for name, _ in self.table.key_types)
 
 
 def _find(options: CaptureOptions) -> _Found:
@@ -297,7 +303,7 @@ def _log(options: CaptureOptions, found: _Found, state: JobState, shared: JobSta
 
     return ChangeLog(
         BatchRecords(state),
-        tuple(name for name, _ in found.table.key_types),
+        found.keys,
         infer,
         old_image=options.old_image,
         compression=options.compression,
@@ -318,4 +324,5 @@ def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> p
     keys = {name for name, _ in table.key_types}
     if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:
         raise OptionError(f"table {table.name!r} has no items that show its columns yet: give schema")
-    return (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    schema = (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    return item_schema(schema, [name for name, _ in table.key_types])
