@@ -13,7 +13,7 @@ import itertools
 import re
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import pyarrow as pa
 from isal import igzip, isal_zlib
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
+
+    _Codec: TypeAlias = Literal["gzip", "zstd", "bz2"]
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block is at most so much, unless one line is more."""
@@ -73,10 +75,10 @@ def is_compressed(head: bytes) -> bool:
     return _codec_of(head) is not None
 
 
-def _codec_of(head: bytes) -> str | None:
+def _codec_of(head: bytes) -> _Codec | None:
     """Return the name of the codec of a file that begins so, as Arrow calls it; None if it has none."""
     found = _MAGIC.match(head)
-    return None if found is None else found.lastgroup
+    return None if found is None else cast("_Codec", found.lastgroup)
 
 
 def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
@@ -132,7 +134,7 @@ def line_blocks(
         yield b"".join(held)
 
 
-def _inflated(chunks: Iterable[bytes], place: str, codec: str) -> Iterator[bytes]:
+def _inflated(chunks: Iterable[bytes], place: str, codec: _Codec) -> Iterator[bytes]:
     stored: Any = _StoredBytes(chunks)
     try:
         with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec) as stream:

@@ -39,7 +39,7 @@ from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
-from ddbio.files.contents import kind_of, require_own_files
+from ddbio.files.contents import LOGS, kind_of, require_own_files
 from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
@@ -331,7 +331,7 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
     schema = merge_schemas([*recorded.schemas, *_schemas(store, [each.path for each in files if each.path not in recorded.paths])])  # fmt: skip # noqa: E501
     (file_format,), publication = formats, published_folder(each.path for each in files)
     # Their folders are hours and months of changes, whatever attributes items have.
-    is_log = kind_of(store) in {"log", "archive"} and PARTS.keys() >= {*names}
+    is_log = kind_of(store) in LOGS and PARTS.keys() >= {*names}
     if is_log and (left := [name for name in schema.names if name not in nameable(schema).names]):
         _LOG.warning("%s: the catalog cannot name the columns %s, and does not have them", store.uri, ", ".join(left))
         schema = nameable(schema)

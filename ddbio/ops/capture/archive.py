@@ -39,7 +39,7 @@ from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.item_key import Fingerprints
 from ddbio.core.kernel.arrays import int64_array
 from ddbio.core.schema.arrow import name_of_field
-from ddbio.core.schema.own_names import item_fields
+from ddbio.core.schema.own_names import columns_of, item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -416,16 +416,17 @@ def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
             raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
         more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
         batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
-    if ttl not in batches.schema.names:
+    (column,) = columns_of(batches.schema, [ttl])
+    if column not in batches.schema.names:
         raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
     at = (options.at or datetime.now(UTC)).timestamp()
-    return RecordBatchStream(batches.schema, _expired(batches, ttl, at))
+    return RecordBatchStream(batches.schema, _expired(batches, column, at))
 
 
-def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.RecordBatch, None, None]:
+def _expired(batches: RecordBatchStream, column: str, at: float) -> Generator[pa.RecordBatch, None, None]:
     with batches:
         for batch in batches:
-            kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
+            kept = batch.filter(is_expired(expiry_seconds(batch.column(column)), at))
             if kept.num_rows:
                 yield kept
 
