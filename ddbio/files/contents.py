@@ -26,6 +26,9 @@ Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark",
 TABLES: Final = frozenset({"delta", "iceberg", "hudi"})
 """Kinds whose own metadata says which files, and which of their rows, belong to them."""
 
+LOGS: Final = frozenset({"log", "archive"})
+"""Kinds whose folders are times of changes, and whose rows have columns of ddbio's own beside those of attributes."""
+
 
 _NAMES: Final[dict[Kind, str]] = {
     "files": "a folder of files",

@@ -14,9 +14,20 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    LINE_MEMBERS,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+    TIME_TO_LIVE,
+    attribute_of_member,
+)
 from ddbio.core.capture.log_rows import END_OF_TIME
 from ddbio.core.capture.plain_lines import split_records
 from ddbio.core.items.encode import to_dynamodb_json
@@ -31,9 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-EVENT_ID: Final = "_event_id"
-_LINE_MEMBERS = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
-_COLUMNS = (*_LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
+_COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {
     each.lower(): each
     for each in ("eventID", "eventName", "dynamodb", "userIdentity", "ApproximateCreationDateTime", "Keys", "NewImage",
@@ -182,7 +191,8 @@ class DeliveredReader:
 
     def _record(self, document: Any, raw: str) -> tuple[str, str | None]:
         if isinstance(document, dict) and {OPERATION, EVENT_TIME} <= document.keys():
-            item = {name: _attribute(value, self.tags.get(name)) for name, value in document.items() if name not in _LINE_MEMBERS}  # fmt: skip # noqa: E501
+            named = {attribute_of_member(name): value for name, value in document.items() if name not in LINE_MEMBERS}
+            item = {name: _attribute(value, self.tags.get(name)) for name, value in named.items()}
             return self._record_of(document, item), document.get(EVENT_ID)
         changes = list(checked_changes(raw.encode()))
         if len(changes) != 1 or not isinstance(document.get("dynamodb"), dict):
@@ -224,7 +234,9 @@ class DeliveredReader:
         for line, encoded in zip(table.select(own).to_pylist(), items, strict=True):
             item = json.loads(encoded)
             try:
-                found.changes.append(self._record_of(line, item.get("Item", item) if item.keys() == {"Item"} else item))
+                item = item.get("Item", item) if item.keys() == {"Item"} else item
+                named = {attribute_of_member(name): value for name, value in item.items()}
+                found.changes.append(self._record_of(line, named))
             except (DecodeError, ValueError, TypeError) as error:
                 found.failures.append(Failure(encoded, str(error)))
 

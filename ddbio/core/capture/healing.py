@@ -13,15 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import (
-    EVENT_ID,
-    EVENT_TIME,
-    EXPIRED,
-    OLD_IMAGE,
-    OLD_RESCUE,
-    OPERATION,
-    SEQUENCE,
-)
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
@@ -29,15 +21,13 @@ from ddbio.core.items.changes import DELETE
 from ddbio.core.items.item_key import key_columns, key_rows
 from ddbio.core.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.own_names import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
-
-HEALED_BY: Final = "_healed_by"
-"""The column that says by which export a row was made, or that the table itself was read."""
 
 MARGIN_SECONDS: Final = 60
 """So much before the last change that was captured the window of an export begins: clocks differ."""
@@ -65,8 +55,7 @@ class ExportDecoder(LogDecoder):
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool, event_id: bool) -> None:
         self.has_event_ids = event_id
         super().__init__(schema, keys, old_image=old_image)
-        own = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME}
-        self.attributes = [each for each in self.schema.names if each not in own]
+        self.attributes = [each.name for each in self.schema if not is_own(each, LOG_COLUMNS)]
 
     def decode_lines(self, text: bytes | memoryview) -> LogRows | None:
         """Return a row per change, in their order, or None if there is none."""
@@ -257,7 +246,7 @@ def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | 
         for operation, there in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
     ]
     values: dict[str, list[Any]] = {OPERATION: operations, SEQUENCE: list(numbers)}
-    if EVENT_ID in rows.column_names:
+    if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
         values[EVENT_ID] = [f"{healed_by} {each}" for each in numbers]
     for name, column in values.items():
         place = rows.schema.get_field_index(name)
@@ -302,7 +291,7 @@ class LogState:
     lineage: int = 1
     _last: list[_Last] = field(default_factory=list)
     _after: list[NDArray[np.bytes_]] = field(default_factory=list)
-    _recent: list[pa.Table] = field(default_factory=list)
+    _recent: list[tuple[pa.Table, NDArray[np.bytes_]]] = field(default_factory=list)
     _rows: int = 0
     _wanted: NDArray[np.bytes_] = field(init=False)
 
@@ -339,8 +328,7 @@ class LogState:
         if is_recent.any():
             latest = before.filter(pa.array(is_recent))
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
-            digests = _array_of(found[kept][is_recent])
-            self._recent.append(key_rows(latest, self.keys).append_column("digest", digests))
+            self._recent.append((key_rows(latest, self.keys), found[kept][is_recent]))
         part = _Last(found[kept], _ordered_numbers(before, lineage), micros[kept], _removed(before), images)
         self._last.append(part)
         self._rows += before.num_rows
@@ -401,12 +389,12 @@ class LogState:
             numbers.append(fresh if known is None else known)
         if not len(places):
             return Unsettled(pa.table({}), np.zeros(0, np.int64), last, np.array(numbers, object))
-        rows = pa.concat_tables(self._recent, promote_options="permissive")
-        digests = np.array(rows.column("digest").to_pylist(), _KEY)
+        rows = pa.concat_tables([each for each, _ in self._recent], promote_options="permissive")
+        digests = np.concatenate([each for _, each in self._recent])
         # Any row of an item has its key.
         order = np.argsort(digests, kind="stable")
         first: Any = order[np.searchsorted(digests[order], last.keys[places])]
-        return Unsettled(rows.take(first).drop_columns(["digest"]), places, last, np.array(numbers, object))
+        return Unsettled(rows.take(first), places, last, np.array(numbers, object))
 
 
 @dataclass

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
     EVENT_ID,
     EVENT_TIME,
     EXPIRED,
+    LOG_COLUMNS,
     OLD_IMAGE,
     OLD_RESCUE,
     OPERATION,
@@ -27,6 +29,7 @@ from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.kernel.arrays import bool_array, int64_values, texts_array
 from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
+from ddbio.core.schema.own_names import beside, is_own
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
 
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-_OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
+# Attributes with these names have no column: their values are in `_rescue`.
+_RESCUED = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
 END_OF_TIME = 253_402_300_800
 """The year 10000, in seconds since 1970."""
@@ -59,13 +63,24 @@ def next_iterator(body: bytes) -> str | None:
     return None if found is None else str(json.loads(found[1]))
 
 
+def item_schema(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:
+    """Return the columns of items for a new log: no column is called as another one of logs or archives.
+
+    Attributes that are called so get a checksum behind their name. Those with the very name of a column that each log
+    has stay as they are, and :func:`log_schema` leaves them out, unless they are of the key.
+    """
+    left = [each for each in schema if each.name in _RESCUED and name_of_field(each) not in keys]
+    named = beside([each for each in schema if each not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
+    return pa.schema([*named, *left])
+
+
 def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
     """Return the columns of the log of a table whose items have a schema.
 
-    An attribute with the name of a column of the log's own has no column: its values are in ``_rescue``.
+    A column of items that is called as one of the log's own is left out: its values are in ``_rescue``.
     """
-    reserved = _OWN | {EVENT_ID} if event_id else _OWN
-    fields = {name_of_field(each): each for each in normalize_schema(schema) if name_of_field(each) not in reserved}
+    reserved = _RESCUED | {EVENT_ID} if event_id else _RESCUED
+    fields = {name_of_field(each): each for each in normalize_schema(schema) if each.name not in reserved}
     ordered = [*(fields[name] for name in keys), *(each for name, each in fields.items() if name not in keys)]
     own: list[pa.Field[Any]] = [
         pa.field(OPERATION, pa.string(), nullable=False),
@@ -145,8 +160,7 @@ class LogDecoder:
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> None:
         self.schema = log_schema(schema, keys, old_image=old_image, event_id=self.has_event_ids)
-        reserved = _OWN | {EVENT_ID} if self.has_event_ids else _OWN
-        fields = [each for each in self.schema if name_of_field(each) not in reserved]
+        fields = [each for each in self.schema if not is_own(each, LOG_COLUMNS)]
         self._keys, self._old_image = len(keys), old_image
         self._decoder = ChangeDecoder(pa.schema(fields), keys)
 

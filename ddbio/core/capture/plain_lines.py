@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, LINE_MEMBERS, OPERATION, SEQUENCE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import expired_records
 from ddbio.core.items.change_images import ImageReader
 from ddbio.core.kernel.arrays import (
@@ -29,6 +29,7 @@ from ddbio.core.kernel.arrays import (
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.kernel.members import Marks, Openings
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.folded import fold
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
-# Attributes that a line has no room for.
-_TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
 # A line is no record, and what holds records is none; a letter that is escaped may hide a name.
 _TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_TO_LIVE}"'.encode()
 _LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
@@ -158,7 +157,7 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
     event_ids = [] if seen is None or members[-1] is None else members[-1].to_pylist()
-    if (seen and not seen.isdisjoint(event_ids)) or not _TAKEN.isdisjoint(images.names):
+    if (seen and not seen.isdisjoint(event_ids)) or not LINE_MEMBERS.isdisjoint(map(fold, images.names)):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE, line_member
 from ddbio.core.number import canonical_number
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.json_text import compact_json
@@ -65,7 +65,7 @@ def change_line(body: bytes) -> tuple[str, datetime]:
     }
     members = [f"{compact_json(name)}:{compact_json(value)}" for name, value in own.items() if value is not None]
     item: Item = {**change.keys, **(change.new_image or {})}
-    members += [f"{compact_json(name)}:{_plain(value)}" for name, value in item.items() if name not in own]
+    members += [f"{compact_json(line_member(name))}:{_plain(value)}" for name, value in item.items()]
     return f"{{{','.join(members)}}}", at
 
 

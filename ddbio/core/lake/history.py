@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns, column_name
+from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns
 from ddbio.core.lake.versions import epoch_of
 from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
+from ddbio.core.schema.folded import fold
+from ddbio.core.schema.own_names import column_name
 
 VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
 BASE_OPERATION: Final = "BASE"
@@ -28,14 +30,16 @@ def history_schema(schema: pa.Schema) -> pa.Schema:
         pa.field(STATE_OPERATION, pa.string(), nullable=False),
         pa.field(VERSION, pa.string(), nullable=False),
     ]
-    attributes = [field.with_name(history_name(field)) for field in attribute_columns(schema)]
-    return pa.schema([*own, *attributes, RESCUE_FIELD])
+    attributes = attribute_columns(schema)
+    renamed = [field.with_name(name) for field, name in zip(attributes, history_names(attributes), strict=True)]
+    return pa.schema([*own, *renamed, RESCUE_FIELD])
 
 
-def history_name(field: pa.Field[Any]) -> str:
-    """Return the name of the column of an attribute in a history: its own, unless a history has one of that name."""
+def history_names(attributes: pa.Schema) -> list[str]:
+    """Return the names of the columns of attributes in a history: their own, unless a history has one of that name."""
     own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
-    return column_name(name_of_field(field), own) if field.name.lower() in own else field.name
+    used = own | {fold(name) for name in attributes.names}
+    return [column_name(name_of_field(field), used) if fold(field.name) in own else field.name for field in attributes]
 
 
 def _without_older(rows: pa.Table) -> pa.Table:

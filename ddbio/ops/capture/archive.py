@@ -20,10 +20,19 @@ import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import (
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
     EXPIRED_AT,
     INFERRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.core.capture.expiry import (
     expired_rows,
     expiry_seconds,
     has_expiry,
@@ -39,6 +48,7 @@ from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.item_key import Fingerprints
 from ddbio.core.items.joined_items import joined_items
 from ddbio.core.kernel.arrays import int64_array
+from ddbio.core.schema.own_names import columns_of, item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -71,7 +81,6 @@ if TYPE_CHECKING:
 
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
-_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
 # No attribute has this name.
 _CHANGE = ""
 _NO_ROWS = pa.table({name: pa.array([], pa.string()) for name in (SEQUENCE, _CHANGE)}).append_column(
@@ -423,7 +432,8 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     report = None
     if found:
         rows = last_of_each(in_time_order(joined_items(found)), keys)
-        rows = without_attributes(rows, [*_OWN, *(drops if options.ttl == "drop" else ())])
+        rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
+        rows = without_attributes(rows, drops if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
@@ -459,16 +469,17 @@ def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
             raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
         more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
         batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
-    if ttl not in batches.schema.names:
+    (column,) = columns_of(batches.schema, [ttl])
+    if column not in batches.schema.names:
         raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
     at = (options.at or datetime.now(UTC)).timestamp()
-    return RecordBatchStream(batches.schema, _expired(batches, ttl, at))
+    return RecordBatchStream(batches.schema, _expired(batches, column, at))
 
 
-def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.RecordBatch, None, None]:
+def _expired(batches: RecordBatchStream, column: str, at: float) -> Generator[pa.RecordBatch, None, None]:
     with batches:
         for batch in batches:
-            kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
+            kept = batch.filter(is_expired(expiry_seconds(batch.column(column)), at))
             if kept.num_rows:
                 yield kept
 

@@ -20,12 +20,12 @@ from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import ImageChains
 from ddbio.core.capture.change_ids import change_ids, distinct_changes
-from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE
-from ddbio.core.capture.healing import HEALED_BY
+from ddbio.core.capture.columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
 from ddbio.core.capture.log_rows import hour_of, next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.core.folders.staged import job_of
 from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.schema.own_names import is_own
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.meta import claim_path
 from ddbio.files.object_store import RangeFile
@@ -390,7 +390,8 @@ def _audit(
     found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
     lineages = None if chains is None else FileLineages(store)
     for path, rows in _row_groups(options, store, entries):
-        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
+        is_healed = HEALED_BY in rows.column_names and is_own(rows.schema.field(HEALED_BY), LOG_COLUMNS)
+        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if is_healed else rows
         ids.append(change_ids(own, keys))
         paths.append(path)
         if chains is not None and lineages is not None:

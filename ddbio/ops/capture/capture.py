@@ -16,6 +16,7 @@ from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.budget import LocalBudget
+from ddbio.core.capture.log_rows import item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
@@ -294,7 +295,7 @@ class _Opening:
         gaps = [lineage.gap] if lineage.gap is not None and not self.lease else []
         positions = None if known is None else known["positions"]
         at = 0.0 if lineage.number == 1 else lineage.started_at
-        loop.resume(start, _declared(self.options), left=positions, gaps=gaps, not_before=at)
+        loop.resume(start, _declared(self.options, self.found), left=positions, gaps=gaps, not_before=at)
 
     def _left(self, last: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return where each stream was left that was read before."""
@@ -315,8 +316,8 @@ def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: t
     return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
 
 
-def _declared(options: CaptureOptions) -> pa.Schema | None:
-    return None if options.schema is None else arrow_schema_of(options.schema)
+def _declared(options: CaptureOptions, found: FoundStream) -> pa.Schema | None:
+    return None if options.schema is None else item_schema(arrow_schema_of(options.schema), found.keys)
 
 
 def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
@@ -346,7 +347,7 @@ def prepare_capture(options: CaptureOptions) -> str:
     found = find_stream(options)
     state, _ = _begin(options, found)
     log = _log(options, found, state)
-    if (schema := _declared(options)) is not None:
+    if (schema := _declared(options, found)) is not None:
         log.declare(schema)
     log.choose_columns(b"")
     return found.job_id
@@ -411,7 +412,7 @@ def _log(
 
     log = ChangeLog(
         BatchRecords(state),
-        tuple(name for name, _ in found.table.key_types),
+        found.keys,
         infer,
         old_image=any(map(has_old_images, filter(None, (state, shared)))),
         compression=options.compression,
@@ -434,4 +435,5 @@ def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> p
     keys = {name for name, _ in table.key_types}
     if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:
         raise OptionError(f"table {table.name!r} has no items that show its columns yet: give schema")
-    return (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    schema = (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    return item_schema(schema, [name for name, _ in table.key_types])

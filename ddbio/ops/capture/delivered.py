@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
-from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.capture.log_rows import LogDecoder, item_schema
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
@@ -96,6 +96,7 @@ class DeliveredObjects:
         DecodeError
             If no object has a change.
         """
+        is_new = schema is None
         if schema is None and self.options.schema is not None:
             schema = arrow_schema_of(self.options.schema)
         keys = self.options.keys or keys
@@ -103,6 +104,8 @@ class DeliveredObjects:
         if schema is None or not keys:
             found, named = self._inferred()
             schema, keys = schema or found, keys or named
+        if is_new:
+            schema = item_schema(schema, keys)
         self._decoder = LogDecoder(schema, keys, old_image=self.old_image or self.options.old_image)
         tags = {name_of_field(each): tag_of_field(each) for each in schema}
         self._reader = DeliveredReader(keys, tags, self.replays)

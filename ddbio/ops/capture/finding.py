@@ -49,6 +49,11 @@ class FoundStream:
     first: str
     other: JobState | None = None
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key attributes of the table."""
+        return tuple(name for name, _ in self.table.key_types)
+
 
 def find_stream(options: CaptureOptions) -> FoundStream:
     """Return the stream that a table has now, and the capture of the log that reads it.

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.capture.columns import LOG_COLUMNS
 from ddbio.core.capture.log_rows import log_schema
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.schema.file import schema_from_json
+from ddbio.core.schema.own_names import is_own
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.formats import is_row_file
 from ddbio.files.parquet_input import open_parquet
@@ -262,13 +264,12 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
             f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, was "
             "ahead of this reader. Compact hours that every reader has behind it, or with keep_old"
         ) from None
-    names = set(parquet.schema_arrow.names)
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in columns.names if name in names]):
+    names = _names_in(parquet.schema_arrow, columns)
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in names if name is not None]):
         arrays = []
-        for each in columns:
+        for each, name in zip(columns, names, strict=True):
             try:
-                nothing = each.name not in names
-                arrays.append(pa.nulls(len(batch), each.type) if nothing else batch.column(each.name).cast(each.type))
+                arrays.append(pa.nulls(len(batch), each.type) if name is None else batch.column(name).cast(each.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{each.name} of {file.path}: {error}") from error
         yield pa.RecordBatch.from_arrays(arrays, schema=columns)
@@ -323,3 +324,13 @@ def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], st
         if names.get(each, own) == own:
             hours.setdefault(folder_of(each), []).append(each)
     return hours, oldest
+
+
+def _names_in(file: pa.Schema, columns: pa.Schema) -> list[str | None]:
+    """Return what a file calls each column: an attribute may have another column in files of an older release."""
+    own = {each.name: is_own(each, LOG_COLUMNS) for each in file}
+    attributes = {name_of_field(each): each.name for each in file if not own[each.name]}
+    return [
+        each.name if own.get(each.name) is is_own(each, LOG_COLUMNS) else attributes.get(name_of_field(each))
+        for each in columns
+    ]

@@ -19,6 +19,7 @@ from ddbio.core.folders.staged import StoredObject
 from ddbio.core.kernel.arrays import int64_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.own_names import columns_of
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -281,8 +282,9 @@ def replay(options: ReplayOptions) -> ReplayReport:
 
 def _compared(rows: pa.Table, name: str) -> pa.Table:
     """Return rows in which a delete has the value to compare of the item that it deleted."""
-    if name not in rows.column_names:
+    (column,) = columns_of(rows.schema, [name])
+    if column not in rows.column_names:
         raise OptionError(f"no change has the attribute {name!r} of newer_by")
-    deleted = pc.struct_field(rows.column(OLD_IMAGE), name)
-    place = rows.column_names.index(name)
-    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(name), deleted))
+    deleted = pc.struct_field(rows.column(OLD_IMAGE), column)
+    place = rows.column_names.index(column)
+    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(column), deleted))

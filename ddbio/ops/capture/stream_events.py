@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.delivered import Failure
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -98,7 +98,8 @@ class StreamEventLog:
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
             given = self._options.schema
-            columns = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            found = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            columns = item_schema(found, keys)
             stored = self._state.read(_COLUMNS)
             if stored is None:
                 self._state.put_once(_COLUMNS, {"schema": schema_to_json(columns), "keys": keys})

@@ -19,6 +19,7 @@ from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, F
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.own_names import told_apart
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
@@ -485,5 +486,5 @@ def _merged(digests: Iterable[Digest]) -> Digest:
 def _schema_text(schema: pa.Schema) -> str:
     # Columns of other programs may have types that a schema file does not know.
     with suppress(SchemaError):
-        return schema_to_json(normalize_schema(schema))
+        return schema_to_json(normalize_schema(told_apart(schema)))
     return ""

@@ -69,7 +69,8 @@ class LakeStaging(Staging):
         del schema, log
         naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
         rows = BaseRows(self.shape, self.loaded_us, keeps_bucket=self.keeps_bucket)
-        files = dataclasses.replace(self.files, statistics=tuple({*NOTED} - {*rows.statistics}))
+        noted = tuple({*NOTED} - {*rows.statistics})
+        files = dataclasses.replace(self.files, statistics=(), column_statistics=noted)
         writer = PartitionedWriter(self.store, naming, rows.item_schema, files, rows)
         try:
             for batch in batches:

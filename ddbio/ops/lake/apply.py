@@ -280,7 +280,7 @@ class Applier:
         options = FileOptions(
             compression=self.options.compression,
             target_file_bytes=int(self.options.target_file_bytes),
-            statistics=NOTED,
+            column_statistics=NOTED,
         )
         files = BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
         merger = BucketMerger(files, tuple(state.files), _floor(state))

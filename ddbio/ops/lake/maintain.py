@@ -210,7 +210,7 @@ class Maintainer:
         return state, tombstones, files
 
     def _work(self, state: LakeState, job_id: str) -> BucketFiles:
-        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, statistics=NOTED)
+        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=NOTED)
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
     def _chosen(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:

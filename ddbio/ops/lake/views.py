@@ -20,6 +20,7 @@ from ddbio.core.lake.views import (
     statements,
 )
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.folded import fold
 from ddbio.errors import OptionError
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
@@ -85,10 +86,11 @@ def _viewed(options: ViewOptions) -> tuple[ViewedLog, str | None, str]:
     relation, setup = (options.log_relation, None)
     if relation is None:
         relation, setup = log_relation(store.uri, options.dialect)
-    columns = pa.schema([field for field in item_columns(log.schema()) if field.name != RESCUE_NAME])
+    schema = log.schema()
+    columns = pa.schema([field for field in item_columns(schema) if field.name != RESCUE_NAME])
     by_name = dict[str, str]()
-    for name in columns.names:
-        other = by_name.setdefault(name.lower(), name)
+    for name in schema.names:
+        other = by_name.setdefault(fold(name), name)
         if other != name:
             raise OptionError(
                 f"the log {options.source} has columns {other!r} and {name!r}, which SQL takes for one: apply it to a "
