@@ -433,7 +433,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     if found:
         rows = last_of_each(in_time_order(joined_items(found)), keys)
         rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
-        rows = without_attributes(rows, drops if options.ttl == "drop" else ())
+        rows = without_attributes(rows, list(drops) if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
