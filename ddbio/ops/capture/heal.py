@@ -430,8 +430,7 @@ class _Job:
 
     def _log_state(self, keys: Sequence[ExportedKeys], since: float, written_at: Mapping[str, float]) -> LogState:
         store, until = self.state.store, self.gap.until.timestamp()
-        (lineage,) = lineages_of(self.state)
-        files = FileLineages(store, lineage.name)
+        files = FileLineages(store, lineages_of(self.state)[0].name)
         state = LogState(self.keys, self.attributes, since, until, keys, files.own)
         for each in live_files(store).files:
             read = open_parquet(pa.BufferReader(store.read(each.path)))
