@@ -130,6 +130,8 @@ class ReadOptions:
         Where the rows of each range begin, if it does not show that itself, and the end of the file.
     range_bytes
         The most bytes of a range; None is those of a load.
+    names_nulls
+        Whether rows of JSON have the column of ``nulls_field``, which tells members that are null from missing ones.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -140,6 +142,7 @@ class ReadOptions:
     splits_text: bool = False
     starts: tuple[TextStart, ...] = ()
     range_bytes: int | None = None
+    names_nulls: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from ddbio.files.checksums import checked
 from ddbio.files.decompress import line_blocks
 from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
+from ddbio.files.json_forms import starts_with_item
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader, starts_with_item
+from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +48,8 @@ class RowFiles:
         What was found out of files of text by reading them once.
     splits_text
         Whether large files of text have parts.
+    names_nulls
+        Whether rows of JSON say which members are null; see ``ReadOptions``.
     """
 
     def __init__(
@@ -57,9 +60,11 @@ class RowFiles:
         texts: Mapping[str, TextLayout] = MappingProxyType({}),
         *,
         splits_text: bool = False,
+        names_nulls: bool = False,
     ) -> None:
         self._store = store
         self._keys, self._types, self._texts, self._splits_text = dict(keys), types, texts, splits_text
+        self._names_nulls = names_nulls
         self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -215,7 +220,8 @@ class RowFiles:
             known = None if found.keeps_types else schema
             text = self._texts.get(entry.path, TextLayout())
             options = ReadOptions(
-                *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts)
+                *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts),
+                names_nulls=self._names_nulls,
             )
             self._opened = asked, found.open_reader(checked(self._store, entry), entry, options)
         return self._opened[1]

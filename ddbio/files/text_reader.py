@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import functools
 import itertools
-import re
 import sys
 import zlib
 from contextlib import contextmanager
@@ -27,6 +26,8 @@ from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.declared_rows import read_csv_as, read_json_as, read_json_by_columns
 from ddbio.files.decompress import decompress_head, is_compressed, line_blocks
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.files.json_forms import is_answer, starts_with_item
+from ddbio.files.named_nulls import with_named_nulls
 from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
 from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, last_document, read_documents
 from ddbio.files.text_rows import joined_columns, read_csv, read_json
@@ -46,14 +47,6 @@ PIECE_BYTES = 32 * 1024 * 1024
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
-_TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
-_FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
-# An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
-_TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
-# A saved answer of Scan or Query, of which no member but Items holds items.
-_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
-_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
-_NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 # https://www.unicode.org/faq/utf_bom.html: what Excel and others write before "Unicode text".
 _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -270,7 +263,7 @@ class TextReader:
         is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
         text = _utf8(text)
         may_be_answer = self._options.json_format != "plain" and self._options.schema is None
-        if not is_whole and may_be_answer and _is_answer(text):
+        if not is_whole and may_be_answer and is_answer(text):
             return None
         reader = self._make_rows(self._options)
         whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
@@ -323,11 +316,6 @@ def _lines_of_file(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
         raise shift_line(error, lines) from None
 
 
-def starts_with_item(text: bytes) -> bool:
-    """Return whether a text begins with DynamoDB JSON: an item, or a line of an export."""
-    return bool(_TYPED.match(text))
-
-
 def _utf8(text: bytes) -> bytes:
     """Return the beginning of a text without its byte order mark.
 
@@ -369,10 +357,10 @@ class JsonRows:
         if not text.strip():
             return []
         if self._options.schema is not None:
-            return read_json_as(text, self._options.schema).to_batches(BATCH_ROWS)
+            return self._plain(text, read_json_as(text, self._options.schema))
         if self._begins_typed(text):
-            return [from_dynamodb_json(text)]
-        return self._read(text).to_batches(BATCH_ROWS)
+            return self._typed(from_dynamodb_json(text))
+        return self._plain(text, self._read(text))
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
@@ -387,9 +375,17 @@ class JsonRows:
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
         """Return the rows of the next piece as these columns."""
         if self._options.schema is None and self._begins_typed(piece):
-            return [from_dynamodb_json(piece, columns, nulls="keep")]
+            return self._typed(from_dynamodb_json(piece, columns, nulls="keep"))
         read = read_json_by_columns if self._options.schema is None else read_json_as
-        return read(piece, columns, self._options.types).to_batches(BATCH_ROWS)
+        return self._plain(piece, read(piece, columns, self._options.types))
+
+    def _plain(self, text: bytes, rows: pa.Table) -> Iterable[pa.RecordBatch]:
+        batches, fields = rows.to_batches(BATCH_ROWS), dict(self._options.types)
+        fields |= {each.name: each for each in self._options.schema or ()}
+        return with_named_nulls(batches, text, fields) if self._options.names_nulls else batches
+
+    def _typed(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        return with_named_nulls([rows]) if self._options.names_nulls else [rows]
 
     def _read(self, text: bytes) -> pa.Table:
         return read_json(text, self._options.keys, self._options.types)
@@ -401,14 +397,8 @@ class JsonRows:
     def _begins_typed(self, text: bytes) -> bool:
         # The first row decides for all: a later piece may begin with one whose first value looks typed.
         if self._is_typed is None:
-            self._is_typed = starts_with_item(text) or _is_answer(text)
+            self._is_typed = starts_with_item(text) or is_answer(text)
         return self._is_typed
-
-
-def _is_answer(text: bytes) -> bool:
-    if not _ANSWER.match(text):
-        return False
-    return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
 
 class CsvRows:

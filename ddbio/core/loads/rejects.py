@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ddbio.core.attribute import check_item
 from ddbio.core.items.encode import Encoder
-from ddbio.core.schema.arrow import RESCUE_NAME, is_text, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, is_nulls, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
 
@@ -111,16 +111,21 @@ def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
     Parameters
     ----------
     nulls
-        Write null columns as NULL: an update removes their attributes, unlike those of missing columns.
+        Write null columns as NULL: an update removes their attributes, unlike those of missing columns. Of a row that
+        names its nulls, those that it names.
     """
     rescued = _member(row.select([RESCUE_NAME])) if RESCUE_NAME in row.schema.names else ""
     elsewhere = parse_json(b"{" + rescued.encode() + b"}")
+    named = next((row.column(each.name)[0].as_py() or () for each in row.schema if is_nulls(each)), None)
     members = []
     for field in row.schema:
         name = name_of_field(field)
-        if field.name != RESCUE_NAME and nulls and row.column(field.name).null_count and name not in elsewhere:
+        is_null = nulls and row.column(field.name).null_count and (named is None or name in named)
+        if field.name == RESCUE_NAME or is_nulls(field):
+            continue
+        if is_null and name not in elsewhere:
             members.append(compact_json({name: {"NULL": True}})[1:-1])
-        elif field.name != RESCUE_NAME:
+        else:
             members.append(_member(row.select([field.name])))
     return "{" + ",".join(member for member in (*members, rescued) if member) + "}"
 

@@ -36,6 +36,8 @@ ITEM_BYTES_NAME = "_item_bytes"
 _ITEM_BYTES = {DDB_TYPE: b"ITEM_BYTES"}
 ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
 
+_NULLS = {DDB_TYPE: b"NULLS"}
+
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
 """The sets, each with the type of its elements."""
 
@@ -57,6 +59,22 @@ def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str
 def is_item_bytes(field: pa.Field[Any]) -> bool:
     """Return whether the field is the decoder's column of item sizes, not an attribute."""
     return (field.metadata or {}).get(DDB_TYPE) == _ITEM_BYTES[DDB_TYPE]
+
+
+def nulls_field(schema: pa.Schema) -> pa.Field[Any]:
+    """Return the column that names the attributes of each row that are null, for rows whose others may be missing.
+
+    An update removes the attributes that are named, and leaves those as they are that are null without being named.
+    """
+    used, name = {*schema.names, *map(name_of_field, schema)}, "_nulls"
+    while name in used:
+        name += "_"
+    return pa.field(name, pa.list_(pa.string()), metadata=_NULLS)
+
+
+def is_nulls(field: pa.Field[Any]) -> bool:
+    """Return whether the field is the column of :func:`nulls_field`, not an attribute."""
+    return (field.metadata or {}).get(DDB_TYPE) == _NULLS[DDB_TYPE]
 
 
 def list_of(element: pa.Field[Any]) -> pa.DataType:

@@ -206,7 +206,11 @@ class UnitReader:
 
     def open_files(self) -> RowFiles:
         """Return what reads the files of one thread."""
-        return RowFiles(self.store, dict(self.plan.key_types), self.types, self.texts, splits_text=True)
+        return RowFiles(
+            *(self.store, dict(self.plan.key_types), self.types, self.texts),
+            splits_text=True,
+            names_nulls=self.plan.nulls_matter,
+        )
 
     def _read_unit(
         self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int
