@@ -17,7 +17,7 @@ from ddbio.core.schema.times import is_time_column, normalize_time
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 DDB_TYPE = b"ddb:type"
 """The metadata key of a field's DynamoDB type."""
@@ -234,6 +234,21 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, RESCUE_FIELD])
 
 
+def require_names(names: Iterable[str], known: Collection[str], problem: str, advice: str | None = None) -> None:
+    """Check that names, which an option has, are known.
+
+    Raises
+    ------
+    SchemaError
+        One is not; the message says the problem, and the nearest known name, or else the advice, or all known names.
+    """
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else advice or f"known are {', '.join(sorted(known))}"
+            raise SchemaError(f"{name}: {problem}: {hint}")
+
+
 def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of the named attributes, in their order, and ``_rescue``.
 
@@ -243,11 +258,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         The schema has no such attribute.
     """
     fields = {name_of_field(field): field for field in schema if tag_of_field(field) != "RESCUE"}
-    for name in columns:
-        if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "give a schema that has it"
-            raise SchemaError(f"{name}: the schema has no such attribute: {hint}")
+    require_names(columns, fields, "the schema has no such attribute", "give a schema that has it")
     return normalize_schema(pa.schema([fields[name] for name in columns]))
 
 
