@@ -11,16 +11,18 @@ import functools
 import itertools
 import sys
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.core.items.python_rows import item_columns
 from ddbio.core.items.raw_items import shift_line
-from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.arrow import has_attribute_names, is_nulls, normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.text.framing import check_object, checked_items, framing_of
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.declared_rows import read_csv_as, read_json_as, read_json_by_columns
@@ -30,12 +32,13 @@ from ddbio.files.json_forms import is_answer, starts_with_item
 from ddbio.files.named_nulls import with_named_nulls
 from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
 from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, last_document, read_documents
-from ddbio.files.text_rows import joined_columns, read_csv, read_json
+from ddbio.files.text_rows import csv_columns, joined_columns, json_items, read_csv, read_json
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ddbio.core.attribute import Item
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.file_format import ReadOptions
     from ddbio.files.object_store import ObjectStore
@@ -44,10 +47,14 @@ if TYPE_CHECKING:
 PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
 
+MOST_ROW_BYTES = 128 * 1024 * 1024
+"""A row that is larger is none: items have 400 KB, and the longest text of one is 18 MB."""
+
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 # https://www.unicode.org/faq/utf_bom.html: what Excel and others write before "Unicode text".
+_NO_ROWS = pa.schema([])
 _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -195,6 +202,7 @@ class TextReader:
         starts, entry = self._options.starts, self._entry
         if starts:
             begin, end = starts[part].byte, starts[part + 1].byte
+            _check_row(end - begin - self._range_bytes)
             text = memoryview(self._store.read_range(entry, begin, end - begin) if begin < end else b"")
         else:
             begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
@@ -283,6 +291,7 @@ class TextReader:
                 continue
             joined = b"".join(held)
             end = rows.cut(joined)
+            _check_row(len(joined) - end - self._piece_bytes)
             if end:
                 yield joined[:end]
             held, held_bytes = [joined[end:]], len(joined) - end
@@ -314,6 +323,11 @@ def _lines_of_file(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
         yield counted()
     except DecodeError as error:
         raise shift_line(error, lines) from None
+
+
+def _check_row(size_bytes: int) -> None:
+    if size_bytes > MOST_ROW_BYTES:
+        raise DecodeError(f"a row is larger than {MOST_ROW_BYTES:,} bytes: a quote or a bracket is not closed")
 
 
 def _utf8(text: bytes) -> bytes:
@@ -354,41 +368,65 @@ class JsonRows:
 
     def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
         """Return the rows of a file that is one piece."""
-        if not text.strip():
-            return []
-        if self._options.schema is not None:
-            return self._plain(text, read_json_as(text, self._options.schema))
-        if self._begins_typed(text):
-            return self._typed(from_dynamodb_json(text))
-        return self._plain(text, self._read(text))
+        return self._rows(text, None) if text.strip() else []
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
         first = next(pieces, b"")
         pieces = itertools.chain([first], pieces)
         if self._begins_typed(first):
+            if self._options.takes_illegal:
+                # A write takes each piece in columns of its own.
+                return normalize_schema(pa.schema([]))
             seen = functools.reduce(ItemSchema.merge, map(infer_schema_of_body, pieces))
             return seen.to_arrow()
-        found = functools.reduce(joined_columns, (self._read(piece).schema for piece in pieces))
+        found = functools.reduce(joined_columns, map(self._schema_of, pieces))
         return normalize_schema(found)
 
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
         """Return the rows of the next piece as these columns."""
-        if self._options.schema is None and self._begins_typed(piece):
-            return self._typed(from_dynamodb_json(piece, columns, nulls="keep"))
-        read = read_json_by_columns if self._options.schema is None else read_json_as
-        return self._plain(piece, read(piece, columns, self._options.types))
+        return self._rows(piece, columns)
 
-    def _plain(self, text: bytes, rows: pa.Table) -> Iterable[pa.RecordBatch]:
-        batches, fields = rows.to_batches(BATCH_ROWS), dict(self._options.types)
-        fields |= {each.name: each for each in self._options.schema or ()}
+    def _rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
+        """Return rows as columns that are given, or chosen by them; what no item may have is in columns of JSON."""
+        is_typed = self._options.schema is None and self._begins_typed(text)
+        if not self._options.takes_illegal:
+            return self._legal_rows(text, columns, is_typed=is_typed)
+        with suppress(DecodeError):
+            batches = list(self._legal_rows(text, None if is_typed else columns, is_typed=is_typed))
+            if has_attribute_names(batches[0].schema if batches else ()):
+                return batches
+        return self._with_nulls(item_columns(list(self._items(text, is_typed=is_typed))), b"" if is_typed else text)
+
+    def _legal_rows(self, text: bytes, columns: pa.Schema | None, *, is_typed: bool) -> Iterable[pa.RecordBatch]:
+        options = self._options
+        if is_typed:
+            found = from_dynamodb_json(text) if columns is None else from_dynamodb_json(text, columns, nulls="keep")
+            return self._with_nulls(found, b"")
+        if options.schema is not None:
+            table = read_json_as(text, options.schema, options.types)
+        elif columns is not None:
+            table = read_json_by_columns(text, columns, options.types)
+        else:
+            table = read_json(text, options.keys, options.types)
+        return self._with_nulls(table, text)
+
+    def _items(self, text: bytes, *, is_typed: bool) -> Iterable[Item]:
+        """Return items whose values need not be legal."""
+        if is_typed:
+            return checked_items(text, framing_of(text), check_object)
+        fields = {each.name: each for each in self._options.schema or ()} or self._options.types
+        return (item for _, _, item in json_items(text, self._options.types, fields))
+
+    def _schema_of(self, text: bytes) -> pa.Schema:
+        batches = self._rows(text, None)
+        return next((pa.schema([field for field in each.schema if not is_nulls(field)]) for each in batches), _NO_ROWS)
+
+    def _with_nulls(self, rows: pa.Table | pa.RecordBatch, text: bytes) -> Iterable[pa.RecordBatch]:
+        """Return rows, with their named nulls if those are asked for; the text is plain JSON."""
+        batches = rows.to_batches(BATCH_ROWS) if isinstance(rows, pa.Table) else [rows]
+        fields = {**self._options.types, **{each.name: each for each in self._options.schema or ()}}
         return with_named_nulls(batches, text, fields) if self._options.names_nulls else batches
-
-    def _typed(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        return with_named_nulls([rows]) if self._options.names_nulls else [rows]
-
-    def _read(self, text: bytes) -> pa.Table:
-        return read_json(text, self._options.keys, self._options.types)
 
     def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
         """Return the lines on which documents begin."""
@@ -425,7 +463,7 @@ class CsvRows:
         """Return the rows of a file that is one piece."""
         if self._options.schema is not None:
             return read_csv_as(text, self._options.schema).to_batches(BATCH_ROWS)
-        return read_csv(text, self._options.keys, types=self._options.types).to_batches(BATCH_ROWS)
+        return read_csv(text, self._options).to_batches(BATCH_ROWS)
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
@@ -434,17 +472,15 @@ class CsvRows:
             # All is declared: there is nothing to choose.
             pieces = iter(())
         pieces = itertools.chain([first], pieces)
-        tables = (
-            read_csv(piece, self._options.keys, self._header(piece), types=self._options.types) for piece in pieces
-        )
-        return functools.reduce(joined_columns, (table.schema for table in tables))
+        found = (csv_columns(piece, self._options, self._header(piece)) for piece in pieces)
+        return functools.reduce(joined_columns, found)
 
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
         """Return the rows of the next piece as these columns."""
         names = self._header(piece)
         if self._options.schema is not None:
             return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
-        return read_csv(piece, self._options.keys, names, columns, self._options.types).to_batches(BATCH_ROWS)
+        return read_csv(piece, self._options, names, columns).to_batches(BATCH_ROWS)
 
     def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
         """Return the lines on which records begin."""

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, Pairs, split_indexes
+from ddbio.options.parsing import CONFIG, Engine, Names, Pairs, split_indexes
 from ddbio.options.waiting import WaitPolicyOptions
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
@@ -23,6 +23,9 @@ class SourceOptions(ConnectionOptions):
     """File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow."""
     json_format: JsonFormat = "auto"
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: Names | None = None
+    """Words that are missing values in all columns of CSV: ``NA,null,n/a``; by default ``NA`` and ``null`` are, except
+    in text."""
     hive_partitions: Literal["add", "ignore", "refuse"] = "add"
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 

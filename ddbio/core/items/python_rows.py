@@ -13,10 +13,11 @@ import pyarrow as pa
 from ddbio.core.attribute import decode_base64
 from ddbio.core.items.python_values import attribute_value, is_missing
 from ddbio.core.items.time_columns import declare_forms
-from ddbio.core.number import quoted
-from ddbio.core.schema.arrow import RESCUE_NAME, nulls_field, tagged_field
+from ddbio.core.number import canonical_number, quoted
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, is_attribute_name, nulls_field, tagged_field
+from ddbio.core.schema.column import column_names
 from ddbio.core.text.json_text import compact_json
-from ddbio.errors import EncodeError, SchemaError
+from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ddbio.core.attribute import AttributeValue
     from ddbio.core.schema.times import TimeForm
 
-_LONGEST_NAME = 65_535
 # Arrow takes these as they are; int only if 64 bits hold all values.
 _NATIVE: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _TYPES: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "BOOL": pa.bool_()}
@@ -46,17 +46,21 @@ def python_rows(
         Whether to add the column of ``nulls_field``, which tells what a row has as null from what it lacks.
     """
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names if _is_name(name)}
+    columns = {name: [row.get(name) for row in rows] for name in names if is_attribute_name(name)}
     if len(columns) < len(names):
         # No column can have such a name. The encoder refuses the rows that have one in the rescue column.
         strange = [_strange_members(row) for row in rows]
-        rescued = columns.get(RESCUE_NAME, strange)
-        columns[RESCUE_NAME] = [own or other for own, other in zip(strange, rescued, strict=True)]
+        rescued = columns.get(RESCUE_NAME, [None] * len(rows))
+        columns[RESCUE_NAME] = [
+            _json(own).decode() if own else each for own, each in zip(strange, rescued, strict=True)
+        ]
     table = python_columns(columns, forms)
     if not names_nulls:
         return table
     field = nulls_field(table.schema)
-    nulls = [[name for name, value in row.items() if is_missing(value) and _is_name(name)] or None for row in rows]
+    nulls = [
+        [name for name, value in row.items() if is_missing(value) and is_attribute_name(name)] or None for row in rows
+    ]
     return table.append_column(field, pa.array(nulls, field.type))
 
 
@@ -73,6 +77,37 @@ def python_columns(columns: Mapping[str, Iterable[Any]], forms: Mapping[str, Tim
         return pa.table([array for _, array in made], schema=pa.schema([field for field, _ in made]))
     except (pa.ArrowException, ValueError) as error:
         raise SchemaError(f"the columns make no table: {error}") from error
+
+
+def item_columns(items: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Return items as columns of JSON, whose values the encoder checks row by row: they need not be legal."""
+    names = column_names(
+        [name for name in dict.fromkeys(name for item in items for name in item) if is_attribute_name(name)]
+    )
+    fields = [tagged_field(column, pa.string(), "JSON", attribute=name) for name, column in names.items()]
+    texts = [[_json(_canonical(item[name])) if name in item else None for item in items] for name in names]
+    others = [{name: value for name, value in item.items() if name not in names} for item in items]
+    if any(others):
+        fields.append(RESCUE_FIELD)
+        texts.append([_json(each) if each else None for each in others])
+    columns: list[Any] = [pa.array(each, pa.string()) for each in texts]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _canonical(value: Any) -> Any:
+    """Return an attribute value with numbers as the service stores them: it refuses zeros with some exponents."""
+    match value:
+        case {"N": str(text)}:
+            with suppress(DecodeError):
+                return {"N": canonical_number(text)}
+        case {"NS": list(texts)}:
+            numbers = [_canonical({"N": text}) for text in texts]
+            return {"NS": [number["N"] for number in numbers]}
+        case {"L": list(elements)}:
+            return {"L": [_canonical(element) for element in elements]}
+        case {"M": dict(members)}:
+            return {"M": {name: _canonical(member) for name, member in members.items()}}
+    return value
 
 
 def python_column(
@@ -117,12 +152,9 @@ def _stored(name: str, value: Any, form: TimeForm | None) -> AttributeValue:
         return {"N": f"{type(value).__name__} {quoted(value)}"}
 
 
-def _strange_members(row: Mapping[Any, Any]) -> str | None:
-    members = {name: value for name, value in row.items() if not _is_name(name)}
-    if not members:
-        return None
-    shown = {name if isinstance(name, str) else "": _stored("", value, None) for name, value in members.items()}
-    return _json(shown).decode()
+def _strange_members(row: Mapping[Any, Any]) -> dict[str, AttributeValue] | None:
+    members = {name: value for name, value in row.items() if not is_attribute_name(name)}
+    return {name if isinstance(name, str) else "": _stored("", value, None) for name, value in members.items()} or None
 
 
 def _json(value: Any) -> bytes:
@@ -139,10 +171,6 @@ def _listed(name: Any, values: Any) -> list[Any]:
             "dictionary, [{…}]"
         )
     return list(values)
-
-
-def _is_name(name: Any) -> bool:
-    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME
 
 
 def _column_of(name: str, values: list[AttributeValue | None]) -> tuple[pa.Field[Any], pa.Array[Any]]:

@@ -17,8 +17,8 @@ from uuid import UUID
 import numpy as np
 
 from ddbio.core.attribute import encode_base64
-from ddbio.core.number import MAX_EXPONENT, quoted
-from ddbio.errors import SchemaError
+from ddbio.core.number import MAX_EXPONENT, canonical_number, quoted
+from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
     from ddbio.core.attribute import AttributeValue
@@ -63,8 +63,10 @@ def _other(value: Any) -> AttributeValue:  # noqa: C901, PLR0911, PLR0912 - one 
             return _integer(int(value))
         case float():
             return {"N": repr(float(value))}
-        case Decimal() | UUID():
-            return {"N" if isinstance(value, Decimal) else "S": str(value)}
+        case Decimal():
+            return {"N": _decimal_text(value)}
+        case UUID():
+            return {"S": str(value)}
         case str():
             return {"S": str.__str__(value)}
         case bytes() | bytearray() | memoryview():
@@ -95,6 +97,14 @@ def _integer(value: int) -> AttributeValue:
     if abs(value) >= 10 ** (MAX_EXPONENT + 1):
         raise SchemaError(f"an int of {value.bit_length()} bits")
     return {"N": str(value)}
+
+
+def _decimal_text(value: Decimal) -> str:
+    try:
+        return canonical_number(str(value))
+    except DecodeError:
+        # Whoever checks it says why.
+        return str(value)
 
 
 def _of_numpy(value: Any) -> AttributeValue:
@@ -156,7 +166,7 @@ _SCALARS: dict[type, Any] = {
     int: _integer,
     bool: lambda value: {"BOOL": value},
     float: lambda value: {"N": repr(value)},
-    Decimal: lambda value: {"N": str(value)},
+    Decimal: lambda value: {"N": _decimal_text(value)},
     type(None): lambda _: {"NULL": True},
     bytes: lambda value: {"B": encode_base64(value)},
     list: lambda value: {"L": [attribute_value(each) for each in value]},

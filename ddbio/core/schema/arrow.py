@@ -25,6 +25,9 @@ DDB_TYPE = b"ddb:type"
 DDB_NAME = b"ddb:name"
 """The metadata key of the attribute's name, if the column has another name."""
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+MAX_NAME_BYTES = 65_535
+
 RESCUE_NAME = "_rescue"
 """The last column of every schema: one JSON object per row with the values that fit no column."""
 
@@ -232,6 +235,20 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     if RESCUE_NAME in schema.names and not is_text(schema.field(RESCUE_NAME).type):
         raise SchemaError(f"{RESCUE_NAME}: this name is kept for the rescue column, a string: rename or drop the field")
     return pa.schema([*columns, RESCUE_FIELD])
+
+
+def is_attribute_name(name: Any) -> bool:
+    """Return whether DynamoDB takes this as the name of an attribute."""
+    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= MAX_NAME_BYTES
+
+
+def has_attribute_names(fields: Iterable[pa.Field[Any]]) -> bool:
+    """Return whether all fields, and those within them, have names that DynamoDB takes."""
+    return all(
+        is_attribute_name(name_of_field(each))
+        and (not each.type.num_fields or has_attribute_names(fields_within(each.type)))
+        for each in fields
+    )
 
 
 def require_names(names: Iterable[str], known: Collection[str], problem: str, advice: str | None = None) -> None:

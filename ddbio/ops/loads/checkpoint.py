@@ -98,6 +98,7 @@ def identity_of(
         "hive_partitions": options.hive_partitions,
         # The list that JSON reads back.
         **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
+        **({"null_values": list(options.null_values)} if options.null_values else {}),
         **({"types": types.hexdigest()} if source.types else {}),
     }
 

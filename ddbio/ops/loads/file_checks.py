@@ -15,6 +15,7 @@ from ddbio.errors import SchemaError
 from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.ops.loads.sources import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -51,7 +52,7 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
     def look(unit: Unit) -> pa.Schema | None:
         if unit.entry.path in source.kinds:
             return source.kinds[unit.entry.path]
-        files = RowFiles(source.store, dict(plan.key_types), source.types)
+        files = RowFiles(source.store, read_options(plan, source.types, source.null_values))
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()

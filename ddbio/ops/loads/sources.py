@@ -22,6 +22,7 @@ from ddbio.core.schema.arrow import require_names
 from ddbio.core.schema.declare import time_forms
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.files.declared import look_up
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_row_file, is_splittable
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.partition_columns import partition_columns
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StoredObject
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.schema.times import TimeForm
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
@@ -158,6 +160,8 @@ class FileSource:
         The declared columns of its text, by attribute.
     kinds
         One file of each set of columns that footers tell, and these columns.
+    null_values
+        The words of CSV that are missing values; None are the usual ones.
     """
 
     store: ObjectStore
@@ -167,6 +171,17 @@ class FileSource:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     kinds: Mapping[str, pa.Schema] = field(default_factory=dict)
+    null_values: tuple[str, ...] | None = None
+
+
+def read_options(
+    plan: WritePlan, types: Mapping[str, pa.Field[Any]], null_values: tuple[str, ...] | None
+) -> ReadOptions:
+    """Return how a write understands text."""
+    nulls = plan.nulls_matter
+    return ReadOptions(
+        dict(plan.key_types), types=types, null_values=null_values, names_nulls=nulls, takes_illegal=True
+    )
 
 
 def open_source(
@@ -215,7 +230,7 @@ def open_source(
     files, schemas = [noted.with_checksums(each) for each in files], noted.schemas
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
-        opened = RowFiles(store, splits_text=splits_text)
+        opened = RowFiles(store, ReadOptions(splits_text=splits_text))
         # Its columns may have other names in the file than they were declared with.
         tells = is_splittable(entry.path) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None
@@ -242,7 +257,7 @@ def open_source(
         require_names(forms, named.union(*(each.names for each in told)), "no file has such a column")
     known = [parts.rows for parts in parts_of_files if parts.rows is not None]
     rows = sum(known) if len(known) == len(files) else None
-    return FileSource(store, tuple(files), units, rows, kinds=dict(kinds.values()))
+    return FileSource(store, tuple(files), units, rows, kinds=dict(kinds.values()), null_values=options.null_values)
 
 
 def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:

@@ -62,7 +62,9 @@ class LoadJob:
     @property
     def reader(self) -> UnitReader:
         """Return the reader of the source."""
-        return UnitReader(self.store, self.task.plan, self.export, self.types, self.texts)
+        return UnitReader(
+            *(self.store, self.task.plan, self.export, self.types, self.texts), null_values=self.options.null_values
+        )
 
     def write(
         self,

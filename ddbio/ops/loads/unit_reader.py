@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,7 @@ from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
+from ddbio.ops.loads.sources import read_options
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     DecodeError
         If the file is not in the format of its name.
     """
-    files = RowFiles(source.store, dict(plan.key_types), source.types)
+    files = RowFiles(source.store, read_options(plan, source.types, source.null_values))
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns, index_units = source.rows, None, list[str](), dict[str, float]()
@@ -127,6 +128,8 @@ class UnitReader:
         Declared columns of text.
     texts
         What was found out of files of text before their rows are read.
+    null_values
+        The words of CSV that are missing values.
     """
 
     store: ObjectStore
@@ -134,6 +137,7 @@ class UnitReader:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     texts: Mapping[str, TextLayout] = field(default_factory=dict)
+    null_values: tuple[str, ...] | None = None
 
     def read(
         self,
@@ -206,11 +210,8 @@ class UnitReader:
 
     def open_files(self) -> RowFiles:
         """Return what reads the files of one thread."""
-        return RowFiles(
-            *(self.store, dict(self.plan.key_types), self.types, self.texts),
-            splits_text=True,
-            names_nulls=self.plan.nulls_matter,
-        )
+        options = read_options(self.plan, self.types, self.null_values)
+        return RowFiles(self.store, replace(options, splits_text=True), self.texts)
 
     def _read_unit(
         self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.errors import DecodeError, OptionError, PartialWriteError, SchemaError
 from ddbio.testing import FakeDynamoDB
 
 
@@ -55,7 +55,7 @@ def test_csv_has_one_type_over_all_files(table, tmp_path, pack):
     assert items(table) == {
         "a": {"v": {"S": "007"}, "n": {"N": "1"}, "only": {"S": "x"}},
         "b": {"v": {"S": "8"}, "n": {"N": "1.5"}},
-        "c": {"v": {"S": ""}},
+        "c": {},
     }
 
 
@@ -111,13 +111,16 @@ def test_declared_json_is_what_is_declared(table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
-    [('{"pk":"b","n":"x"}', r"a\.jsonl: line 3"), ('{"pk":"b","zip":1e5}', r"a\.jsonl: line 3.*quote it")],
+    ("row", "error", "message"),
+    [
+        ('{"pk":"b","n":"x"}', PartialWriteError, r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"),
+        ('{"pk":"b","zip":1e5}', DecodeError, r"a\.jsonl: line 3.*quote it"),
+    ],
 )
-def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, message):
-    """What no number is, and a number whose text is not known, end the load with file and line."""
+def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, error, message):
+    """What no number is rejects its row; a number whose text is not known ends the load with file and line."""
     (tmp_path / "a.jsonl").write_text(f'{{"pk":"a",\n"n":"1"}}\n{row}\n')
-    with pytest.raises(DecodeError, match=message):
+    with pytest.raises(error, match=message):
         load(table, tmp_path, types=TYPES)
 
 
