@@ -24,8 +24,7 @@ class SourceOptions(ConnectionOptions):
     json_format: JsonFormat = "auto"
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
     null_values: Names | None = None
-    """Words that are missing values in all columns of CSV: ``NA,null,n/a``; by default ``NA`` and ``null`` are, except
-    in text."""
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"] = "add"
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 
