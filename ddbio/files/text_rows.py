@@ -165,7 +165,7 @@ def _chosen(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any]:
     shown: Any = _shown(cells)
     shown = _without_missing(shown, shown, options).drop_null()
     if not len(shown):
-        is_empty = not pc.any(pc.not_equal(cells, "")).as_py()
+        is_empty = not _has(cells, ".")
         return pa.field(name, pa.null()) if is_empty else _text(name, "words")
     for kind in _KINDS:
         # A cast does not end at the first cell that is none of its values.
@@ -204,7 +204,8 @@ def _has(texts: Any, pattern: str) -> bool:
 
 
 def _text(name: str, cells: str) -> pa.Field[Any]:
-    return pa.field(name, pa.string(), metadata={_CELLS: cells.encode()})
+    metadata: dict[bytes | str, bytes | str] = {_CELLS: cells.encode()}
+    return pa.field(name, pa.string(), metadata=metadata)
 
 
 def _said(field: pa.Field[Any]) -> str:

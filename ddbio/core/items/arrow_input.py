@@ -65,7 +65,9 @@ def _of_pandas(frame: Any) -> pa.Table:
         if not frame.columns.is_unique:
             raise
         table = pa.Table.from_pandas(frame.select_dtypes(exclude="object"), preserve_index=True)
-        columns = {name: (table.schema.field(name), table.column(name)) for name in table.schema.names}
+        columns: dict[str, tuple[Any, Any]] = {
+            name: (table.schema.field(name), table.column(name)) for name in table.schema.names
+        }
         for name in frame.select_dtypes("object").columns:
             values = [None if _is_nan(value) else value for value in frame[name]]
             columns[str(name)] = python_column(str(name), values)

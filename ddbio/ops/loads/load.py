@@ -232,7 +232,10 @@ def _load(
     is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
+    job = LoadJob(
+        *(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types),
+        null_values=source.null_values,
+    )
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
     budget.is_followed = True
