@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import batch_bytes
+from ddbio.core.batch_size import value_bytes
 from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.items.item_key import key_hashes
 from ddbio.core.items.python_rows import item_columns
@@ -50,7 +50,7 @@ def chunks(rows: pa.RecordBatch | RawItems, plan: WritePlan) -> Iterator[pa.Reco
     if isinstance(rows, RawItems):
         yield rows
         return
-    step = chunk_rows(batch_bytes(rows) // max(1, rows.num_rows), plan)
+    step = chunk_rows(value_bytes(rows) // max(1, rows.num_rows), plan)
     yield from (rows.slice(start, step) for start in range(0, rows.num_rows, step))
 
 
@@ -234,9 +234,9 @@ class ItemsOfRows:
         self._is_asked = takes_items and plan.newer_by is None and plan.operation_by is None
         self._encoder: tuple[bytes, Encoder] | None = None
 
-    def of(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | RawItems]:
+    def of(self, rows: pa.RecordBatch | RawItems) -> Iterator[pa.RecordBatch | RawItems]:
         """Yield the rows as raw items, or as they are."""
-        if not self._is_asked:
+        if not self._is_asked or isinstance(rows, RawItems):
             yield rows
             return
         for chunk in chunks(rows, self._plan):

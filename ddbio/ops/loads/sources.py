@@ -144,6 +144,8 @@ class Unit:
     """How time columns are written, where it is declared."""
     schema: pa.Schema | None = None
     """The columns that the file was written with, if they are known and the file does not tell them."""
+    width: int = 0
+    """How many columns its footer tells."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ def open_source(
         return opened.parts(entry), opened.first_schema(entry) if tells else None
 
     parts_of_files: list[Parts] = []
+    widths: dict[str, int] = {}
     kinds: dict[Any, tuple[str, pa.Schema]] = {}
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         for entry, (parts, schema) in zip(files, pool.map(look, files), strict=True):
@@ -243,10 +246,14 @@ def open_source(
             if len(parts_of_files) % _FILES_PER_LINE == 0:
                 _LOG.info("opened %d of %d files", len(parts_of_files), len(files))
             if schema is not None:
+                widths[entry.path] = len(schema)
                 kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
     forms = time_forms(timestamps)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
+        (
+            *(entry, part, size, None, columns[entry.path], options.json_format, first_row, forms),
+            *(schemas.get(entry.path), widths.get(entry.path, 0)),
+        )
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]

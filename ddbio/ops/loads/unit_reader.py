@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import batch_bytes
+from ddbio.core.batch_size import value_bytes
 from ddbio.core.index_units import frequent_index_keys, mean_index_units
 from ddbio.core.items.raw_items import RawItems
 from ddbio.core.items.time_columns import StoredRows
-from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
+from ddbio.core.loads.encode import ItemsOfRows, RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.scans.plan import spread_order
 from ddbio.files.file_format import BATCH_ROWS
@@ -54,6 +54,7 @@ _SAMPLE_ROWS = 1000
 _MOST_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
 _STREAM_ROWS = 2048
+_CELL_BYTES = 8
 # So many rows of a file of text lie between two checkpoints.
 _CHECKPOINT_ROWS = 4096
 # Text takes several times its stored size when it is read, above all if it is compressed.
@@ -171,6 +172,8 @@ class UnitReader:
         streams = split_streams(units) if any_order else [units]
         batch_rows = BATCH_ROWS if len(streams) == 1 else _STREAM_ROWS
         within = within or WithinUnits({}, lambda _, __: None)
+        # Items take less memory than the columns of sparse rows, of which each stream would hold some.
+        items = ItemsOfRows(self.plan)
 
         def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
             # Each stream keeps the file that it reads open.
@@ -181,7 +184,7 @@ class UnitReader:
                 if origins is not None:
                     batches = origins.with_lines(batches, files, unit)
                 for batch in _behind(batches, rows):
-                    for part in _slices(batch, len(streams)):
+                    for part in _slices(items.of(batch), len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
                     if rows - noted >= _CHECKPOINT_ROWS and not is_splittable(unit.entry.path):
@@ -384,17 +387,21 @@ def split_evenly(units: Sequence[Unit], most: int) -> list[Sequence[Unit]]:
 def _weight(unit: Unit) -> int:
     """Return about how many bytes are in memory while a unit is read."""
     if is_splittable(unit.entry.path):
-        return unit.size_bytes
+        # Rows of many columns are sparse: in a file their nulls take next to nothing.
+        return unit.size_bytes + unit.width * _STREAM_ROWS * _CELL_BYTES
     return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry.path) else unit.size_bytes)
 
 
-def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:
-    """Yield the rows of a batch in slices so small that a window holds two of each stream."""
-    if streams == 1 or isinstance(batch, RawItems):
-        yield batch
-        return
-    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, batch_bytes(batch))))
-    yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
+def _slices(batches: Iterable[pa.RecordBatch | RawItems], streams: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows of batches in slices so small that a window holds two of each stream."""
+    for batch in batches:
+        if streams == 1:
+            yield batch
+            continue
+        size = batch.nbytes if isinstance(batch, RawItems) else value_bytes(batch)
+        step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, size)))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
 
 
 def _rotate(streams: Iterable[Iterator[_T]]) -> Iterator[_T]:
