@@ -224,7 +224,7 @@ def _column(field: pa.Field[Any], cells: Any, options: ReadOptions) -> tuple[pa.
         return field, pa.chunked_array([pa.nulls(len(cells))])
     text = pa.field(name, pa.string())
     if options.keys.get(name) == "N" and pa.types.is_string(field.type):
-        return text.with_metadata(_NUMBER_FIELD), _shown(cells)
+        return pa.field(name, pa.string(), metadata=_NUMBER_FIELD), _shown(cells)
     if said in _PATTERNS:
         return text, _without_missing(cells, _shown(cells), options)
     if said in {"string", "words"}:

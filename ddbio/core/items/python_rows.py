@@ -96,6 +96,8 @@ def item_columns(items: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 
 def _canonical(value: Any) -> Any:
     """Return an attribute value with numbers as the service stores them: it refuses zeros with some exponents."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
     match value:
         case {"N": str(text)}:
             with suppress(DecodeError):

@@ -142,7 +142,7 @@ def _member(column: pa.RecordBatch) -> str:
     if is_rescue or (field.metadata or {}).get(DDB_TYPE) == b"JSON":
         with suppress(DecodeError):
             found = parse_json(value.as_py().encode())
-            if isinstance(found, dict):
+            if isinstance(found, dict) or not is_rescue:
                 return compact_json(found if is_rescue else {name_of_field(field): found})[1:-1]
     return compact_json({name_of_field(field): {"N": _shown(value)}})[1:-1]
 

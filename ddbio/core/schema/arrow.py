@@ -239,7 +239,10 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
 
 def is_attribute_name(name: Any) -> bool:
     """Return whether DynamoDB takes this as the name of an attribute."""
-    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= MAX_NAME_BYTES
+    try:
+        return isinstance(name, str) and 0 < len(name.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def has_attribute_names(fields: Iterable[pa.Field[Any]]) -> bool:
