@@ -47,7 +47,7 @@ def python_rows(
     """
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names if is_attribute_name(name)}
-    if len(columns) < len(names):
+    if len(columns) < len(names) or not names:
         # No column can have such a name. The encoder refuses the rows that have one in the rescue column.
         strange = [_strange_members(row) for row in rows]
         rescued = columns.get(RESCUE_NAME, [None] * len(rows))

@@ -29,13 +29,17 @@ _FILES_AT_ONCE = 16
 _FILES_PER_LINE = 1000
 
 
-def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] = ()) -> None:
+def check_files(
+    source: FileSource, plan: WritePlan, declared: Collection[str] = (), times: Collection[str] = ()
+) -> None:
     """Check how every file begins, by its footer if it has one: whether it is of its format, and has the columns.
 
     Parameters
     ----------
     declared
         Columns that the source should have, one file or the other.
+    times
+        The same of columns of times, which JSON has not.
 
     Raises
     ------
@@ -56,8 +60,7 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()
-    # The files of an export are DynamoDB JSON.
-    names, are_known = set[str](), source.export is None
+    names, are_known = set[str](), True
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
@@ -72,8 +75,8 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
             rows = StoredRows(unit.forms).convert(with_columns(none, unit.columns))
             names.update(rows.schema.names)
             check_file(unit.entry, rows.schema, plan)
-    if are_known:
-        require_names(declared, names, "no file has such a column")
+    if source.export is None:
+        require_names((*times, *(declared if are_known else ())), names, "no file has such a column")
 
 
 def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:

@@ -330,7 +330,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps, splits_text=True)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
-    check_files(source, write, [name for name, _ in (*(options.types or ()), *(options.timestamps or ()))])
+    check_files(source, write, dict(options.types or ()), dict(options.timestamps or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:

@@ -130,6 +130,8 @@ FRAME = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "U
         ({"pk": ["a"], "n": [1, 2]}, {}, "make no table"),
         ({"pk": "a", "n": 1}, {}, r"column 'pk' is a str, not a list .* \[{…}\]"),
         ({1: ["a"]}, {}, "column 1: a name is text"),
+        ([{}], {}, "the rows have no column 'pk'"),
+        ([{"v": 1}], {}, "the rows have no column 'pk'"),
         (FRAME, {"timestamps": "expire_at=epoch_s"}, "expire_at: .*did you mean 'expires_at'"),
         (FRAME.to_batches(), {"timestamps": "expire_at=epoch_s"}, "did you mean 'expires_at'"),
         (FRAME.to_pylist(), {"timestamps": "ttl=iso"}, "ttl: .* known are expires_at, pk"),

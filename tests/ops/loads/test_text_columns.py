@@ -5,6 +5,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -212,3 +213,19 @@ def test_a_load_that_continues_has_the_same_types(table, tmp_path):
     assert load(table, tmp_path, types="n=string", **options).written == 1
     with pytest.raises(OptionError, match="typed"):
         load(table, tmp_path, **options)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "csv", "csv.gz", "jsonl", "orc"])
+def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending):
+    """Whatever the format, a form of times names a column of some file; nothing is written otherwise."""
+    rows = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})
+    path = tmp_path / f"rows.{ending}"
+    if ending in {"parquet", "feather", "orc"}:
+        write = {"parquet": pq.write_table, "feather": pyarrow.feather.write_feather, "orc": pyarrow.orc.write_table}
+        write[ending](rows, path)
+    else:
+        text = '{"pk":"a","expires_at":"x"}' if ending == "jsonl" else "pk,expires_at\na,2026-01-01"
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    with pytest.raises(SchemaError, match="expire_at: no file has such a column: did you mean 'expires_at'"):
+        load(table, path, timestamps="expire_at=epoch_s")
+    assert items(table) == {}
