@@ -187,9 +187,9 @@ def test_wrong_options_are_one_clear_error(read, options, message):
 
 def test_registered_budget_holds_over_all_tasks(read, things, registered):
     """With ``register`` all tasks of a read lease from one budget in the driver, and none of them waits for a share."""
-    before = len(things.consumed())
     frame = read(rcuPerSecond="200", segments="8", tasks="4").schema("pk string").load("things")
     assert frame.rdd.getNumPartitions() == 4
+    before = len(things.consumed())
     assert frame.count() == ROWS
     budget = registered._servers[-1]._budget
     consumed = things.consumed()[before:]

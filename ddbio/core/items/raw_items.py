@@ -115,10 +115,6 @@ class RawItems:
             self.data, self.spans[rows], self.sizes[rows], self.hashes[rows], self.values[rows], self.doubtful[rows]
         )
 
-    def slice(self, start: int, length: int) -> RawItems:
-        """Return some adjacent items, on the same text, under the name that a record batch has for it."""
-        return self.take(np.arange(start, min(start + length, len(self))))
-
     def item_text(self, row: int) -> str:
         """Return an item as one line of JSON."""
         return compact_json(parse_json(self.text(row)))

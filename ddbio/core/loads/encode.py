@@ -234,9 +234,9 @@ class ItemsOfRows:
         self._is_asked = takes_items and plan.newer_by is None and plan.operation_by is None
         self._encoder: tuple[bytes, Encoder] | None = None
 
-    def of(self, rows: pa.RecordBatch | RawItems) -> Iterator[pa.RecordBatch | RawItems]:
+    def of(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | RawItems]:
         """Yield the rows as raw items, or as they are."""
-        if not self._is_asked or isinstance(rows, RawItems):
+        if not self._is_asked:
             yield rows
             return
         for chunk in chunks(rows, self._plan):

@@ -21,7 +21,7 @@ from ddbio.core.batch_size import value_bytes
 from ddbio.core.index_units import frequent_index_keys, mean_index_units
 from ddbio.core.items.raw_items import RawItems
 from ddbio.core.items.time_columns import StoredRows
-from ddbio.core.loads.encode import ItemsOfRows, RowEncoder, raw_item_reader, takes_raw_items
+from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.scans.plan import spread_order
 from ddbio.files.file_format import BATCH_ROWS
@@ -172,8 +172,6 @@ class UnitReader:
         streams = split_streams(units) if any_order else [units]
         batch_rows = BATCH_ROWS if len(streams) == 1 else _STREAM_ROWS
         within = within or WithinUnits({}, lambda _, __: None)
-        # Items take less memory than the columns of sparse rows, of which each stream would hold some.
-        items = ItemsOfRows(self.plan)
 
         def read(stream: Sequence[Unit]) -> Iterator[tuple[Unit, int, pa.RecordBatch | RawItems | Checkpoint]]:
             # Each stream keeps the file that it reads open.
@@ -184,7 +182,7 @@ class UnitReader:
                 if origins is not None:
                     batches = origins.with_lines(batches, files, unit)
                 for batch in _behind(batches, rows):
-                    for part in _slices(items.of(batch), len(streams)):
+                    for part in _slices(batch, len(streams)):
                         yield unit, rows, part
                         rows += part.num_rows
                     if rows - noted >= _CHECKPOINT_ROWS and not is_splittable(unit.entry.path):
@@ -392,16 +390,13 @@ def _weight(unit: Unit) -> int:
     return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry.path) else unit.size_bytes)
 
 
-def _slices(batches: Iterable[pa.RecordBatch | RawItems], streams: int) -> Iterator[pa.RecordBatch | RawItems]:
-    """Yield the rows of batches in slices so small that a window holds two of each stream."""
-    for batch in batches:
-        if streams == 1:
-            yield batch
-            continue
-        size = batch.nbytes if isinstance(batch, RawItems) else value_bytes(batch)
-        step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, size)))
-        for start in range(0, batch.num_rows, step):
-            yield batch.slice(start, step)
+def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:
+    """Yield the rows of a batch in slices so small that a window holds two of each stream."""
+    if streams == 1 or isinstance(batch, RawItems):
+        yield batch
+        return
+    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, value_bytes(batch))))
+    yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 
 def _rotate(streams: Iterable[Iterator[_T]]) -> Iterator[_T]:
