@@ -368,6 +368,8 @@ class SourceKeywords(ConnectionKeywords, total=False):
     """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: Literal["auto", "plain", "dynamodb"]
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: str | Sequence[str] | None
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"]
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 

@@ -47,19 +47,16 @@ _OPTIMIZE: Final[dict[Kind, str]] = {
 _ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
 _WITHIN = re.compile(rf"(?:(?P<root>.*?)/)?(?:(?P<delta>_delta_log)/.+|(?P<hudi>\.hoodie)/.+|(?P<iceberg>{_ICEBERG}))")
 # What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
-_MARKS: Final[tuple[tuple[Kind, str, re.Pattern[str]], ...]] = tuple(
-    (kind, prefix, re.compile(pattern))
-    for kind, prefix, pattern in (
-        ("delta", "_delta_log/", r".+"),
-        ("hudi", ".hoodie/", r".+"),
-        ("iceberg", "metadata/", _ICEBERG),
-        ("spark", STREAM_LOG, r".+"),
-        ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
-        ("export", STARTED, STARTED),
-        ("log", META, rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"),
-        ("archive", META, rf"{META}[A-Za-z0-9_]+\.archive\.json"),
-        ("ddbio", META, rf"{META}(?:snapshots/.+|[^./]+\.json)"),
-    )
+_MARKS: Final[tuple[tuple[Kind, str, re.Pattern[str]], ...]] = (
+    ("delta", "_delta_log/", re.compile(r".+")),
+    ("hudi", ".hoodie/", re.compile(r".+")),
+    ("iceberg", "metadata/", re.compile(_ICEBERG)),
+    ("spark", STREAM_LOG, re.compile(r".+")),
+    ("export", "manifest-", re.compile(rf"(?:{SUMMARY}|{FILES})\.json")),
+    ("export", STARTED, re.compile(STARTED)),
+    ("log", META, re.compile(rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json")),
+    ("archive", META, re.compile(rf"{META}[A-Za-z0-9_]+\.archive\.json")),
+    ("ddbio", META, re.compile(rf"{META}(?:snapshots/.+|[^./]+\.json)")),
 )
 # One page of a listing.
 _LISTED = 1000

@@ -5,11 +5,12 @@ import json
 
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.errors import DecodeError, OptionError, PartialWriteError, SchemaError
 from ddbio.testing import FakeDynamoDB
 
 
@@ -55,7 +56,7 @@ def test_csv_has_one_type_over_all_files(table, tmp_path, pack):
     assert items(table) == {
         "a": {"v": {"S": "007"}, "n": {"N": "1"}, "only": {"S": "x"}},
         "b": {"v": {"S": "8"}, "n": {"N": "1.5"}},
-        "c": {"v": {"S": ""}},
+        "c": {},
     }
 
 
@@ -111,13 +112,16 @@ def test_declared_json_is_what_is_declared(table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
-    [('{"pk":"b","n":"x"}', r"a\.jsonl: line 3"), ('{"pk":"b","zip":1e5}', r"a\.jsonl: line 3.*quote it")],
+    ("row", "error", "message"),
+    [
+        ('{"pk":"b","n":"x"}', PartialWriteError, r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"),
+        ('{"pk":"b","zip":1e5}', DecodeError, r"a\.jsonl: line 3.*quote it"),
+    ],
 )
-def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, message):
-    """What no number is, and a number whose text is not known, end the load with file and line."""
+def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, error, message):
+    """What no number is rejects its row; a number whose text is not known ends the load with file and line."""
     (tmp_path / "a.jsonl").write_text(f'{{"pk":"a",\n"n":"1"}}\n{row}\n')
-    with pytest.raises(DecodeError, match=message):
+    with pytest.raises(error, match=message):
         load(table, tmp_path, types=TYPES)
 
 
@@ -209,3 +213,19 @@ def test_a_load_that_continues_has_the_same_types(table, tmp_path):
     assert load(table, tmp_path, types="n=string", **options).written == 1
     with pytest.raises(OptionError, match="typed"):
         load(table, tmp_path, **options)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "csv", "csv.gz", "jsonl", "orc"])
+def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending):
+    """Whatever the format, a form of times names a column of some file; nothing is written otherwise."""
+    rows = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})
+    path = tmp_path / f"rows.{ending}"
+    if ending in {"parquet", "feather", "orc"}:
+        write = {"parquet": pq.write_table, "feather": pyarrow.feather.write_feather, "orc": pyarrow.orc.write_table}
+        write[ending](rows, path)
+    else:
+        text = '{"pk":"a","expires_at":"x"}' if ending == "jsonl" else "pk,expires_at\na,2026-01-01"
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    with pytest.raises(SchemaError, match="expire_at: no file has such a column: did you mean 'expires_at'"):
+        load(table, path, timestamps="expire_at=epoch_s")
+    assert items(table) == {}
