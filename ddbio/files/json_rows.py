@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.core.items.python_rows import item_columns
-from ddbio.core.schema.arrow import has_attribute_names, is_nulls, normalize_schema
+from ddbio.core.schema.arrow import has_attribute_names, is_nulls, name_of_field, normalize_schema
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import check_object, checked_items, framing_of
 from ddbio.errors import DecodeError
@@ -26,7 +26,6 @@ from ddbio.files.text_rows import joined_columns, json_items, read_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ddbio.core.attribute import Item
     from ddbio.files.file_format import ReadOptions
     from ddbio.files.row_lines import Lines
 
@@ -83,7 +82,13 @@ class JsonRows:
             batches = list(self._legal_rows(text, None if is_typed else columns, is_typed=is_typed))
             if has_attribute_names(batches[0].schema if batches else ()):
                 return batches
-        return self._with_nulls(item_columns(list(self._items(text, is_typed=is_typed))), b"" if is_typed else text)
+        if is_typed:
+            return self._with_nulls(item_columns(list(checked_items(text, framing_of(text), check_object))), b"")
+        fields = {each.name: each for each in self._options.schema or ()} or self._options.types
+        read = list(json_items(text, self._options.types, fields))
+        # An attribute that is null in every row is a column too: an update removes it.
+        named = (name_of_field(fields[name]) if name in fields else name for _, row, _ in read for name in row)
+        return self._with_nulls(item_columns([item for _, _, item in read], named), text)
 
     def _legal_rows(self, text: bytes, columns: pa.Schema | None, *, is_typed: bool) -> Iterable[pa.RecordBatch]:
         options = self._options
@@ -97,13 +102,6 @@ class JsonRows:
         else:
             table = read_json(text, options.keys, options.types)
         return self._with_nulls(table, text)
-
-    def _items(self, text: bytes, *, is_typed: bool) -> Iterable[Item]:
-        """Return items whose values need not be legal."""
-        if is_typed:
-            return checked_items(text, framing_of(text), check_object)
-        fields = {each.name: each for each in self._options.schema or ()} or self._options.types
-        return (item for _, _, item in json_items(text, self._options.types, fields))
 
     def _schema_of(self, text: bytes) -> pa.Schema:
         batches = self._rows(text, None)

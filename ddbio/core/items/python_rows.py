@@ -79,11 +79,16 @@ def python_columns(columns: Mapping[str, Iterable[Any]], forms: Mapping[str, Tim
         raise SchemaError(f"the columns make no table: {error}") from error
 
 
-def item_columns(items: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Return items as columns of JSON, whose values the encoder checks row by row: they need not be legal."""
-    names = column_names(
-        [name for name in dict.fromkeys(name for item in items for name in item) if is_attribute_name(name)]
-    )
+def item_columns(items: Sequence[Mapping[str, Any]], more: Iterable[str] = ()) -> pa.RecordBatch:
+    """Return items as columns of JSON, whose values the encoder checks row by row: they need not be legal.
+
+    Parameters
+    ----------
+    more
+        Names that have a column even if no item has them.
+    """
+    given = itertools.chain(itertools.chain.from_iterable(items), more)
+    names = column_names([name for name in dict.fromkeys(given) if is_attribute_name(name)])
     fields = [tagged_field(column, pa.string(), "JSON", attribute=name) for name, column in names.items()]
     texts = [[_json(_canonical(item[name])) if name in item else None for item in items] for name in names]
     others = [{name: value for name, value in item.items() if name not in names} for item in items]

@@ -64,7 +64,10 @@ def check_files(
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()
-    names, are_known = set[str](), True
+    # What has a footer, and columns that are noted of it, is not opened.
+    noted = [(unit.schema, unit.columns) for unit in first_units.values() if unit.schema is not None]
+    names = {name for schema, columns in noted for name in (*schema.names, *(name for name, *_ in columns))}
+    are_known = True
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:

@@ -86,6 +86,17 @@ def test_rows_without_nulls_remove_nothing(filled, tmp_path):
     assert items(filled) == dict.fromkeys("cde", BEFORE) | {"a": without(v={"N": "2"}), "b": without(w={"S": "null"})}
 
 
+def test_a_bad_value_of_another_row_changes_nothing(filled, tmp_path):
+    """A null removes its attribute also where a row of the piece is rejected, and no row has a value for it."""
+    (tmp_path / "rows").mkdir()
+    rows = f'{lines({"pk": "a", "v": None, "w": "new"}, {"pk": "b", "w": None})}{{"pk":"c","other":1e400}}\n'
+    (tmp_path / "rows/rows.jsonl").write_text(rows)
+    report = load(filled, tmp_path / "rows", mode="update", reject_to=str(tmp_path / "bad"))
+    assert (report.written, report.rejected) == (2, 1)
+    changed = {"a": without("v", w={"S": "new"}), "b": without("w")}
+    assert items(filled) == dict.fromkeys("cde", BEFORE) | changed
+
+
 def test_dynamodb_json(filled, tmp_path):
     """A NULL is a value that is set; what an item lacks stays."""
     rows = [{"pk": {"S": "a"}, "v": {"NULL": True}}, {"pk": {"S": "b"}, "w": {"S": "new"}}, {"pk": {"S": "c"}}]
