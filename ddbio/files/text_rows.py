@@ -21,7 +21,7 @@ import pyarrow.json
 from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.items.raw_items import shift_line
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, tag_of_field
-from ddbio.core.text.json_text import compact_json, parse_documents, parse_json
+from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import check_quotes, header_names, record_starts
 from ddbio.files.file_format import NO_KEYS, NO_TYPES, ReadOptions
@@ -388,11 +388,12 @@ def json_items(
     DecodeError
         If the text is anything else.
     """
-    for line, row in parse_documents(data, decimals=True):
+    texts = _of_type("S", {name: tag_of_field(field) for name, field in types.items()})
+    for line, row in parse_documents(data, decimals=True, written=bool(texts)):
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
-        item = item_of(with_declared_texts(row, types, line), fields)
+        item = item_of(with_declared_texts(row, texts), fields)
         if rescued is not None:
             item |= parse_json(rescued.encode())
         yield line, row, item
@@ -465,7 +466,7 @@ def _are_exact(texts: Iterable[str]) -> bool:
 
 def _is_exact(text: str) -> bool:
     try:
-        return Decimal(repr(float(text))) == Decimal(text.strip())
+        return Decimal(repr(float(text))) == exact_number(text.strip())
     except (ValueError, ArithmeticError):
         # Digits that are no number are part of some text.
         return True

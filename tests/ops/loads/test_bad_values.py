@@ -38,6 +38,8 @@ PLAIN = {
     "digits": f'"v":{LONG}',
     "exponent": '"v":1e400',
     "small": '"v":1e-400',
+    "exponent of 20 digits": '"v":-1.5e99999999999999999999',
+    "small exponent of 20 digits": '"v":1E-99999999999999999999',
     "NaN": '"v":NaN',
     "infinity": '"v":-Infinity',
     "within a list": f'"v":[1,{LONG}]',
@@ -50,6 +52,7 @@ PLAIN = {
 TYPED = {
     "digits": f'"v":{{"N":"{LONG}"}}',
     "exponent": '"v":{"N":"1e400"}',
+    "exponent of 20 digits": '"v":{"N":"1e99999999999999999999"}',
     "NaN": '"v":{"N":"NaN"}',
     "no padding": '"v":{"B":"YQ"}',
     "false": '"v":{"NULL":false}',

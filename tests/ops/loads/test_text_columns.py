@@ -111,17 +111,24 @@ def test_declared_json_is_what_is_declared(table, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "error", "message"),
-    [
-        ('{"pk":"b","n":"x"}', PartialWriteError, r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"),
-        ('{"pk":"b","zip":1e5}', DecodeError, r"a\.jsonl: line 3.*quote it"),
-    ],
-)
-def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, error, message):
-    """What no number is rejects its row; a number whose text is not known ends the load with file and line."""
-    (tmp_path / "a.jsonl").write_text(f'{{"pk":"a",\n"n":"1"}}\n{row}\n')
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize("beside", ["1", "1e400", "12345678901234567890123", "null"])
+def test_declared_text_is_a_number_as_it_is_written(table, tmp_path, beside):
+    """Every number is text, with its exponent and digits, whatever reads the other values of its piece."""
+    numbers = ["1e5", "1E+5", "1.5e-3", "0e0", "-0", "-0.00", "1.0", "1e400", "1" * 50, "0.1234567890123456789"]
+    numbers.append(f"1e{10**20}")
+    rows = [f'{{"pk":"{number}","zip":{number}}}\n' for number in numbers]
+    (tmp_path / "a.jsonl").write_text("".join(rows) + f'{{"pk":"text","zip":"x"}}\n{{"pk":"beside","n":{beside}}}\n')
+    report = load(table, tmp_path, types=TYPES, reject_to=str(tmp_path / "rejects"))
+    assert report.rejected == (beside == "1e400")
+    found = items(table)
+    assert {key: found[key] for key in numbers} == {number: {"zip": {"S": number}} for number in numbers}
+    assert found["text"] == {"zip": {"S": "x"}}
+
+
+def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path):
+    """What no number is rejects its row, and the error names file and line."""
+    (tmp_path / "a.jsonl").write_text('{"pk":"a",\n"n":"1"}\n{"pk":"b","n":"x"}\n')
+    with pytest.raises(PartialWriteError, match=r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"):
         load(table, tmp_path, types=TYPES)
 
 
@@ -229,3 +236,16 @@ def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending
     with pytest.raises(SchemaError, match="expire_at: no file has such a column: did you mean 'expires_at'"):
         load(table, path, timestamps="expire_at=epoch_s")
     assert items(table) == {}
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json", "delta"])
+def test_forms_of_times_of_what_a_scan_wrote(server, table, tmp_path, form):
+    """Columns are known that a manifest or the metadata of a lake table notes, and no other is taken."""
+    server.load(f"{table[0]}of", b'{"pk":{"S":"a"},"at":{"N":"1700000000"}}\n', "pk:S")
+    # Lake tables hold the types of DynamoDB, which has no times.
+    times = {} if form == "delta" else {"timestamps": "at=epoch_s"}
+    ddbio.scan_to_files(f"{table[0]}of", tmp_path / "rows", format=form, **times, **table[1])
+    load(table, tmp_path / "rows", **times)
+    assert items(table) == {"a": {"at": {"N": "1700000000"}}}
+    with pytest.raises(SchemaError, match="att: no file has such a column: did you mean 'at'"):
+        load(table, tmp_path / "rows", timestamps="att=epoch_s")
