@@ -15,27 +15,36 @@ from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.kernel.arrays import bool_array, int64_array, int64_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    Change: TypeAlias = Mapping[str, Any]
 
 _SETS = ("SS", "NS", "BS")
 _TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
 _ZERO = ord("0")
 
 
-def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], batch: int) -> pa.Array[Any]:
+def sequences_of(
+    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], batch: int, *, by_place: bool = False
+) -> pa.Array[Any]:
     """Return a number for each change of a batch, by which the changes of an item are in their order.
 
     It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
 
     Parameters
     ----------
-    texts
-        The records of the changes.
+    change_of
+        Returns what ``dynamodb`` holds in the record of a row.
+    by_place
+        Count the place among the changes of all items at this time, so that no two changes have the same number.
     """
     times = _micros(rows)
-    ranks = _ranks(rows, texts, keys, times)
+    ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
+    for tied in _tied(rows, change_of, keys, times):
+        ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
     if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
         numbers = zip(times.tolist(), ranks.tolist(), strict=True)
         return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
@@ -49,6 +58,16 @@ def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str
     return pa.Array.from_buffers(pa.string(), len(times), buffers)
 
 
+def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each time among those that are the same."""
+    order = np.argsort(times, kind="stable")
+    numbers = np.arange(len(times))
+    firsts = np.maximum.accumulate(np.where(np.diff(times[order], prepend=times[order][:1] - 1) != 0, numbers, 0))
+    places = np.empty(len(times), np.int64)
+    places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
+    return places
+
+
 def _micros(rows: pa.Table) -> NDArray[np.int64]:
     column: Any = rows.column(EVENT_TIME)
     return np.concatenate([int64_values(each) for each in column.chunks])
@@ -60,15 +79,15 @@ def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
         digits[:, place] = last + _ZERO
 
 
-def _ranks(
-    rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], times: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    ranks = np.zeros(rows.num_rows, np.int64)
+def _tied(
+    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], times: NDArray[np.int64]
+) -> Iterator[list[int]]:
+    """Yield the places of changes of one item that have the same time, in the order that their images tell."""
     order = np.argsort(times, kind="stable")
     same = np.diff(times[order]) == 0
     places = np.sort(order[np.append(same, [False]) | np.insert(same, 0, [False])])
     if not len(places):
-        return ranks
+        return
     by = [EVENT_TIME, *keys]
     found: Any = rows.select(by).take(int64_array(places)).append_column("place", int64_array(places)).group_by(by)
     groups = found.aggregate([("place", "list"), ("place", "count")])
@@ -77,17 +96,15 @@ def _ranks(
     for group in tied.to_pylist():
         by_key = defaultdict[str, list[tuple[int, Any]]](list)
         for place in group:
-            change = json.loads(texts[place].as_py())["dynamodb"]
+            change = change_of(place)
             by_key[_canonical(change["Keys"])].append((place, change))
         for changes in by_key.values():
             images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for _, each in changes]
-            before = _state_before(rows, texts, keys, changes[0][0])
-            for rank, index in enumerate(chain_order(images, before)):
-                ranks[changes[index][0]] = rank
-    return ranks
+            before = _state_before(rows, change_of, keys, changes[0][0])
+            yield [changes[index][0] for index in chain_order(images, before)]
 
 
-def _state_before(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], place: int) -> str | None:
+def _state_before(rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], place: int) -> str | None:
     """Return what the last change of an item before some time left, if it is in the same batch."""
     times = _micros(rows)
     earlier = times < times[place]
@@ -97,7 +114,7 @@ def _state_before(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[st
     if not earlier.any():
         return None
     last = int(np.flatnonzero(earlier)[np.argmax(times[earlier])])
-    return _canonical(json.loads(texts[last].as_py())["dynamodb"].get("NewImage"))
+    return _canonical(change_of(last).get("NewImage"))
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:

@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TABLE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import expired_records
+from ddbio.core.capture.one_table import OneTable, named_tables, table_names
 from ddbio.core.items.change_images import ImageReader
+from ddbio.core.items.changes import plainly_encoded
 from ddbio.core.kernel.arrays import (
     bool_array,
     int64_array,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 # Attributes that a line has no room for.
-_TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
+_TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, TABLE}
 # A line is no record, and what holds records is none; a letter that is escaped may hide a name.
 _TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_TO_LIVE}"'.encode()
 _LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
@@ -75,7 +77,7 @@ def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
 
 
 def plain_lines(
-    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None
+    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None, table: OneTable | None = None
 ) -> list[PlainLines] | None:
     """Return the line of each change record, or None if the text holds other things, or a record twice.
 
@@ -87,10 +89,17 @@ def plain_lines(
         Event ids that came before, which are not taken again; those of the text are added.
     images
         What has read images before.
+    table
+        The table whose changes are wanted: a text with those of others is refused, too.
     """
-    checked = _checked(text, seen, images)
+    checked = _checked(bytes(plainly_encoded(text)), seen, images)
     if checked is None:
         return None
+    count = len(checked.members[0])
+    tables = named_tables(text, count)
+    if tables is None or (table is not None and not table.own_rows(tables, count).all()):
+        return None
+    checked.members.append(table_names(tables) if len(tables) else None)
     try:
         expired = expired_records(text) if checked.names_service else None
     except DecodeError:
@@ -193,7 +202,7 @@ def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_]
     items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(places.data), pa.py_buffer(data.data)])
     texts: Any = int64_array(times).cast(pa.timestamp("us")).cast(pa.string())
     parts: list[Any] = ["{"]
-    for name, values in zip((OPERATION, SEQUENCE, EVENT_ID), own, strict=True):
+    for name, values in zip((OPERATION, SEQUENCE, EVENT_ID, TABLE), own, strict=True):
         if values is not None:
             parts += [f'"{name}":"', values, '",']
     parts += [f'"{EVENT_TIME}":"', pc.replace_substring(texts, " ", "T", max_replacements=1), '+00:00",']
