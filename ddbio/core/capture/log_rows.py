@@ -232,7 +232,8 @@ class LogDecoder:
 def own_members(text: bytes) -> tuple[Any, Any, NDArray[np.bool_] | None]:
     """Return the operation and the number of each record, and which are deletes by the time to live, if any is."""
     found = _OPENINGS.find(text)
-    if found is not None and len(found[0]) == len(found[1]) > 0:
+    is_numbered = found is not None and (len(found[1]) > 0 or _NUMBER in text)
+    if found is not None and len(found[0]) > 0 and len(found[1]) == (len(found[0]) if is_numbered else 0):
         operations, sequences, *principals = found
     else:
         # Blanks that the service does not send.

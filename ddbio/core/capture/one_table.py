@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.kernel.members import Openings
 from ddbio.core.text.stream_records import table_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
-_OPENINGS = Openings((b"tableName", b"eventSourceARN"))
-_NAMES = (b'"tableName"', b'"eventSourceARN"')
+OPENINGS = (b"tableName", b"eventSourceARN")
+"""The members of records that name their table."""
+# An attribute may be called so, too: its value is no text.
+_TEXTS = tuple(re.compile(b'"' + name + rb'"\s*:\s*"') for name in OPENINGS)
 
 
 @dataclass
@@ -58,28 +62,30 @@ class OneTable:
             f"there are changes of several tables, {self.name!r} and {table!r}: say with {self.option} whose to take"
         )
 
-    def own_rows(self, tables: Any, count: int) -> npt.NDArray[np.bool_]:
-        """Return which of some changes are of the table, by their tables as :func:`named_tables` has found them."""
-        if not len(tables):
-            return np.ones(count, np.bool_)
-        encoded = table_names(tables).dictionary_encode()
+    def own_rows(self, tables: Any) -> npt.NDArray[np.bool_]:
+        """Return which of some changes are of the table, by the name of each one's table."""
+        encoded = tables.dictionary_encode()
         owned = np.array([self.owns(each) for each in encoded.dictionary.to_pylist()], np.bool_)
         found: npt.NDArray[np.bool_] = owned[encoded.indices.to_numpy()]
         return found
 
 
-def named_tables(text: bytes, count: int) -> Any:
-    """Return the table, or the ARN, that each of some records names; none if no record does.
+def named_tables(found: Sequence[Any], text: bytes, count: int) -> Any:
+    """Return the table, or the ARN, that each of some records names; an empty array if no record does.
 
     None is the answer where only a parser may tell.
+
+    Parameters
+    ----------
+    found
+        The values of the members of :data:`OPENINGS` in the text.
     """
-    found = _OPENINGS.find(text)
-    if found is None:
-        return None
-    for values, name in zip(found, _NAMES, strict=True):
-        if len(values) not in {0, count} or (not len(values) and name in text):
+    if count and len(found[0]) == count:
+        return found[0]
+    for values, name, is_text in zip(found, OPENINGS, _TEXTS, strict=True):
+        if len(values) not in {0, count} or (not len(values) and name in text and is_text.search(text)):
             return None
-    return found[0] if len(found[0]) else found[1]
+    return found[1]
 
 
 def table_names(tables: Any) -> Any:

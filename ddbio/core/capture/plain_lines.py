@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TABLE, TIME_TO_LIVE
 from ddbio.core.capture.log_rows import expired_records
-from ddbio.core.capture.one_table import OneTable, named_tables, table_names
+from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.core.items.change_images import ImageReader
 from ddbio.core.items.changes import plainly_encoded
 from ddbio.core.kernel.arrays import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
+_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID", *OPENINGS))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
 # Attributes that a line has no room for.
 _TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, TABLE}
@@ -92,14 +92,9 @@ def plain_lines(
     table
         The table whose changes are wanted: a text with those of others is refused, too.
     """
-    checked = _checked(bytes(plainly_encoded(text)), seen, images)
-    if checked is None:
+    checked = _checked(text, seen, images)
+    if checked is None or (checked.has_tables and table and not table.own_rows(checked.members[-1]).all()):
         return None
-    count = len(checked.members[0])
-    tables = named_tables(text, count)
-    if tables is None or (table is not None and not table.own_rows(tables, count).all()):
-        return None
-    checked.members.append(table_names(tables) if len(tables) else None)
     try:
         expired = expired_records(text) if checked.names_service else None
     except DecodeError:
@@ -148,6 +143,11 @@ class _Checked(NamedTuple):
     names_service: bool
     event_ids: list[str]
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether the records name their tables."""
+        return self.members[-1] is not None
+
     def note(self, seen: set[str] | None) -> None:
         """Add the event ids to those that came before."""
         if seen is not None:
@@ -161,12 +161,12 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
         return None
     members, images = _own_members(text), images or ImageReader()
     try:
-        batches = None if members is None else images.read(text)
+        batches = None if members is None else images.read(bytes(plainly_encoded(text)))
     except DecodeError:
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
-    event_ids = [] if seen is None or members[-1] is None else members[-1].to_pylist()
+    event_ids = [] if seen is None or members[2] is None else members[2].to_pylist()
     if (seen and not seen.isdisjoint(event_ids)) or not _TAKEN.isdisjoint(images.names):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
@@ -176,19 +176,20 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
 
 
 def _own_members(text: bytes) -> list[Any] | None:
-    """Return operation, sequence number and event id of each record; None for a member that no record has."""
+    """Return operation, sequence number, event id and table of each record; None for a member that no record has."""
     found = _OPENINGS.find(text)
     if found is None or not len(found[0]):
         return None
-    operations, _, event_ids = found
+    operations, _, event_ids, *tables = found
     if not pc.all(pc.is_in(operations, _OPERATIONS)).as_py() or pc.count_distinct(event_ids).as_py() < len(event_ids):
         return None
     members = list[Any]()
-    for values, name in zip(found, _NAMES, strict=True):
+    for values, name in zip(found, _NAMES, strict=False):
         if len(values) not in {0, len(operations)} or (not len(values) and name in text):
             return None
         members.append(values if len(values) else None)
-    return members
+    named = named_tables(tables, text, len(operations))
+    return None if named is None else [*members, table_names(named) if len(named) else None]
 
 
 def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
 from ddbio.core.capture.log_rows import LogDecoder
-from ddbio.core.capture.one_table import OneTable, named_tables
+from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.decode import infer_schema_of_body
+from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError, OptionError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ddbio.changes")
 
+_OPENINGS = Openings((b"eventID", *OPENINGS))
 _ROW_FILES = {b"PAR1": "parquet", b"ORC": "orc"}
 _SAMPLED_OBJECTS, _SAMPLE_BYTES, _SAMPLED_CHANGES = 8, 1024 * 1024, 250
 # Clocks of services differ; a day costs little.
@@ -168,17 +170,21 @@ class DeliveredObjects:
 
     def _plain_rows(self, entry: StoredObject, data: bytes) -> LogRows | None:
         """Return the changes of a text that holds nothing but records, each once; None if it holds other things."""
-        ids = re.findall(rb'"eventID"\s*:\s*"([^"]+)"', data)
-        if self._decoder is None or len(set(ids)) != len(ids):
+        found = _OPENINGS.find(data)
+        ids: Any = pa.array([], pa.string()) if found is None else found[0]
+        if self._decoder is None or found is None or pc.count_distinct(ids).as_py() < len(ids):
             return None
         try:
             rows = self._decoder.decode_records(data, self._ranks[entry.path])
         except DecodeError:
             return None
-        tables = None if rows is None else named_tables(data, rows.rows.num_rows)
-        if rows is None or tables is None:
+        count = 0 if rows is None else rows.rows.num_rows
+        tables = named_tables(found[1:], data, count)
+        if rows is None or tables is None or (len(ids) != count and b'"eventID"' in data):
             return None
-        own = self.table.own_rows(tables, rows.rows.num_rows)
+        if not len(tables):
+            return rows
+        own = self.table.own_rows(table_names(tables))
         self.foreign += int((~own).sum())
         return rows.keep(own)
 

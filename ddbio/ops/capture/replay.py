@@ -134,6 +134,12 @@ class _Replay:
         """Note what the replay is; refuse another one under its name."""
         identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
         require_same(self.state.job_id, self.state.begin(identity), identity, {})
+        begun = (self.state.read(_COLUMNS) or {}).get("table")
+        if not self.table.owns(begun):
+            raise OptionError(
+                f"replay {self.state.job_id!r} was begun with the changes of {begun!r}, not of {self.table.name!r}: "
+                "give another dest, or another job_id"
+            )
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
@@ -153,12 +159,6 @@ class _Replay:
             values: dict[str, Any] = {"schema": schema_to_json(self.found.items), "keys": list(self.found.keys)}
             self.state.put_once(_COLUMNS, {**values, "table": self.table.name})
             stored = self.state.read(_COLUMNS) or values
-        begun = stored.get("table")
-        if begun is not None and not self.table.owns(begun):
-            raise OptionError(
-                f"replay {self.state.job_id!r} was begun with the changes of {begun!r}, not of {self.table.name!r}: "
-                "give another dest, or another job_id"
-            )
         self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
 
     def to_log(self) -> None:
