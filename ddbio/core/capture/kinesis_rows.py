@@ -136,7 +136,8 @@ def _members_of(records: Records) -> list[Any] | None:
 
 
 def _seems_own(text: bytes, table: str) -> bool:
-    return text[:1] == b"{" and b'"dynamodb"' in text and table.encode() in text
+    """Return False for what is no change of the table for sure."""
+    return text.lstrip()[:1] == b"{" and b'"dynamodb"' in text and table.encode() in text
 
 
 def own_change(text: bytes, table: str) -> dict[str, Any] | None:
@@ -145,7 +146,7 @@ def own_change(text: bytes, table: str) -> dict[str, Any] | None:
     Other producers may write anything into a data stream: other JSON, bytes, and many records as one, as the Kinesis
     Producer Library does.
     """
-    if not _seems_own(text.lstrip(), table):
+    if not _seems_own(text, table):
         return None
     try:
         record = json.loads(text)

@@ -260,7 +260,7 @@ def _delivered_at(entry: StoredObject) -> int:
         named = None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
     except ValueError:
         named = None
-    return int(entry.modified_at if named is None else named.timestamp())
+    return max(0, int(entry.modified_at if named is None else named.timestamp()))
 
 
 def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from random import Random
 
 import pyarrow as pa
