@@ -103,7 +103,7 @@ class KinesisDecoder(LogDecoder):
         members = _members_of(records) if len(records.texts) else None
         if members is None:
             return None
-        is_own: Any = pc.equal(members[2], self._table)
+        is_own: Any = pc.equal(members[2], pa.scalar(self._table))
         if not pc.all(is_own).as_py():
             records, members[:2] = records.keep(is_own), [each.filter(is_own) for each in members[:2]]
         try:
