@@ -522,7 +522,7 @@ class ChangesReadKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
 
     since: datetime | str | None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
     until: datetime | str | None
     """Take changes before this time."""
 
@@ -980,6 +980,8 @@ class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
 class ReplayKeywords(DeliveredKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
+    source_table: str | None
+    """Table whose changes are put through, by the name in their records; default is ``table``."""
     newer_by: str | None
     """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
     wcu_per_second: float | None
