@@ -44,6 +44,7 @@ _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
 _STREAM_BLOCK_BYTES = 1024 * 1024
 
+
 # Text may begin like bzip2 up to its level, a digit.
 _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"

@@ -7,6 +7,8 @@ from ddbio.core.schema.folded import fold, with_checksum
 OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
 EVENT_ID = "_event_id"
 """Of changes from Kinesis: what tells them apart, and a duplicate from a change."""
+TABLE = "_table"
+"""Of lines that the transformation makes: the table of the change. A log is of one table, and has no such column."""
 OLD_IMAGE, OLD_RESCUE = "_old_image", "_old_rescue"
 HEALED_BY = "_healed_by"
 """Of changes that have healed a gap: by which export, or that the table itself was read."""
@@ -19,7 +21,7 @@ LOG_COLUMNS = frozenset(
 """All columns of a log that are no attribute's."""
 ARCHIVE_COLUMNS = frozenset({SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED_AT, INFERRED, "_rescue"})
 """All columns of an archive that are no attribute's."""
-LINE_MEMBERS = frozenset({OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED})
+LINE_MEMBERS = frozenset({OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, TABLE})
 """The members of a line of JSON that are no attributes."""
 
 TIME_TO_LIVE = "dynamodb.amazonaws.com"

@@ -418,7 +418,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     if not heads:
         raise NotFoundError(f"{store.uri}: there is no archive here")
     names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
-    drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
+    drops = [str(head["ttl"]) for each in names if (head := each.head()) is not None and head.get("ttl") is not None]
     found = list[pa.Table]()
     for each in live_files(store).files:
         rows = read_parquet(pa.BufferReader(store.read(each.path)))
@@ -433,7 +433,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     if found:
         rows = last_of_each(in_time_order(joined_items(found)), keys)
         rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
-        rows = without_attributes(rows, list(drops) if options.ttl == "drop" else ())
+        rows = without_attributes(rows, drops if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))

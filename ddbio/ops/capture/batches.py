@@ -7,6 +7,7 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -100,6 +101,8 @@ class ChangeLog:
         The number of the lineage that the next batches belong to.
     records, files
         What this run has written.
+    foreign
+        Records of the data stream that this run left out: they are of other tables, or of other producers.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class ChangeLog:
         self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
-        self.number = self.records = self.files = self._written = 0
+        self.number = self.records = self.files = self.foreign = self._written = 0
         stored = self._state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
@@ -139,17 +142,20 @@ class ChangeLog:
             if b'"SequenceNumber"' not in body:
                 return None
             if self._table is not None:
-                changes = records_of(body).of(self._table)
+                found = records_of(body)
+                changes = found.of(self._table)
                 if not len(changes.texts):
+                    self.foreign += len(found.texts)
                     return None
                 self.choose_columns(bytes(changes.joined))
             else:
                 self.choose_columns(body)
-        found = None if self._decoder is None else self._decoder.decode(body)
-        if found is not None and not self._is_loaded:
+        rows = None if self._decoder is None else self._decoder.decode(body)
+        if rows is not None and not self._is_loaded:
             self._is_loaded = True
             release_loader()
-        return found
+        self.foreign += 0 if rows is None else rows.foreign
+        return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
         """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
@@ -307,9 +313,9 @@ class ChangeLog:
         rows = pa.Table.from_batches([each.rows for each in parts])
         if self._table is None:
             return rows
-        texts = pa.chunked_array([each.texts for each in parts], pa.binary())
+        texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
-        numbers = sequences_of(rows, texts, self._keys, number)
+        numbers = sequences_of(rows, lambda row: json.loads(texts[row].as_py())["dynamodb"], self._keys, number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
 
     def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:

@@ -93,6 +93,8 @@ class CaptureReport(Report):
         How old what was not written yet could be when the last batch was written.
     gaps
         Places at which changes were gone, or where another stream of the table followed, with ``on_gap=continue``.
+    foreign
+        Records of a data stream that are of other tables, or no changes at all: they are left out.
     seconds
         Wall time from the verb's start.
     cpu_seconds
@@ -115,6 +117,7 @@ class CaptureReport(Report):
     cpu_seconds: float
     planned: Figures | None = None
     actual: Figures | None = None
+    foreign: int = 0
 
 
 def capture(options: CaptureOptions, stop: threading.Event | None = None) -> CaptureReport:
@@ -164,6 +167,7 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         cpu_seconds=clock.cpu_seconds(),
         planned=planned,
         actual=actual,
+        foreign=sum(each.log.foreign for each in loops),
     )
 
 

@@ -15,6 +15,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
+from ddbio.core.capture.one_table import OneTable
 from ddbio.core.folders.staged import StoredObject
 from ddbio.core.kernel.arrays import int64_values
 from ddbio.core.result import Result
@@ -92,6 +93,8 @@ class ReplayReport(Report):
         What was no change, and is in ``reject_to`` with its reason.
     duplicates
         Changes that came twice in an object, and were left out once.
+    foreign
+        Changes of other tables than ``source_table``, which were left out.
     files
         Files of the log that this run wrote.
     wcu_consumed
@@ -114,6 +117,7 @@ class ReplayReport(Report):
     seconds: float
     cpu_seconds: float
     wcu_consumed: float = 0.0
+    foreign: int = 0
 
 
 class _Replay:
@@ -121,7 +125,8 @@ class _Replay:
 
     def __init__(self, options: ReplayOptions) -> None:
         self.options = options
-        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None)
+        self.table = OneTable(options.source_table or options.table, "source_table")
+        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None, table=self.table)
         self.target = options.dest or options.table or ""
         digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
@@ -142,6 +147,12 @@ class _Replay:
         identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
         begun = self.state.begin({**identity, "started_at": time.time()})
         require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
+        table = (self.state.read(_COLUMNS) or {}).get("table")
+        if not self.table.owns(table):
+            raise OptionError(
+                f"replay {self.state.job_id!r} was begun with the changes of {table!r}, not of {self.table.name!r}: "
+                "give another dest, or another job_id"
+            )
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
@@ -159,7 +170,7 @@ class _Replay:
         if stored is None:
             self.found.prepare(keys=self.keys)
             values: dict[str, Any] = {"schema": schema_to_json(self.found.items), "keys": list(self.found.keys)}
-            self.state.put_once(_COLUMNS, values)
+            self.state.put_once(_COLUMNS, {**values, "table": self.table.name})
             stored = self.state.read(_COLUMNS) or values
         self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
 
@@ -247,7 +258,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
     DecodeError
         If something is no change, and there is no ``reject_to``.
     OptionError
-        If the job was begun for other places.
+        If the job was begun for other places, or another table; if there are changes of several tables.
     TargetError
         If another process runs this replay.
     """
@@ -273,6 +284,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
         records=job.found.changes,
         rejected=job.found.failures,
         duplicates=job.found.duplicates,
+        foreign=job.found.foreign,
         files=job.files,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),

@@ -24,6 +24,7 @@ from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState
@@ -48,11 +49,23 @@ class StreamEventLog:
     ----------
     arn
         The stream's.
+
+    Raises
+    ------
+    OptionError
+        If the log has the changes of another table.
     """
 
     def __init__(self, options: StreamEventOptions, arn: str) -> None:
         self._options = options
         self._store = open_store(options.dest, options)
+        table = table_of({"eventSourceARN": arn})
+        begun = table if table is None else JobState(self._store, "log", _KIND).begin({"table": table})["table"]
+        if begun != table:
+            raise OptionError(
+                f"the log {options.dest} has the changes of table {begun!r}, and these are of {table!r}: give each "
+                "table a log of its own, or say with table whose changes to take"
+            )
         job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
         self._state = JobState(self._store, job_id, _KIND)
         if self._state.head() is None:

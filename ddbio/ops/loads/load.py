@@ -128,8 +128,8 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     if is_limited and isinstance(data, pa.Table):
         least = least_write_units(data.drop_columns([options.operation_by] if options.operation_by else []))
 
-    def rows(*_: object) -> Iterable[WriteInput]:
-        return batches_of(data, options.timestamps)
+    def rows(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
+        return batches_of(data, options.timestamps, names_nulls=plan.nulls_matter)
 
     return _write_here(options, rows, rows_are_here=rows_are_here, least_units=least)
 
@@ -234,7 +234,10 @@ def _load(
     is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
+    job = LoadJob(
+        *(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types),
+        null_values=source.null_values,
+    )
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
     budget.is_followed = True
@@ -330,7 +333,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps, splits_text=True)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
-    check_files(source, write, dict(options.types or ()))
+    check_files(source, write, dict(options.types or ()), dict(options.timestamps or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:
