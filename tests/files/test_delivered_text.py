@@ -111,6 +111,7 @@ def test_what_is_damaged_is_refused(data):
         (b"ARROW1\x00\x00", "o", "an Arrow file"),
         (b"\xfd7zXZ\x00", "o.xz", "xz"),
     ],
+    ids=["CSV", "CSV in gzip", "Avro", "Arrow", "xz"],
 )
 def test_other_formats_are_named(data, place, name):
     """Whether a part of an object is looked at or all of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import re
 import time
 from collections import Counter
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
+# How far the clock of a capture and that of the service may be apart.
+_CLOCK_SECONDS = 900
 _TIME = re.compile(rb'"Approximate(?:CreationDateTime|ArrivalTimestamp)"\s*:\s*([0-9.eE+]+)')
 
 
@@ -252,6 +255,7 @@ class _Batches:
     batches: int = 0
     records: int = 0
     files: dict[str, int] = field(default_factory=dict)
+    written_at: dict[str, float] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     jumps: tuple[str, ...] = ()
 
@@ -281,6 +285,7 @@ def _read_batches(state: JobState) -> _Batches:
             ends[shard] = part["to"]
         for each in record["files"]:
             found.files[each["path"]] = each["rows"]
+            found.written_at[each["path"]] = record.get("at", math.inf)
             if number > committed:
                 unfinished.add(each["path"])
         found.batches = number
@@ -302,7 +307,11 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     states = [each for each in jobs if HEALS not in (each.head() or {})]
     parts = [_read_batches(state) for state in jobs]
     named = {path: rows for part in parts for path, rows in part.files.items() if _is_within(options, path)}
-    unfinished = frozenset[str]().union(*(part.unfinished for part in parts))
+    spared = frozenset[str]().union(*(part.unfinished for part in parts))
+    if options.since is not None:
+        # A file holds no change that is newer than itself.
+        earliest = options.since.timestamp() - _CLOCK_SECONDS
+        spared |= {path for part in parts for path, at in part.written_at.items() if at < earliest}
     history = read_history(store)
     replaced = {path for each in history for path in each.removed}
     made = {path for each in history for path in each.added}
@@ -313,7 +322,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     has_images = any(each for _, each in footers.values())
     ids = {state.job_id for state in jobs if state.kind == CAPTURE}
     committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
-    missing = sorted({*_missing(named, counts, unfinished.union(replaced)), *(committed - entries.keys())})
+    missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
     others = entries.keys() - named.keys() - made
     unknown = sorted(each for each in others if log_job_of(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
