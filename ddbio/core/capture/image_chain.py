@@ -28,7 +28,12 @@ _ZERO = ord("0")
 
 
 def sequences_of(
-    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], batch: int, *, by_place: bool = False
+    rows: pa.Table,
+    records: pa.ChunkedArray[Any] | Callable[[int], Change],
+    keys: Sequence[str],
+    batch: int,
+    *,
+    by_place: bool = False,
 ) -> pa.Array[Any]:
     """Return a number for each change of a batch, by which the changes of an item are in their order.
 
@@ -36,11 +41,18 @@ def sequences_of(
 
     Parameters
     ----------
-    change_of
-        Returns what ``dynamodb`` holds in the record of a row.
+    records
+        The record of each row as JSON, or a function that returns what ``dynamodb`` holds in the record of a row.
     by_place
         Count the place among the changes of all items at this time, so that no two changes have the same number.
     """
+
+    def change_of(row: int) -> Change:
+        if isinstance(records, pa.ChunkedArray):
+            change: Change = json.loads(records[row].as_py())["dynamodb"]
+            return change
+        return records(row)
+
     times = _micros(rows)
     ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
     for tied in _tied(rows, change_of, keys, times):

@@ -7,7 +7,6 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -315,7 +314,7 @@ class ChangeLog:
             return rows
         texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
-        numbers = sequences_of(rows, lambda row: json.loads(texts[row].as_py())["dynamodb"], self._keys, number)
+        numbers = sequences_of(rows, texts, self._keys, number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
 
     def _write(self, tables: Mapping[str, pa.Table], written: frozenset[str] = frozenset()) -> None:

@@ -17,7 +17,7 @@ from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.gaps import HEALS
 from ddbio.ops.capture.leases import LEASES
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of, require_table, table_arn_of
-from ddbio.ops.capture.log_jobs import jobs_in
+from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.storage import open_store
 
@@ -109,14 +109,14 @@ def _stream_of(options: CaptureOptions, spec: ClientSpec, described: Mapping[str
 def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tuple[JobState, list[LogLineage]]]:
     """Return the captures of a log, and the streams that each has read; refuse those of another table."""
     captures = list[tuple[JobState, list[LogLineage]]]()
-    for state in (each for one in (CAPTURE, LEASES) for each in jobs_in(store, one)):
+    for state in (each for one in (CAPTURE, LEASES, HANDLER) for each in jobs_in(store, one)):
         head = state.head() or {}
         if HEALS in head or "lease" in head:
             continue
         lineages = lineages_of(state)
         table = head.get("table") or table_arn_of(lineages[0].stream).rpartition("/")[2]
         require_table(store.uri, found.stream, lineages, table)
-        if ("table" in head) != found.stream.is_kinesis:
+        if state.kind == HANDLER or ("table" in head) != found.stream.is_kinesis:
             continue
         if state.kind == kind:
             captures.append((state, lineages))

@@ -30,6 +30,8 @@ from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from ddbio.options.changes import StreamEventOptions
 
-_KIND, _COLUMNS = "lambda", "columns"
+_COLUMNS = "columns"
 _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
 
 
@@ -59,20 +61,32 @@ class StreamEventLog:
     def __init__(self, options: StreamEventOptions, arn: str) -> None:
         self._options = options
         self._store = open_store(options.dest, options)
-        table = table_of({"eventSourceARN": arn})
-        begun = table if table is None else JobState(self._store, "log", _KIND).begin({"table": table})["table"]
-        if begun != table:
-            raise OptionError(
-                f"the log {options.dest} has the changes of table {begun!r}, and these are of {table!r}: give each "
-                "table a log of its own, or say with table whose changes to take"
-            )
         job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
-        self._state = JobState(self._store, job_id, _KIND)
+        self._state = JobState(self._store, job_id, HANDLER)
         if self._state.head() is None:
             require_target(self._store)
             require_reject_place(options.reject_to, options)
+        self._require_table(table_of({"eventSourceARN": arn}))
         self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
         self._decoder: LogDecoder | None = None
+
+    def _require_table(self, table: str | None) -> None:
+        """Refuse a stream of another table than that of the log."""
+        if table is None:
+            return
+        begun = JobState(self._store, "log", "table")
+        found = begun.read("name")
+        if found is None:
+            heads = (each.head() or {} for each in jobs_in(self._store, CAPTURE, HANDLER))
+            tables = [each.get("table") or table_of({"eventSourceARN": each.get("stream")}) for each in heads]
+            # Of several functions that begin at the same time one stores the table.
+            begun.put_once("name", {"table": next(filter(None, tables), table)})
+            found = begun.read("name") or {}
+        if found["table"] != table:
+            raise OptionError(
+                f"the log {self._store.uri} has the changes of table {found['table']!r}, and these are of {table!r}: "
+                "give each table a log of its own, or say with table whose changes to take"
+            )
 
     def write(self, records: Sequence[dict[str, Any]]) -> str | None:
         """Write the changes of some records; return the number of the first that is none, behind which all is left.
