@@ -313,7 +313,7 @@ def test_this_machine_is_known_by_the_host_itself(host, scheme):
 
 @pytest.mark.parametrize("way", ["option", "profile", "web identity"])
 def test_no_credentials_are_exchanged_over_plain_http(way, monkeypatch, tmp_path):
-    """What signs in for a role, or gives a token for it, goes to no such endpoint either: the error says which it is."""
+    """What signs in for a role, or gives a token for it, goes to no such endpoint either: the error names it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://192.0.2.2:9")
     role = "role_arn = arn:aws:iam::123456789012:role/r\n"
     (tmp_path / "token").write_text("eyJ.x.y")
