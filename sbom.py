@@ -69,7 +69,7 @@ def sbom_of(wheel: Path, lock: Path) -> dict[str, Any]:
                 "externalReferences": [
                     {
                         "type": "distribution",
-                        "url": f"https://pypi.org/project/{name}/",
+                        "url": locked[name].purl,
                         "hashes": _hashes(locked[name]),
                     }
                 ],
