@@ -66,6 +66,8 @@ class ConnectionKeywords(TypedDict, total=False):
     """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: str | None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
+    allow_http: bool
+    """Send credentials and data unencrypted to ``http://`` endpoints other than this machine's own."""
     deadline_seconds: float
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
 import os
 import re
 import threading
@@ -14,6 +15,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -39,7 +41,8 @@ from botocore.utils import parse_timestamp
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
-from ddbio.errors import AccessDeniedError
+from ddbio.core.text.secrets import remember_secrets
+from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -71,6 +74,9 @@ _SERVICES = [
     "sts",
 ]
 
+# Under which names botocore keeps what is secret of credentials.
+_SECRETS = ("secret_key", "token", "_secret_key", "_token")
+
 # Visible signs of ASCII.
 _CREDENTIAL = re.compile(r"[!-~]*")
 _PARTS = {"access_key": "access key id", "secret_key": "secret access key", "token": "session token"}
@@ -94,6 +100,8 @@ class ClientSpec:
     """The same for requests whose key begins as a pattern says: pattern, member, value."""
     credentials: GivenCredentials | None = None
     """Credentials to use as they are; they travel with the description."""
+    allow_http: bool = False
+    """Send requests, with what signs them, unencrypted to hosts other than this one."""
     session: LocalSession | None = None
     """A session of this process; a description that has one cannot be pickled."""
 
@@ -112,7 +120,7 @@ class ClientSpec:
         AccessDeniedError
             If the profile or its credentials cannot be used.
         OptionError
-            If no region is known, or an endpoint is malformed.
+            If no region is known, an endpoint is malformed, or it is ``http://`` on another host, which is not allowed.
         """
         return _client(self, service, max_pool_connections, _environment())
 
@@ -178,12 +186,42 @@ def _client(
         if service == "s3" and "amazonaws.com" not in client.meta.endpoint_url and chosen not in {"path", "virtual"}:
             # S3-compatible stores rarely resolve bucket names as hosts; the profile may say that one does.
             client = make(config=config.merge(Config(s3={"addressing_style": "path"})))
+    except DdbioError:
+        raise
     except (BotoCoreError, ValueError) as error:
         resource = spec.endpoint_url or service
         raise to_ddbio_error(error, action=f"make a client for {service}", resource=resource) from error
+    # A session of the caller's makes clients that are not checked.
+    check_endpoint(client.meta.endpoint_url, allow_http=spec.allow_http)
     if service == "s3" and (spec.members or spec.members_of_keys):
         client.meta.events.register("provide-client-params.s3", functools.partial(_add_members, spec))
     return client  # type: ignore[no-any-return]
+
+
+def check_endpoint(url: str, *, allow_http: bool) -> None:
+    """Check that what is sent to an endpoint, session tokens among it, is encrypted or stays on this machine.
+
+    Raises
+    ------
+    OptionError
+        If it is ``http://`` on another host, and that is not allowed.
+    """
+    asked = urlsplit(url)
+    if asked.scheme == "http" and not allow_http and not _is_loopback(asked.hostname or ""):
+        raise OptionError(
+            f"{url} is plain HTTP, so credentials and data would cross the network unencrypted: give an https:// "
+            "endpoint, or set allow_http if that network is trusted"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    # https://www.rfc-editor.org/rfc/rfc6761#section-6.3
+    if host.rstrip(".").rpartition(".")[2] == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
@@ -228,7 +266,7 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
     if spec.session is not None:
         own = spec.session.session
     else:
-        given = _botocore_session(spec.profile, spec.region)
+        given = _botocore_session(spec.profile, spec.region, allow_http=spec.allow_http)
         if spec.credentials is not None:
             keys = spec.credentials
             given.set_credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
@@ -240,8 +278,9 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
         raise NoCredentialsError
     check_credentials(credentials)
     region = spec.region or _region(own)
-    role = _AssumedRole(_botocore_session(spec.profile, region), credentials, spec.role_arn, dict(spec.role))
-    session = _botocore_session(spec.profile, region)
+    make = functools.partial(_botocore_session, spec.profile, region, allow_http=spec.allow_http)
+    role = _AssumedRole(make(), credentials, spec.role_arn, dict(spec.role))
+    session = make()
     session.register_component("credential_provider", CredentialResolver([role]))
     return boto3.Session(botocore_session=session)
 
@@ -258,6 +297,8 @@ class _Fetch:
             found = self.fetch()
             until = found.get("expiry_time") if isinstance(found, dict) else None
             is_over = until is not None and parse_timestamp(until) <= datetime.now(UTC)
+        except DdbioError:
+            raise
         except Exception as error:
             is_told = isinstance(error, BotoCoreError) and not isinstance(error, (HTTPClientError, BotoConnectionError))
             if is_told or (isinstance(error, ClientError) and not may_pass(error)):
@@ -267,6 +308,9 @@ class _Fetch:
             raise self._failure(f"{type(error).__name__}: {error}") from error
         if is_over:
             raise self._failure(f"they had expired at {until}")
+        # What a refresh returns, and botocore's objects for credentials.
+        values = found if isinstance(found, dict) else vars(found) if found is not None else {}
+        remember_secrets(*(values.get(name) for name in _SECRETS))
         return found
 
     def _failure(self, reason: str) -> CredentialRetrievalError:
@@ -274,7 +318,18 @@ class _Fetch:
 
 
 class _Session(botocore.session.Session):
-    """A session of botocore whose sources of credentials fail as ``_Fetch`` says, at first and when they refresh."""
+    """A session of botocore whose sources of credentials fail as ``_Fetch`` says, at first and when they refresh.
+
+    Each client that it makes, for STS and SSO too, has an endpoint that ``check_endpoint`` lets pass.
+    """
+
+    allow_http = False
+
+    def create_client(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a client whose endpoint is checked."""
+        client: Any = super().create_client(*args, **kwargs)
+        check_endpoint(client.meta.endpoint_url, allow_http=self.allow_http)
+        return client
 
     def get_credentials(self) -> Any:
         """Return the credentials that are found first, or None."""
@@ -286,8 +341,9 @@ class _Session(botocore.session.Session):
         return found
 
 
-def _botocore_session(profile: str | None, region: str | None) -> Any:
+def _botocore_session(profile: str | None, region: str | None, *, allow_http: bool = False) -> Any:
     session: Any = _Session(profile=profile)
+    session.allow_http = allow_http
     # To know whether a service exists, botocore lists the models of all, which takes longer than to load one.
     session.get_component("data_loader").list_available_services = lambda _: _SERVICES
     if region:

@@ -23,6 +23,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
+from ddbio.core.text.secrets import without_secrets
 from ddbio.errors import (
     AccessDeniedError,
     DdbioError,
@@ -102,12 +103,6 @@ _CREDENTIAL_ERRORS = (
     TokenRetrievalError,
 )
 _KMS_ACTION = re.compile(r"kms:[A-Za-z*]+")
-# What http.client says of a header with a line end, and what a signed URL or an Authorization header has.
-_SECRET = re.compile(
-    r"""(Invalid header (?:value|name) b?)(?:'[^']*'|"[^"]*"|\S+)"""
-    r"""|((?:X-Amz-(?:Security-Token|Signature|Credential)|AWSAccessKeyId|Signature|Credential)=)[^&\s,'"]+""",
-    re.IGNORECASE,
-)
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
 # https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy asks to try again.
@@ -150,11 +145,6 @@ def is_transient(error: Exception) -> bool:
 def was_sent(error: Exception) -> bool:
     """Return whether a request that failed was sent: there were credentials to sign it."""
     return not isinstance(error, _CREDENTIAL_ERRORS)
-
-
-def without_secrets(text: str) -> str:
-    """Return a message of a library without values of headers and of signed URLs."""
-    return _SECRET.sub(lambda found: f"{found[1] or found[2]}…", text)
 
 
 def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioError:

@@ -55,6 +55,7 @@ def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:
         role_arn=options.role_arn,
         role=_role(options),
         credentials=options.credentials,
+        allow_http=options.allow_http,
         session=options.session,
     )
 
