@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError, SSLError
+from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
-from ddbio.aws.endpoint_route import ca_bundle, endpoint_of
+from ddbio.aws.endpoint_route import Api, RouteTable, ca_bundle, endpoint_of
 from ddbio.aws.error_codes import to_ddbio_error
 from ddbio.aws.http_connection import Connection
 from ddbio.errors import EndpointError
@@ -34,6 +34,8 @@ class Reach:
 
     Attributes
     ----------
+    url
+        Where requests go: of DynamoDB it may be an endpoint of the account.
     proxy
         Host and port of the proxy that requests go through, or None.
     addresses
@@ -45,6 +47,7 @@ class Reach:
         if the response has no date.
     """
 
+    url: str
     proxy: str | None
     addresses: tuple[str, ...]
     tls_version: str | None
@@ -86,7 +89,8 @@ def reach(spec: ClientSpec, service: str) -> Reach:
     OptionError
         If no client can be made, or the bundle of certificates cannot be read.
     """
-    url, client = endpoint_url(spec, service), spec.client(service)
+    client = spec.client(service)
+    url = _requested_url(client, spec)
     host, endpoint = endpoint_of(url, client, spec)
     config: Any = client.meta.config
     proxies: dict[str, str] = config.proxies or get_environ_proxies(url)
@@ -99,20 +103,31 @@ def reach(spec: ClientSpec, service: str) -> Reach:
             asked_at, began = time.time(), time.monotonic()
             date = session.send(AWSRequest("GET", url).prepare()).headers.get("date", "")
             # What stands before an @ is a password.
-            return Reach(proxy.rpartition("//")[2].rpartition("@")[2], (), None, _ahead_seconds(date, asked_at, began))
+            return Reach(
+                url, proxy.rpartition("//")[2].rpartition("@")[2], (), None, _ahead_seconds(date, asked_at, began)
+            )
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         with closing(Connection(endpoint)) as connection:
             asked_at, began = time.time(), time.monotonic()
             connection.send(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             ahead_seconds = _ahead_seconds(connection.receive().headers.get("date", ""), asked_at, began)
-        addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
-        return Reach(None, addresses, connection.tls_version, ahead_seconds)
+            addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+            return Reach(url, None, addresses, connection.tls_version, ahead_seconds)
     except SSLError as error:
         raise EndpointError(f"the certificate of {endpoint.host} is not trusted: {error}", url) from error
     except BotoCoreError as error:
         raise to_ddbio_error(error, action="a connection", resource=url) from error
     except (OSError, UnicodeError) as error:
         raise EndpointError(f"{endpoint.host} has no address: {error}", url) from error
+
+
+def _requested_url(client: Any, spec: ClientSpec) -> str:
+    api = Api("dynamodb", ("DescribeTable",))
+    # What is wrong with credentials, by which botocore knows the account, is told elsewhere.
+    with suppress(BotoCoreError, ClientError):
+        if client.meta.service_model.service_name == api.service:
+            return RouteTable(client, spec, api).find("DescribeTable", "any").endpoint.url.rstrip("/")
+    return str(client.meta.endpoint_url)
 
 
 def _ahead_seconds(date: str, asked_at: float, began: float) -> float | None:

@@ -224,7 +224,8 @@ class _Aws:
 
     def endpoint(self, service: str) -> Iterator[Finding]:
         """Find out how the endpoint of a service is reached."""
-        url, found = self._urls[service], reach(self._specs[service], service)
+        found = reach(self._specs[service], service)
+        url = found.url
         is_here = found.network == "this machine"
         way = f"by the proxy {found.proxy}" if found.proxy else f"{found.network}: {', '.join(found.addresses)}"
         if is_of_aws(url) and found.network:
