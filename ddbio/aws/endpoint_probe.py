@@ -97,9 +97,10 @@ def reach(spec: ClientSpec, service: str) -> Reach:
     proxy = proxies.get(urlsplit(url).scheme)
     try:
         if proxy is not None:
-            session = URLLib3Session(
-                verify=ca_bundle(spec), proxies=proxies, timeout=(config.connect_timeout, config.read_timeout)
-            )
+            # Its stubs know fewer types than it takes.
+            make: Any = URLLib3Session
+            timeouts = config.connect_timeout, config.read_timeout
+            session = make(verify=ca_bundle(spec), proxies=proxies, timeout=timeouts)
             asked_at, began = time.time(), time.monotonic()
             date = session.send(AWSRequest("GET", url).prepare()).headers.get("date", "")
             # What stands before an @ is a password.

@@ -291,8 +291,12 @@ class _Aws:
             ("incomplete_uploads", "GetBucketLifecycleConfiguration", judge_incomplete_uploads),
             ("object_lock", "GetObjectLockConfiguration", partial(judge_object_lock, is_asked_for=is_locked)),
         ):
-            ask = partial(self._ask, name, operation)
-            yield _asked(f"bucket.{check}", lambda judge=judge, ask=ask: judge(bucket, ask()))
+            yield _asked(f"bucket.{check}", partial(self._judge, bucket, operation, judge))
+
+    def _judge(
+        self, bucket: Subject, operation: str, judge: Callable[[Subject, Mapping[str, Any]], Finding]
+    ) -> Finding:
+        return judge(bucket, self._ask(bucket.name, operation))
 
     def _owner(self, name: str) -> Finding:
         expected = self._options.s3_expected_bucket_owner
