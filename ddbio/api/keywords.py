@@ -251,6 +251,10 @@ class DeliveredKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
 
 
+class DoctorKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.DoctorOptions`."""
+
+
 class ExpiredReadKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExpiredReadOptions`."""
 

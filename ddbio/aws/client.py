@@ -26,6 +26,7 @@ from botocore.credentials import (
     CredentialResolver,
     Credentials,
     DeferredRefreshableCredentials,
+    RefreshableCredentials,
 )
 from botocore.exceptions import (
     BotoCoreError,
@@ -104,6 +105,8 @@ class ClientSpec:
     """Send requests, with what signs them, unencrypted to hosts other than this one."""
     session: LocalSession | None = None
     """A session of this process; a description that has one cannot be pickled."""
+    timeout_seconds: float | None = None
+    """Send each request once, and wait so long for a connection and for each answer; None for what jobs do."""
 
     def client(self, service: str, max_pool_connections: int = 10) -> BaseClient:
         """Return this process's client for a service, made at the first call.
@@ -135,15 +138,7 @@ class ClientSpec:
             If there are no credentials.
         """
         client: Any = self.client("s3")
-        try:
-            plain = dataclasses.replace(self, endpoint_url=None, members=(), members_of_keys=())
-            with _SESSION_LOCK:
-                found = _session(plain, _environment()).get_credentials()
-            if found is None:
-                raise NoCredentialsError
-            keys = found.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise to_ddbio_error(error, action="find credentials for s3", resource="s3") from error
+        keys = self._find_credentials("s3").get_frozen_credentials()
         given = {
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
@@ -152,6 +147,47 @@ class ClientSpec:
             "AWS_ENDPOINT_URL": self.endpoint_url,
         }
         return {name: value for name, value in given.items() if value}
+
+    def credential_source(self) -> CredentialSource:
+        """Return where the credentials come from, and how long they are valid.
+
+        Raises
+        ------
+        AccessDeniedError
+            If there are no credentials.
+        """
+        found = self._find_credentials("AWS")
+        is_refreshed = isinstance(found, RefreshableCredentials) and found.method != "env"
+        is_temporary = found.get_frozen_credentials().token is not None
+        return CredentialSource(found.method, getattr(found, "_expiry_time", None), is_refreshed, is_temporary)
+
+    def _find_credentials(self, what_for: str) -> Any:
+        """Return botocore's credentials, which are valid now."""
+        try:
+            with _SESSION_LOCK:
+                found = _session(self._identity(), _environment()).get_credentials()
+            if found is None:
+                raise NoCredentialsError
+            found.get_frozen_credentials()
+        except (BotoCoreError, ClientError) as error:
+            raise to_ddbio_error(error, action="requests", resource=what_for) from error
+        return found
+
+    def _identity(self) -> ClientSpec:
+        """Return what a session depends on."""
+        return dataclasses.replace(self, endpoint_url=None, members=(), members_of_keys=(), timeout_seconds=None)
+
+
+@dataclass(frozen=True)
+class CredentialSource:
+    """Where credentials come from, as botocore names it, and how long they are valid."""
+
+    method: str
+    expires_at: datetime | None
+    """None if they do not expire, or nobody said when."""
+    is_refreshed: bool
+    """Whether botocore fetches others before they expire."""
+    is_temporary: bool
 
 
 def _environment() -> frozenset[tuple[str, str]]:
@@ -164,10 +200,10 @@ def _client(
     spec: ClientSpec, service: str, max_pool_connections: int, environment: frozenset[tuple[str, str]]
 ) -> BaseClient:
     # DynamoDB's requests are retried by ddbio, page by page; S3's by botocore, always in standard mode.
-    attempts = 1 if service in {"dynamodb", "dynamodbstreams"} else 5
+    attempts = 1 if spec.timeout_seconds or service in {"dynamodb", "dynamodbstreams"} else 5
     config = Config(
-        connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        read_timeout=READ_TIMEOUT_SECONDS,
+        connect_timeout=spec.timeout_seconds or CONNECT_TIMEOUT_SECONDS,
+        read_timeout=spec.timeout_seconds or READ_TIMEOUT_SECONDS,
         max_pool_connections=max_pool_connections,
         retries={"total_max_attempts": attempts, "mode": "standard"},
         tcp_keepalive=True,
@@ -175,9 +211,7 @@ def _client(
     )
     try:
         with _SESSION_LOCK:
-            session = _session(
-                dataclasses.replace(spec, endpoint_url=None, members=(), members_of_keys=()), environment
-            )
+            session = _session(spec._identity(), environment)  # noqa: SLF001 - of its own module
         check_credentials(session.get_credentials())
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)

@@ -1,4 +1,4 @@
-"""The commands that look at what is there: ``layout`` and ``validate``."""
+"""The commands that look at what is there: ``doctor``, ``layout`` and ``validate``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,43 @@ from ddbio.cli.flags import (
 )
 from ddbio.cli.show import counted, format_bytes, format_duration
 from ddbio.cli.terminal import MOST_ROWS, print_table
-from ddbio.options import LayoutOptions, ValidateOptions
+from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
+    from ddbio.core.doctor import DoctorReport
     from ddbio.core.folders.layout import LayoutReport
     from ddbio.core.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 
-DIFFERENT_EXIT = 1
+DIFFERENT_EXIT = FOUND_EXIT = 1
+
+
+@click.command()
+@click.argument("location", required=False)
+@flags_of(DoctorOptions, without=["location"])
+@click.option("--strict", is_flag=True, help="Exit with 1 also if there are only warnings.")
+@output_flags
+def doctor(*, as_json: bool, strict: bool, **flags: Any) -> None:
+    """Check this machine, credentials and endpoints, a --table and the bucket of LOCATION, and say what to do.
+
+    Nothing is changed. The exit code is 0 if there is no problem, and 1 if there is one.
+    """
+    from ddbio.ops.doctor import doctor as run
+
+    report = run(parse_flags(DoctorOptions, flags))
+    click.echo(report.to_json() if as_json else format_doctor(report))
+    if report.problems or (strict and report.warnings):
+        raise SystemExit(FOUND_EXIT)
+
+
+def format_doctor(report: DoctorReport) -> str:
+    """Return what was found, a line each, with what to do below it, and the counts."""
+    lines = []
+    for each in report.findings:
+        lines.append(f"{each.level:<9}{each.check:<27}{each.found}")
+        if each.action is not None:
+            lines.append(f"{'':<9}-> {each.action}")
+    counts = f"{counted(report.problems, 'problem')}, {counted(report.warnings, 'warning')}"
+    return "\n".join([*lines, counts])
 
 
 @click.command()

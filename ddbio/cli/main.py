@@ -122,6 +122,10 @@ VERBS = Verbs(
             "reading:digest",
             "Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.",
         ),
+        "doctor": (
+            "inspection:doctor",
+            "Check this machine, credentials and endpoints, a --table and the bucket of LOCATION, and say what to do.",
+        ),
         "export": ("exports:export", "Work with DynamoDB's native exports to S3."),
         "files": (
             "folders:files",

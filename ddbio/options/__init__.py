@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         RollbackOptions,
         VacuumOptions,
     )
-    from ddbio.options.inspection import LayoutOptions, ValidateOptions
+    from ddbio.options.inspection import DoctorOptions, LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
@@ -109,6 +109,7 @@ __all__ = [
     "CreateTableOptions",
     "Credentials",
     "DeliveredOptions",
+    "DoctorOptions",
     "Engine",
     "ExpiredReadOptions",
     "ExportFoldOptions",
@@ -173,7 +174,7 @@ _NAMES = {
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
-    "inspection": "LayoutOptions ValidateOptions",
+    "inspection": "DoctorOptions LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
     "lake_proof": "HistoryOptions VerifyOptions ViewOptions",
