@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddbio.core.folders.contained import contained, outside
 from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 from ddbio.options.locations import local_path
@@ -75,16 +76,22 @@ class LocalStore:
     ----------
     target
         Path, relative or absolute, or a ``file://`` URI; need not exist.
+    named
+        The path of a file that the user named. It may be a link to a file elsewhere; no other path may lead out of the
+        folder.
 
     Raises
     ------
     OptionError
         If it is a URI of another kind.
+    TargetError
+        By all methods, if a path leads out of the folder, by its parts or by links.
     """
 
-    def __init__(self, target: str | os.PathLike[str]) -> None:
+    def __init__(self, target: str | os.PathLike[str], named: str | None = None) -> None:
         # Workers may run in another folder.
         self._root = local_path(os.fspath(target)).expanduser().absolute()
+        self._named = named
 
     @property
     def uri(self) -> str:
@@ -95,7 +102,7 @@ class LocalStore:
         """Return the folder above, and the name of this one in it; None at the root of the file system."""
         # A path that ends in .. has no name until it is resolved.
         path = Path(os.path.abspath(self._root))  # noqa: PTH100 - what a link leads to has another name
-        return None if path == path.parent else (LocalStore(path.parent), path.name)
+        return None if path == path.parent else (LocalStore(path.parent, path.name), path.name)
 
     @property
     def hazard(self) -> str | None:
@@ -121,7 +128,7 @@ class LocalStore:
         staged_at = self._staging_of(path)
         self._make_staging(staged_at.parent)
         try:
-            staged_at.hardlink_to(source._root / entry.path)  # noqa: SLF001 - its own class
+            staged_at.hardlink_to(source._place(entry.path))  # noqa: SLF001 - its own class
         except OSError:
             return None
         return StagedFile(path, entry.size_bytes, rows, {"staged_at": str(staged_at.relative_to(self._root))})
@@ -134,7 +141,7 @@ class LocalStore:
         NotFoundError
             If neither is there.
         """
-        source, place = self._root / staged.token["staged_at"], self._root / staged.path
+        source, place = self._staging_of(staged.path), self._place(staged.path, is_link=True)
         with _target_errors(self._root):
             try:
                 self._move(source, place)
@@ -145,10 +152,12 @@ class LocalStore:
 
     def abort(self, job_id: str) -> None:
         """Remove the job's staging folder, and the folders made for it that are empty now."""
-        staging = self._root / _STAGING
+        staging, own = self._place(_STAGING), self._place(f"{_STAGING}/{job_id}", is_link=True)
         with _target_errors(self._root):
-            if (staging / job_id).exists():
-                shutil.rmtree(staging / job_id)
+            if own.is_symlink():
+                own.unlink()
+            elif own.exists():
+                shutil.rmtree(own)
             # Another job may have removed it, or have begun to use it.
             if [entry.name for entry in _entries(staging)] not in ([], [_CREATED]):
                 return
@@ -165,7 +174,7 @@ class LocalStore:
 
     def staged_jobs(self) -> set[str]:
         """Return the ids of the jobs that have a staging folder."""
-        staging = self._root / _STAGING
+        staging = self._place(_STAGING)
         with _target_errors(self._root):
             return {entry.name for entry in _entries(staging) if entry.is_dir()}
 
@@ -191,7 +200,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / path
+        place = self._place(path)
         with _read_errors(place):
             return place.read_bytes()
 
@@ -203,7 +212,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / path
+        place = self._place(path)
         with _read_errors(place):
             file = place.open("rb", buffering=0)
         with file:
@@ -218,7 +227,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / entry.path
+        place = self._place(entry.path)
         with _read_errors(place), place.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), length, start)
 
@@ -232,7 +241,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place, buffer, held = self._root / entry.path, bytearray(min(block_bytes, max(1, stop - start))), 0
+        place, buffer, held = self._place(entry.path), bytearray(min(block_bytes, max(1, stop - start))), 0
         with _read_errors(place):
             file = place.open("rb", buffering=0)
         with file:
@@ -279,7 +288,7 @@ class LocalStore:
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files and the folders this leaves empty; those that are not there are passed over."""
         for path in paths:
-            place = self._root / path
+            place = self._place(path, is_link=True)
             with _target_errors(self._root):
                 place.unlink(missing_ok=True)
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
@@ -295,13 +304,42 @@ class LocalStore:
                 return
         raise FileNotFoundError(source)
 
+    def _place(self, path: str, *, is_link: bool = False) -> Path:
+        """Return where a path lies: the one way in which paths of this store are made.
+
+        Parameters
+        ----------
+        is_link
+            Whether the last part is taken as it is, and not what it leads to: it is made, replaced or deleted.
+
+        Raises
+        ------
+        TargetError
+            If that is not within the folder.
+        """
+        contained(path, self.uri)
+        if path != self._named:
+            at, parts = str(self._root), path.split("/")
+            for part in parts[:-1] if is_link else parts:
+                at = f"{at}/{part}"
+                if os.path.islink(at):  # noqa: PTH114 - in a quarter of the time
+                    self._require_within(path, is_link=is_link)
+                    break
+        return self._root / path
+
+    def _require_within(self, path: str, *, is_link: bool) -> None:
+        place = self._root / path
+        real, root = (place.parent if is_link else place).resolve(), self._root.resolve()
+        if real != root and root not in real.parents:
+            raise outside(path, self.uri)
+
     def _staging_of(self, path: str) -> Path:
-        return self._root / _STAGING / job_of(path) / f"{path}.staged"
+        return self._place("/".join(filter(None, (_STAGING, job_of(path), f"{path}.staged"))))
 
     def _write(self, path: str, data: bytes, publish: Callable[[Path, Path], bool]) -> bool:
         """Write a temporary file, and return what publishing it at its place returns."""
-        place = self._root / path
-        temporary = self._root / _STAGING / f"{os.getpid()}.{next(_serial)}"
+        place = self._place(path, is_link=True)
+        temporary = self._place(f"{_STAGING}/{os.getpid()}.{next(_serial)}")
         with _target_errors(self._root):
             for left in reversed(range(_TRIES)):
                 try:
@@ -339,12 +377,12 @@ class LocalStore:
         missing = sum(not each.exists() for each in self._from_target())
         _make_folder(folder)
         if missing:
-            (self._root / _STAGING / _CREATED).write_text(str(missing))
+            self._place(f"{_STAGING}/{_CREATED}").write_text(str(missing))
 
     def _created(self) -> int:
         # Another task of the job may just be writing it: without a number no folder is taken for made.
         with contextlib.suppress(FileNotFoundError, ValueError):
-            return int((self._root / _STAGING / _CREATED).read_text())
+            return max(0, int(self._place(f"{_STAGING}/{_CREATED}").read_text()))
         return 0
 
     def _may_hold(self, folder: Path, prefix: str) -> bool:
@@ -387,6 +425,9 @@ def _read_errors(place: Path) -> Iterator[None]:
         raise NotFoundError(f"no file {place}") from error
     except PermissionError as error:
         raise AccessDeniedError(f"{place} may not be read: check its permissions", resource=str(place)) from error
+    except OSError as error:
+        # A name that is too long, links in a circle, a broken disk.
+        raise TargetError(f"{place} cannot be read ({error.strerror}): check the file", str(place)) from error
 
 
 def _to_target_error(error: OSError, root: Path) -> TargetError:

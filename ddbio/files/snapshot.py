@@ -24,7 +24,8 @@ from ddbio.files.meta import (
     is_intent,
     is_manifest,
     job_of_state,
-    parse_state,
+    read_state,
+    read_state_text,
     snapshot_path,
     version_at,
 )
@@ -150,7 +151,7 @@ def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
     """
     path = snapshot_path(version)
     try:
-        return parse_snapshot(store.read(path), f"{store.uri}/{path}")
+        return parse_snapshot(read_state_text(store, path), path, store.uri)
     except NotFoundError:
         raise NotFoundError(
             f"{store.uri} has no version {version}: it never had, or a vacuum removed it ('ddbio files --history "
@@ -288,7 +289,7 @@ def _log_jobs(states: Iterable[StoredObject]) -> set[str]:
 
 def _of_manifests(store: ObjectStore, paths: Sequence[str]) -> tuple[LiveFile, ...]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
-        states = [parse_state(text, path) for path, text in zip(paths, pool.map(store.read, paths), strict=True)]
+        states = list(pool.map(lambda path: read_state(store, path), paths))
     return sorted_files(LiveFile.from_dict(each) for state in states for each in state.get("files", []))
 
 

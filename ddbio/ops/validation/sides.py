@@ -26,7 +26,7 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
-from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.files.text_reader import starts_with_item
 from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
@@ -491,7 +491,7 @@ def _origin(store: ObjectStore) -> _Origin:
     for entry in sorted(store.list(META), key=lambda each: each.modified_at, reverse=True):
         if is_manifest(entry.path):
             try:
-                manifest = parse_state(store.read(entry.path), entry.path)
+                manifest = read_state(store, entry.path)
                 source = manifest["source"]
                 return _Origin(dict(source["key"]), arrow_schema_of(manifest["schema"]), source.get("nulls", "merge"))
             except (DdbioError, KeyError, TypeError, ValueError):
