@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import DdbioError, NotFoundError, TargetError
-from ddbio.files.meta import FORMAT, META, PROBE, claim_path, format_state, is_claim, job_of_state, read_state
+from ddbio.files.meta import META, PROBE, claim_path, format_state, is_claim, job_of_state, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,12 +16,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.staged import FileNaming, StagedFile, check_job_id, started_at
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.intent import Intent, carry_out, finish, has_manifest, owner_of, published_by, read_intent, tidy, undo
 from ddbio.files.meta import (
-    FORMAT,
     META,
     PROBE,
     STAGING,

@@ -6,8 +6,6 @@ characters like others, as Arrow's reader has it.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,8 @@ QUOTE, LINE_END, _RETURN = b'"\n\r'
 _BEFORE_CELL = np.frombuffer(b',\n\r"', np.uint8)
 # One cell, quoted or not, and what ends it.
 _CELL = re.compile(rb'(?:"(?:[^"]|"")*+"[^,\r\n]*|[^",\r\n][^,\r\n]*|)(,|\r?\n|\r|\Z)')
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*+)"?(.*)', re.DOTALL)
 
 
 def whole_records(text: bytes) -> int:
@@ -68,9 +68,23 @@ def opens_cells(
 
 
 def header_names(text: bytes) -> list[str]:
-    """Return the names in the first record."""
-    head = text[:_MOST_HEADER_BYTES].decode(errors="replace")
-    return next(csv.reader(io.StringIO(head, newline="")), [])
+    """Return the names in the first record, however long they are."""
+    head, names, place = text[:_MOST_HEADER_BYTES], list[str](), 0
+    while (match := _CELL.match(head, place)) is not None:
+        names.append(_name_in(head[place : match.start(1)]))
+        place = match.end()
+        if match[1] != b",":
+            break
+    else:
+        # The record is longer than what is looked at, and ends within quotes.
+        names.append(_name_in(head[place:]))
+    return names if head[:1] not in {b"", b"\n", b"\r"} else []
+
+
+def _name_in(cell: bytes) -> str:
+    text = cell.decode(errors="replace")
+    found = _QUOTED.fullmatch(text)
+    return text if found is None else found[1].replace('""', '"') + found[2]
 
 
 def _walk(text: bytes) -> int:

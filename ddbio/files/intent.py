@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.staged import SmallObject, StagedFile, job_of
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.meta import (
-    FORMAT,
     META,
     claim_path,
     format_state,

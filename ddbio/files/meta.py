@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.json_checksum import add_checksum
-from ddbio.core.folders.states import FORMAT, MAX_BYTES, parse_state
+from ddbio.core.folders.states import MAX_BYTES, parse_state
 
 if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore

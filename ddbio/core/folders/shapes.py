@@ -64,13 +64,12 @@ def members(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
         for name in required:
             if name not in found:
                 raise MisfitError(f"has no member {name!r}")
-        name = ""
-        try:
-            for name, inner in known:
+        for name, inner in known:
+            try:
                 if name in found:
                     inner(found[name])
-        except MisfitError as error:
-            raise error.within(f".{name}") from None
+            except MisfitError as error:
+                raise error.within(f".{name}") from None
 
     return check
 
@@ -81,12 +80,11 @@ def object_of(inner: Check) -> Check:
     def check(found: Any) -> None:
         if type(found) is not dict:
             _refuse(found, "an object")
-        name = ""
-        try:
-            for name, each in found.items():
+        for name, each in found.items():
+            try:
                 inner(each)
-        except MisfitError as error:
-            raise error.within(f".{name}") from None
+            except MisfitError as error:
+                raise error.within(f".{name}") from None
 
     return check
 
@@ -97,12 +95,11 @@ def list_of(inner: Check) -> Check:
     def check(found: Any) -> None:
         if type(found) is not list:
             _refuse(found, "a list")
-        number = 0
-        try:
-            for number, each in enumerate(found):
+        for number, each in enumerate(found):
+            try:
                 inner(each)
-        except MisfitError as error:
-            raise error.within(f"[{number}]") from None
+            except MisfitError as error:
+                raise error.within(f"[{number}]") from None
 
     return check
 

@@ -167,12 +167,27 @@ _CAPTURE_HEAD = {"stream": TEXT, "start": TEXT, "old_image": FLAG, "started_at":
 _KINDS = (
     _kind(r"_ddbio/OWN_JOB\.claim\.json", _CLAIM, "wait for two minutes, or delete it if no job writes to this folder"),
     _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded"),
-    _kind(r"_ddbio/OWN_JOB\.json", members({"files": _MANIFEST["files"]}, _MANIFEST), "restore it, or move it away: files that only it names are then read as those of other programs"),  # fmt: skip # noqa: E501
-    _kind(r"_ddbio/snapshots/(?P<version>\d{20})\.json", _SNAPSHOT, "restore it, or move it away: the folder then is as the version before says"),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/OWN_JOB\.json",
+        members({"files": _MANIFEST["files"]}, _MANIFEST),
+        "restore it, or move it away: files that only it names are then read as those of other programs",
+    ),
+    _kind(
+        r"_ddbio/snapshots/(?P<version>\d{20})\.json",
+        _SNAPSHOT,
+        "restore it, or move it away: the folder then is as the version before says",
+    ),
     _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
     _kind(r"_ddbio/JOB\.capture/BATCH\.json", _LOG_BATCH, _RESTORE),
     _kind(r"_ddbio/JOB\.capture/folded-\d{12}\.json", members({"batches": list_of(_LOG_BATCH)}), _RESTORE),
-    _kind(r"_ddbio/JOB\.capture/stream-\d{4}\.json", members({"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT}, {"gap": or_null(TEXT)}), _RESTORE),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/JOB\.capture/stream-\d{4}\.json",
+        members(
+            {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT},
+            {"gap": or_null(TEXT)},
+        ),
+        _RESTORE,
+    ),
     _kind(r"_ddbio/JOB\.capture/exports\.json", members({"exports": list_of(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/export-\d+\.json", members({"tries": COUNT, "arn": or_null(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/seen\.json", members({"at": SECONDS}), _AGAIN),
@@ -183,17 +198,44 @@ _KINDS = (
     _kind(r"_ddbio/JOB\.replay/done-\w+\.json", members({"objects": list_of(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.(?:replay|lambda)\.json", members({}, {"started_at": SECONDS, "stream": TEXT}), _RESTORE),
     _kind(r"_ddbio/JOB\.archive\.json", members({}, {"ttl": or_null(TEXT)}), _RESTORE),
-    _kind(r"_ddbio/JOB\.archive/BATCH\.json", members({"batch": COUNT, "hours": _TEXTS}, {"changes": _TEXTS}), _RESTORE),  # fmt: skip # noqa: E501
-    _kind(r"_ddbio/JOB\.archive/done\.json", members({"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}), _RESTORE),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/JOB\.archive/BATCH\.json", members({"batch": COUNT, "hours": _TEXTS}, {"changes": _TEXTS}), _RESTORE
+    ),
+    _kind(
+        r"_ddbio/JOB\.archive/done\.json",
+        members({"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}),
+        _RESTORE,
+    ),
     _kind(r"_ddbio/OWN_JOB\.load/done\.json", members({"job_id": JOB}, {"report": or_null(OBJECT)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.load/[0-9a-f]{8}\.json", members({"finished": _check_runs}, {"begun": list_of(row_of(COUNT, COUNT))}), _AGAIN),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/JOB\.load/[0-9a-f]{8}\.json",
+        members({"finished": _check_runs}, {"begun": list_of(row_of(COUNT, COUNT))}),
+        _AGAIN,
+    ),
     _kind(r"_ddbio/JOB\.latest-load/job\.json", members({"job_id": JOB}), _AGAIN),
-    _kind(r"_ddbio/JOB\.scan\.json", members({}, {"begun": value("eight digits", lambda found: type(found) is str and re.fullmatch(r"[0-9a-f]*", found) is not None)}), _ANEW),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/JOB\.scan\.json",
+        members({}, {"begun": _DIGEST}),
+        _ANEW,
+    ),
     _kind(r"_ddbio/JOB\.scan/plan\.json", members({"segments": COUNT, "schema": TEXT}), _ANEW),
     _kind(r"_ddbio/JOB\.scan/[0-9a-f]{8}-[0-9a-f-]+\.json", members({"steps": list_of(_STEP)}), _AGAIN),
     _kind(r"_ddbio/JOB\.apply/.*\.json", _BATCH, _AGAIN),
     _kind(r"_ddbio/JOB\.reconcile/window-\d+\.json", members({"start": TIME, "end": TIME}, {"done": FLAG}), _AGAIN),
-    _kind(r"_ddbio/JOB\.bootstrap/base\.json", members({}, {"covered": object_of(WHOLE), "whole": WHOLE, "doubtful": WHOLE, "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}), "expired_before": object_of(TEXT)}), _AGAIN),  # fmt: skip # noqa: E501
+    _kind(
+        r"_ddbio/JOB\.bootstrap/base\.json",
+        members(
+            {},
+            {
+                "covered": object_of(WHOLE),
+                "whole": WHOLE,
+                "doubtful": WHOLE,
+                "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}),
+                "expired_before": object_of(TEXT),
+            },
+        ),
+        _AGAIN,
+    ),
 )
 _OTHER = _Kind(re.compile(""), OBJECT, _RESTORE)
 
@@ -220,15 +262,14 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
         if len(text) > MAX_BYTES:
             raise MisfitError(f"is larger than {MAX_BYTES:,} bytes")  # noqa: TRY301 - one error for all
         if not is_whole(text):
-            raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)  # noqa: TRY301 - as above
+            raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)
         state = json.loads(text)
         OBJECT(state)
         state.pop(MEMBER, None)
         members({}, {"format": WHOLE})(state)
         if state.get("format", 0) > FORMAT:
-            raise TargetError(  # noqa: TRY301 - not one of a misfit
-                f"{place} has format {state['format']}, this ddbio knows {FORMAT}: use the newer ddbio that wrote "
-                "it",
+            raise TargetError(
+                f"{place} has format {state['format']}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it",
                 uri,
             )
         kind.check(state)
