@@ -14,7 +14,13 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, ResponseStreamingError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    IncompleteReadError,
+    ResponseStreamingError,
+)
 from isal import isal_zlib
 from urllib3.exceptions import HTTPError
 
@@ -326,7 +332,7 @@ class S3Store:
         found = self._head(staged.path)
         if found is None or found["ContentLength"] != staged.size_bytes:
             return False
-        tags = [part["ETag"].strip('"') for part in staged.token["parts"]]
+        tags = [part["ETag"].strip('"') for part in staged.token.get("parts", [])]
         # A tag is the MD5 of the bytes only if S3 encrypts with its own keys.
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
         if found.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
@@ -460,8 +466,8 @@ def _body(response: dict[str, Any], chunk_bytes: int | None = _CHUNK_BYTES) -> I
     with contextlib.closing(response["Body"]) as body:
         try:
             yield from body.iter_chunks(chunk_bytes) if chunk_bytes else (body.read(),)
-        except (HTTPError, OSError) as error:
-            # Botocore translates some of them.
+        except (HTTPError, OSError, IncompleteReadError) as error:
+            # Botocore has errors of its own for some of them.
             raise ResponseStreamingError(error=error) from error
 
 

@@ -35,7 +35,7 @@ from ddbio.files.meta import (
     manifest_path,
     read_state,
 )
-from ddbio.files.snapshot import change_of
+from ddbio.files.snapshot import change_of, require_readable
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         # If cleaning up took longer than the lease, another job may have taken the target over.
         claim.require()
         # Better refused now than after the scan.
+        require_readable(store)
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
         return _replaced(target, live, job_id)
     except BaseException:

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +28,12 @@ _CREATED = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _CHUNK_BYTES = 1024 * 1024
+# A file of a writer that was killed; whoever still writes one that is deleted writes it again.
+_DEAD_AFTER_SECONDS = 3600.0
 # How often folders are made again that vanish, since another job has just deleted the last file in them.
 _TRIES = 10
 _serial = itertools.count()
+_TEMPORARY = re.compile(r"\d+\.\d+")
 
 
 class LocalSink:
@@ -92,6 +97,7 @@ class LocalStore:
         # Workers may run in another folder.
         self._root = local_path(os.fspath(target)).expanduser().absolute()
         self._named = named
+        self._has_looked = False
 
     @property
     def uri(self) -> str:
@@ -176,6 +182,7 @@ class LocalStore:
         """Return the ids of the jobs that have a staging folder."""
         staging = self._place(_STAGING)
         with _target_errors(self._root):
+            self._remove_dead()
             return {entry.name for entry in _entries(staging) if entry.is_dir()}
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
@@ -329,11 +336,13 @@ class LocalStore:
 
     def _require_within(self, path: str, *, is_link: bool) -> None:
         place = self._root / path
-        real, root = (place.parent if is_link else place).resolve(), self._root.resolve()
+        # Links in a circle lead nowhere.
+        real, root = (Path(os.path.realpath(each)) for each in (place.parent if is_link else place, self._root))
         if real != root and root not in real.parents:
             raise outside(path, self.uri)
 
     def _staging_of(self, path: str) -> Path:
+        self._place(path, is_link=True)
         return self._place("/".join(filter(None, (_STAGING, job_of(path), f"{path}.staged"))))
 
     def _write(self, path: str, data: bytes, publish: Callable[[Path, Path], bool]) -> bool:
@@ -373,7 +382,18 @@ class LocalStore:
                 else:
                     return
 
+    def _remove_dead(self) -> None:
+        """Remove the temporary files that writers of small files have left which were killed."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        oldest = time.time() - _DEAD_AFTER_SECONDS
+        for each in _entries(self._place(_STAGING)):
+            if _TEMPORARY.fullmatch(each.name) and (found := _stat(each)) is not None and found.st_mtime < oldest:
+                each.unlink(missing_ok=True)
+
     def _make(self, folder: Path) -> None:
+        self._remove_dead()
         missing = sum(not each.exists() for each in self._from_target())
         _make_folder(folder)
         if missing:

@@ -164,6 +164,17 @@ def versions(entries: Iterable[StoredObject]) -> list[int]:
     return sorted(version for each in entries if (version := version_at(each.path)) is not None)
 
 
+def require_readable(store: ObjectStore) -> None:
+    """Refuse a folder to which no job can commit, since what jobs have committed there cannot be read.
+
+    Raises
+    ------
+    TargetError
+        Naming the snapshot or the manifest that is damaged.
+    """
+    _committed(store, list(store.list(META)))
+
+
 def read_history(store: ObjectStore) -> list[Snapshot]:
     """Return all versions of a folder that are there, oldest first."""
     found = versions(store.list(SNAPSHOTS))

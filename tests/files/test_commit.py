@@ -53,7 +53,7 @@ class DyingStore:
         return
 
     def __getattr__(self, name):
-        if name in {"list", "read", "staged_jobs"}:
+        if name in {"list", "read", "read_chunks", "staged_jobs"}:
             return getattr(self._store, name)
 
         def call(*arguments):

@@ -40,8 +40,13 @@ class MisfitError(Exception):
 
 
 def _refuse(value: object, wanted: str) -> NoReturn:
-    shown = repr(value)
-    raise MisfitError(f"is {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}, not {wanted}")
+    raise MisfitError(f"is {shown(value)}, not {wanted}")
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: not all of a long one."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def value(wanted: str, test: Callable[[Any], bool]) -> Check:

@@ -29,6 +29,7 @@ from ddbio.core.folders.shapes import (
     object_of,
     or_null,
     row_of,
+    shown,
     value,
 )
 from ddbio.core.folders.staged import job_of
@@ -269,7 +270,8 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
         members({}, {"format": WHOLE})(state)
         if state.get("format", 0) > FORMAT:
             raise TargetError(
-                f"{place} has format {state['format']}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it",
+                f"{place} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
+                "wrote it",
                 uri,
             )
         kind.check(state)
@@ -285,13 +287,13 @@ def _check_names(state: dict[str, Any], named: dict[str, str]) -> None:
     for name, text in named.items():
         wanted = text if name == "job_id" else int(text)
         if state.get(name, wanted) != wanted:
-            raise MisfitError(f"is {state[name]!r}, and the name of the file says {wanted!r}").within(f".{name}")
+            raise MisfitError(f"is {shown(state[name])}, and the name of the file says {wanted!r}").within(f".{name}")
     if "staged" in state:
         if state["manifest"]["job_id"] != state["job_id"]:
             raise MisfitError("is of another job").within(".manifest")
         for number, each in enumerate(state["staged"]):
             if job_of(each["path"]) != state["job_id"]:
-                raise MisfitError(f"is {each['path']!r}, a file of another job").within(f".staged[{number}].path")
+                raise MisfitError(f"is {shown(each['path'])}, a file of another job").within(f".staged[{number}].path")
 
 
 def _short(error: BaseException) -> str:
