@@ -233,8 +233,7 @@ class BrokenBody(io.BytesIO):
         return data
 
 
-@pytest.mark.parametrize("size_bytes", [1, 1000, 3_000_000])
-@pytest.mark.parametrize("breaks", [1, 4])
+@pytest.mark.parametrize("size_bytes", [1, 3_000_000])
 @pytest.mark.parametrize(
     "error",
     [
@@ -245,7 +244,7 @@ class BrokenBody(io.BytesIO):
         ConnectionResetError(104, "Connection reset by peer"),
     ],
 )
-def test_every_body_that_breaks_off_is_read_again(store, error, breaks, size_bytes):
+def test_every_body_that_breaks_off_is_read_again(store, error, size_bytes):
     """However it breaks, and whether it is of a whole object, of chunks or of a range."""
     data = os.urandom(size_bytes)
     store.put("a", data)
@@ -268,7 +267,7 @@ def test_every_body_that_breaks_off_is_read_again(store, error, breaks, size_byt
             lambda: b"".join(store.read_chunks("a")),
             lambda: store.read_range(entry, 0, size_bytes),
         ):
-            left = breaks
+            left = 4
             assert read() == data
             assert left < 0
         left = 1000

@@ -22,7 +22,7 @@ _YEAR_10000 = 253_402_300_800
 _SHOWN = 80
 
 
-class MisfitError(Exception):
+class MisfitError(ValueError):
     """Raised by a check; its text names the member and says what is wrong with it."""
 
     def __init__(self, reason: str) -> None:

@@ -261,7 +261,7 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
     kind, match = next(((each, found) for each in _KINDS if (found := each.path.fullmatch(path))), (_OTHER, None))
     try:
         if len(text) > MAX_BYTES:
-            raise MisfitError(f"is larger than {MAX_BYTES:,} bytes")  # noqa: TRY301 - one error for all
+            raise MisfitError(f"is larger than {MAX_BYTES:,} bytes")
         if not is_whole(text):
             raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)
         state = json.loads(text)
@@ -276,7 +276,7 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
             )
         kind.check(state)
         _check_names(state, {} if match is None else match.groupdict())
-    except (MisfitError, ValueError, RecursionError, MemoryError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         reason = str(error) if isinstance(error, MisfitError) else f"the text is no JSON ({_short(error)})"
         raise TargetError(f"{place} is not as ddbio writes it: {reason}; {kind.advice}", uri) from None
     return state  # type: ignore[no-any-return]
