@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.json_checksum import MEMBER, is_whole
@@ -36,6 +36,8 @@ from ddbio.core.folders.staged import job_of
 from ddbio.errors import TargetError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.core.folders.shapes import Check
 
 FORMAT = 1
@@ -117,7 +119,7 @@ _OWNER = {"host": TEXT, "system": or_null(TEXT), "process": COUNT, "started": or
 _CLAIM = members({"job_id": JOB, "mode": _MODE, "owner": members({}, _OWNER)})
 
 _COLUMNS = members({"schema": TEXT}, {"keys": list_of(TEXT)})
-_SHARD = members({"after": or_null(TEXT), "to": TEXT, "records": COUNT}, {"dropped": COUNT})
+_SHARD = members({"after": or_null(TEXT), "to": TEXT, "records": COUNT}, {"dropped": list_of(TEXT)})
 _LOG_BATCH = members(
     {
         "batch": COUNT,
@@ -149,34 +151,49 @@ def _check_runs(found: Any) -> None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Describe a kind of file of state: its paths, its shape, and what deleting a malformed one does."""
+    """Describe a kind of file of state: its paths, its shape, and what to do with a malformed one.
+
+    Attributes
+    ----------
+    layout
+        The member that says the version of its layout, if it has one.
+    """
 
     path: re.Pattern[str]
     check: Check
     advice: str
+    layout: Mapping[str, Check] = field(default_factory=dict)
 
 
-def _kind(path: str, check: Check, advice: str) -> _Kind:
+def _kind(path: str, check: Check, advice: str, layout: Mapping[str, Check] | None = None) -> _Kind:
     names = path.replace("OWN_JOB", r"(?P<job_id>\w+)").replace("BATCH", r"(?P<batch>\d{12})").replace("JOB", r"\w+")
-    return _Kind(re.compile(names, re.ASCII), check, advice)
+    return _Kind(re.compile(names, re.ASCII), check, advice, layout or {})
 
 
+_LAYOUT = {"format": WHOLE}
 _AGAIN = "delete it, and what it notes is done again"
 _RESTORE = "restore it from a copy; if there is none, begin the job anew in another folder"
 _ANEW = "restore it, or give another job_id"
 _CAPTURE_HEAD = {"stream": TEXT, "start": TEXT, "old_image": FLAG, "started_at": SECONDS, "table": TEXT, "heals": JOB, "batch": COUNT, "lineage": TEXT}  # fmt: skip # noqa: E501
 _KINDS = (
-    _kind(r"_ddbio/OWN_JOB\.claim\.json", _CLAIM, "wait for two minutes, or delete it if no job writes to this folder"),
-    _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded"),
+    _kind(
+        r"_ddbio/OWN_JOB\.claim\.json",
+        _CLAIM,
+        "wait for two minutes, or delete it if no job writes to this folder",
+        _LAYOUT,
+    ),
+    _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded", _LAYOUT),
     _kind(
         r"_ddbio/OWN_JOB\.json",
         members({"files": _MANIFEST["files"]}, _MANIFEST),
         "restore it, or move it away: files that only it names are then read as those of other programs",
+        _LAYOUT,
     ),
     _kind(
         r"_ddbio/snapshots/(?P<version>\d{20})\.json",
         _SNAPSHOT,
         "restore it, or move it away: the folder then is as the version before says",
+        _LAYOUT,
     ),
     _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
     _kind(r"_ddbio/JOB\.capture/BATCH\.json", _LOG_BATCH, _RESTORE),
@@ -267,8 +284,8 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
         state = json.loads(text)
         OBJECT(state)
         state.pop(MEMBER, None)
-        members({}, {"format": WHOLE})(state)
-        if state.get("format", 0) > FORMAT:
+        members({}, kind.layout)(state)
+        if kind.layout and state.get("format", 0) > FORMAT:
             raise TargetError(
                 f"{place} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
                 "wrote it",
