@@ -368,6 +368,8 @@ class SourceKeywords(ConnectionKeywords, total=False):
     """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: Literal["auto", "plain", "dynamodb"]
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: str | Sequence[str] | None
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"]
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 
@@ -520,7 +522,7 @@ class ChangesReadKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
 
     since: datetime | str | None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
     until: datetime | str | None
     """Take changes before this time."""
 
@@ -978,6 +980,8 @@ class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
 class ReplayKeywords(DeliveredKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
+    source_table: str | None
+    """Table whose changes are put through, by the name in their records; default is ``table``."""
     newer_by: str | None
     """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
     wcu_per_second: float | None

@@ -22,6 +22,7 @@ from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialProvider,
     CredentialResolver,
+    Credentials,
     DeferredRefreshableCredentials,
 )
 from botocore.exceptions import (
@@ -38,6 +39,7 @@ from botocore.utils import parse_timestamp
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.errors import AccessDeniedError
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 
     from botocore.client import BaseClient
 
-    from ddbio.options import Credentials, LocalSession
+    from ddbio.options import Credentials as GivenCredentials
+    from ddbio.options import LocalSession
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
@@ -68,6 +71,9 @@ _SERVICES = [
     "sts",
 ]
 
+# Visible signs of ASCII.
+_CREDENTIAL = re.compile(r"[!-~]*")
+_PARTS = {"access_key": "access key id", "secret_key": "secret access key", "token": "session token"}
 # A session is made once, even if threads ask for their clients at the same time.
 _SESSION_LOCK = threading.Lock()
 
@@ -86,7 +92,7 @@ class ClientSpec:
     """Members of every S3 request whose operation has them, like ``("ExpectedBucketOwner", "…")``."""
     members_of_keys: tuple[tuple[str, str, Any], ...] = ()
     """The same for requests whose key begins as a pattern says: pattern, member, value."""
-    credentials: Credentials | None = None
+    credentials: GivenCredentials | None = None
     """Credentials to use as they are; they travel with the description."""
     session: LocalSession | None = None
     """A session of this process; a description that has one cannot be pickled."""
@@ -164,6 +170,7 @@ def _client(
             session = _session(
                 dataclasses.replace(spec, endpoint_url=None, members=(), members_of_keys=()), environment
             )
+        check_credentials(session.get_credentials())
         region = spec.region or _region(session) or (DEFAULT_REGION if spec.endpoint_url else None)
         make: Any = functools.partial(session.client, service, endpoint_url=spec.endpoint_url, region_name=region)
         client = make(config=config)
@@ -194,6 +201,25 @@ def _add_members(spec: ClientSpec, params: dict[str, Any], model: Any, **_: Any)
     return given
 
 
+def check_credentials(found: Any) -> None:
+    """Check that static credentials have no character that none has, such as the line end of a file.
+
+    Raises
+    ------
+    AccessDeniedError
+        One has; the message says which, and not its value.
+    """
+    # Others are fetched from a service, when they are first used.
+    if type(found) is not Credentials:
+        return
+    for part in ("access_key", "secret_key", "token"):
+        if not _CREDENTIAL.fullmatch(getattr(found, part) or ""):
+            raise AccessDeniedError(
+                f"the {_PARTS[part]} of the AWS credentials (from {found.method!r}) has a blank, a line end or another "
+                "character that none has: store it without, as printf writes it and echo does not"
+            )
+
+
 @functools.lru_cache(maxsize=32)
 def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3.Session:
     """Return this process's session of an identity: its clients share one set of credentials."""
@@ -212,6 +238,7 @@ def _session(spec: ClientSpec, environment: frozenset[tuple[str, str]]) -> boto3
     credentials = own.get_credentials()
     if credentials is None:
         raise NoCredentialsError
+    check_credentials(credentials)
     region = spec.region or _region(own)
     role = _AssumedRole(_botocore_session(spec.profile, region), credentials, spec.role_arn, dict(spec.role))
     session = _botocore_session(spec.profile, region)

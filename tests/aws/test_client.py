@@ -16,6 +16,7 @@ from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
     EndpointConnectionError,
+    HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     UnauthorizedSSOTokenError,
@@ -266,3 +267,38 @@ def test_botocore_gets_the_clients_that_it_asks_for_credentials():
     session = client_module._botocore_session(None, "us-east-1")
     for service in asked | {"dynamodb", "glue", "s3", "sso-oidc"}:
         session.create_client(service, aws_access_key_id="a", aws_secret_access_key="b")
+
+
+SECRET = "SECRETVALUE"
+
+
+@pytest.mark.parametrize("role_arn", [None, "arn:aws:iam::123456789012:role/r"])
+@pytest.mark.parametrize("sign", ["\n", "\r\n", " ", "\t", "\x00", "\u00e9", "\u200b"])
+@pytest.mark.parametrize("part", ["access_key_id", "secret_access_key", "session_token"])
+def test_credentials_with_other_signs_are_refused_unseen(part, sign, role_arn):
+    """A line end behind a key, as files of secrets have it, is named, and nothing is sent; the value is not shown."""
+    given = {"access_key_id": "any", "secret_access_key": "any", "session_token": None, part: SECRET + sign}
+    spec = ClientSpec("http://127.0.0.1:1", "eu-west-1", role_arn=role_arn, credentials=Credentials(**given))
+    with pytest.raises(AccessDeniedError, match=part.replace("_", " ")) as raised:
+        spec.client("dynamodb")
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An HTTP Client raised an unhandled exception: Invalid header value b'SECRETVALUE\\n'",
+        'Invalid header value "SECRETVALUE"',
+        "Could not connect to https://b.s3.amazonaws.com/k?X-Amz-Signature=SECRETVALUE&X-Amz-Date=1",
+        "https://b/k?X-Amz-Security-Token=SECRETVALUE",
+        "https://b/k?AWSAccessKeyId=SECRETVALUE&Signature=SECRETVALUE",
+        "Authorization: AWS4-HMAC-SHA256 Credential=SECRETVALUE/20260101, SignedHeaders=host, Signature=SECRETVALUE",
+    ],
+)
+@pytest.mark.parametrize("kind", [HTTPClientError, EndpointConnectionError, CredentialRetrievalError, ValueError])
+def test_messages_of_libraries_show_no_secret(text, kind):
+    """Whatever error it is, values of headers and of signed URLs are left out."""
+    given = {HTTPClientError: {"error": text}, EndpointConnectionError: {"endpoint_url": text}}
+    given[CredentialRetrievalError] = {"provider": "p", "error_msg": text}
+    error = kind(**given[kind]) if kind in given else kind(text)
+    assert SECRET not in str(to_ddbio_error(error, action="dynamodb:Scan", resource="t"))
