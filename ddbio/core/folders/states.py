@@ -128,7 +128,7 @@ _LOG_BATCH = members(
         "files": list_of(members({"path": PATH, "rows": COUNT})),
         "gaps": list_of(TEXT),
     },
-    {"at": SECONDS},
+    {"at": SECONDS, "lineage": COUNT},
 )
 _REST = or_null(members({"key": or_null(OBJECT), "queries": COUNT, "keys": list_of(TEXT)}))
 _STEP = members(
@@ -141,6 +141,11 @@ _STEP = members(
 )
 _BATCH = members({"batch": COUNT})
 _TEXTS = object_of(list_of(or_null(TEXT)))
+
+
+def _are_hours(found: Any) -> bool:
+    times = found if type(found) is dict else {"": found}
+    return all(re.fullmatch(r"[0-9]{1,18}", at) and type(hour) is str for at, hour in times.items())
 
 
 def _check_runs(found: Any) -> None:
@@ -166,7 +171,12 @@ class _Kind:
 
 
 def _kind(path: str, check: Check, advice: str, layout: Mapping[str, Check] | None = None) -> _Kind:
-    names = path.replace("OWN_JOB", r"(?P<job_id>\w+)").replace("BATCH", r"(?P<batch>\d{12})").replace("JOB", r"\w+")
+    names = (
+        path.replace("LOG", "(?:capture|replay|lambda)")
+        .replace("OWN_JOB", r"(?P<job_id>\w+)")
+        .replace("BATCH", r"(?P<batch>\d{12})")
+        .replace("JOB", r"\w+")
+    )
     return _Kind(re.compile(names, re.ASCII), check, advice, layout or {})
 
 
@@ -196,20 +206,26 @@ _KINDS = (
         _LAYOUT,
     ),
     _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
-    _kind(r"_ddbio/JOB\.capture/BATCH\.json", _LOG_BATCH, _RESTORE),
-    _kind(r"_ddbio/JOB\.capture/folded-\d{12}\.json", members({"batches": list_of(_LOG_BATCH)}), _RESTORE),
+    _kind(r"_ddbio/JOB\.LOG/BATCH\.json", _LOG_BATCH, _RESTORE),
+    _kind(r"_ddbio/JOB\.LOG/folded-\d{12}\.json", members({"batches": list_of(_LOG_BATCH)}), _RESTORE),
     _kind(
-        r"_ddbio/JOB\.capture/stream-\d{4}\.json",
+        r"_ddbio/JOB\.LOG/stream-\d{4}\.json",
         members(
             {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT},
             {"gap": or_null(TEXT)},
         ),
         _RESTORE,
     ),
+    _kind(
+        r"_ddbio/JOB\.LOG/left-\d{4}\.json",
+        object_of(members({"positions": object_of(TEXT), "at": SECONDS})),
+        _RESTORE,
+    ),
+    _kind(r"_ddbio/log\.lambda\.json", members({"table": TEXT}), _RESTORE),
     _kind(r"_ddbio/JOB\.capture/exports\.json", members({"exports": list_of(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/export-\d+\.json", members({"tries": COUNT, "arn": or_null(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/seen\.json", members({"at": SECONDS}), _AGAIN),
-    _kind(r"_ddbio/JOB\.capture/committed\.json", _BATCH, _AGAIN),
+    _kind(r"_ddbio/JOB\.LOG/committed\.json", _BATCH, _AGAIN),
     _kind(r"_ddbio/JOB\.leases\.json", members({}, _CAPTURE_HEAD), _RESTORE),
     _kind(r"_ddbio/JOB\.leases/lease-[0-9-]+\.json", members({}, {"owner": or_null(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.\w+/columns\.json", _COLUMNS, _RESTORE),
@@ -249,7 +265,7 @@ _KINDS = (
                 "whole": WHOLE,
                 "doubtful": WHOLE,
                 "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}),
-                "expired_before": object_of(TEXT),
+                "expired_before": value("hours by time", _are_hours),
             },
         ),
         _AGAIN,

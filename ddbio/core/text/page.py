@@ -155,7 +155,7 @@ def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:
     )
 
 
-def units_in(consumed: object) -> float | None:
+def units_in(consumed: Any) -> float | None:
     """Return the units that a response says were consumed, of one table or several; None if it says nothing.
 
     Raises
