@@ -120,16 +120,11 @@ _CLAIM = members({"job_id": JOB, "mode": _MODE, "owner": members({}, _OWNER)})
 
 _COLUMNS = members({"schema": TEXT}, {"keys": list_of(TEXT)})
 _SHARD = members({"after": or_null(TEXT), "to": TEXT, "records": COUNT}, {"dropped": list_of(TEXT)})
-_LOG_BATCH = members(
-    {
-        "batch": COUNT,
-        "shards": object_of(_SHARD),
-        "positions": object_of(TEXT),
-        "files": list_of(members({"path": PATH, "rows": COUNT})),
-        "gaps": list_of(TEXT),
-    },
-    {"at": SECONDS, "lineage": COUNT},
-)
+_OF_BATCH = {"batch": COUNT, "files": list_of(members({"path": PATH, "rows": COUNT}))}
+_OF_SHARDS = {"shards": object_of(_SHARD), "positions": object_of(TEXT), "gaps": list_of(TEXT)}
+_MORE_OF_BATCH = {"at": SECONDS, "lineage": COUNT}
+# What a batch has if it does not say.
+_EMPTY_BATCH: dict[str, type] = {"shards": dict, "positions": dict, "gaps": list}
 _REST = or_null(members({"key": or_null(OBJECT), "queries": COUNT, "keys": list_of(TEXT)}))
 _STEP = members(
     {
@@ -162,22 +157,31 @@ class _Kind:
     ----------
     layout
         The member that says the version of its layout, if it has one.
+    lacking
+        Members that a file may lack, and the types of the empty values that they have then.
     """
 
     path: re.Pattern[str]
     check: Check
     advice: str
     layout: Mapping[str, Check] = field(default_factory=dict)
+    lacking: Mapping[str, type] = field(default_factory=dict)
 
 
-def _kind(path: str, check: Check, advice: str, layout: Mapping[str, Check] | None = None) -> _Kind:
+def _kind(
+    path: str,
+    check: Check,
+    advice: str,
+    layout: Mapping[str, Check] | None = None,
+    lacking: Mapping[str, type] | None = None,
+) -> _Kind:
     names = (
         path.replace("LOG", "(?:capture|replay|lambda)")
         .replace("OWN_JOB", r"(?P<job_id>\w+)")
         .replace("BATCH", r"(?P<batch>\d{12})")
         .replace("JOB", r"\w+")
     )
-    return _Kind(re.compile(names, re.ASCII), check, advice, layout or {})
+    return _Kind(re.compile(names, re.ASCII), check, advice, layout or {}, lacking or {})
 
 
 _LAYOUT = {"format": WHOLE}
@@ -195,9 +199,10 @@ _KINDS = (
     _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded", _LAYOUT),
     _kind(
         r"_ddbio/OWN_JOB\.json",
-        members({"files": _MANIFEST["files"]}, _MANIFEST),
+        members({}, _MANIFEST),
         "restore it, or move it away: files that only it names are then read as those of other programs",
         _LAYOUT,
+        {"files": list},
     ),
     _kind(
         r"_ddbio/snapshots/(?P<version>\d{20})\.json",
@@ -206,8 +211,14 @@ _KINDS = (
         _LAYOUT,
     ),
     _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
-    _kind(r"_ddbio/JOB\.LOG/BATCH\.json", _LOG_BATCH, _RESTORE),
-    _kind(r"_ddbio/JOB\.LOG/folded-\d{12}\.json", members({"batches": list_of(_LOG_BATCH)}), _RESTORE),
+    _kind(
+        r"_ddbio/JOB\.LOG/BATCH\.json", members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, lacking=_EMPTY_BATCH
+    ),
+    _kind(
+        r"_ddbio/JOB\.LOG/folded-\d{12}\.json",
+        members({"batches": list_of(members(_OF_BATCH | _OF_SHARDS, _MORE_OF_BATCH))}),
+        _RESTORE,
+    ),
     _kind(
         r"_ddbio/JOB\.LOG/stream-\d{4}\.json",
         members(
@@ -308,6 +319,8 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
                 uri,
             )
         kind.check(state)
+        for name, empty in kind.lacking.items():
+            state.setdefault(name, empty())
         _check_names(state, {} if match is None else match.groupdict())
     except (ValueError, RecursionError, MemoryError) as error:
         reason = str(error) if isinstance(error, MisfitError) else f"the text is no JSON ({_short(error)})"
