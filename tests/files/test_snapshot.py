@@ -95,10 +95,10 @@ def test_snapshots_are_text_and_back(make_store):
 
 def test_what_is_no_snapshot_is_refused():
     """Text of somebody else, or of a newer ddbio, is not guessed at."""
-    with pytest.raises(TargetError, match=r"x is not as ddbio writes it: the text is \[\], not an object"):
-        parse_snapshot(b"[]", "x")
+    with pytest.raises(TargetError, match=r"json is not as ddbio writes it: the text is \[\], not an object"):
+        parse_snapshot(b"[]", snapshot_path(1))
     with pytest.raises(TargetError, match="newer ddbio"):
-        parse_snapshot(b'{"format": 9}', "x")
+        parse_snapshot(b'{"format": 9}', snapshot_path(1))
 
 
 def test_readers_of_a_folder_see_live_files_and_those_of_others(make_store):
