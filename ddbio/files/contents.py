@@ -7,7 +7,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from ddbio.core.exports.manifest import FILES, STARTED, SUMMARY
 from ddbio.errors import AccessDeniedError, NotFoundError, OptionError
@@ -48,7 +48,10 @@ _OPTIMIZE: Final[dict[Kind, str]] = {
 }
 # https://iceberg.apache.org/spec/: the table's metadata, lists of manifests, and manifests.
 _ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
-_WITHIN = re.compile(rf"(?:(?P<root>.*?)/)?(?:(?P<delta>_delta_log)/.+|(?P<hudi>\.hoodie)/.+|(?P<iceberg>{_ICEBERG}))")
+_WITHIN = re.compile(
+    rf"(?P<root>.+?)/(?:(?P<delta>_delta_log/.+)|(?P<hudi>\.hoodie/.+)|(?P<spark>{STREAM_LOG}.+)|(?P<iceberg>{_ICEBERG}))"
+)
+_NEAR = ("/_delta_log/", "/.hoodie/", f"/{STREAM_LOG}", "/metadata/")
 # What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
 _PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
     ("delta", "_delta_log/", r".+"),
@@ -177,9 +180,8 @@ def require_no_tables(store: ObjectStore, paths: Iterable[str], chosen: Iterable
     roots: dict[str, Kind] = {}
     for path in paths:
         # Most paths are of data files.
-        is_near = "/_delta_log/" in path or "/.hoodie/" in path or "/metadata/" in path
-        if is_near and (found := _WITHIN.fullmatch(path)) and found["root"]:
-            roots[f"{found['root']}/"] = "delta" if found["delta"] else "hudi" if found["hudi"] else "iceberg"
+        if any(each in path for each in _NEAR) and (found := _WITHIN.fullmatch(path)):
+            roots[f"{found['root']}/"] = cast("Kind", found.lastgroup)
     wanted = None if chosen is None else list(chosen)
     for root, kind in sorted(roots.items()):
         if wanted is None or any(path.startswith(root) for path in wanted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import gzip
 import json
 import shutil
 
@@ -19,12 +20,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 import ddbio
+from ddbio.aws.client import ClientSpec
 from ddbio.errors import DdbioError, DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.files.contents import recognize
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.stream_events import StreamEventLog
 from ddbio.options import StreamEventOptions, parse_options
-from ddbio.testing import FakeDynamoDB
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROWS = pa.table({"id": ["a", "b", "c"], "v": pa.array([1, 2, 3])})
 LIVE = [{"id": "a", "v": 1}, {"id": "c", "v": 30}]
@@ -377,6 +379,58 @@ def test_a_table_of_iceberg_that_was_moved_or_is_in_doubt(tmp_path):
         ddbio.digest(tmp_path / "t")
 
 
+def test_a_hadoop_table_of_iceberg_is_read(tmp_path):
+    """Metadata may be numbered as Hadoop tables are, and be compressed."""
+    iceberg(tmp_path / "t", ROWS)
+    metadata = tmp_path / "t" / "metadata"
+    newest = max(metadata.glob("*.metadata.json"))
+    (metadata / "v7.gz.metadata.json").write_bytes(gzip.compress(newest.read_bytes()))
+    for each in metadata.glob("0*.metadata.json"):
+        each.unlink()
+    assert ddbio.digest(tmp_path / "t") == ddbio.digest(ROWS)
+    assert ddbio.validate(tmp_path / "t", ROWS, key="id").equal
+
+
+@pytest.mark.parametrize("kind", ["delta partitioned", "stream"])
+def test_folders_on_s3(made, target, kind):
+    """On S3 the same metadata is found, in a folder and above it."""
+    options, rows = target
+    with MotoServer() as server:
+        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
+        client.create_bucket(Bucket="tables")
+        folder = made / kind.replace(" ", "-")
+        files = sorted(each for each in folder.rglob("*") if each.is_file())
+        for each in files:
+            client.put_object(Bucket="tables", Key=f"a/t/{each.relative_to(folder)}", Body=each.read_bytes())
+        given, uri = {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}, "s3://tables/a/t"
+        assert ddbio.digest(uri, **given) == ddbio.digest(pa.Table.from_pylist(LIVE))
+        ddbio.load_files(uri, "rows", **{**options, **given})
+        assert rows() == LIVE
+        calls = [
+            lambda: ddbio.compact(uri, **given),
+            lambda: ddbio.compact("s3://tables/a/", **given),
+            lambda: ddbio.scan_to_files("rows", f"{uri}/new", **{**options, **given}),
+            lambda: ddbio.digest("s3://tables/a/", **given),
+        ]
+        for call in calls:
+            with pytest.raises(OptionError, match=r"(is|holds) (a Delta table|the output of a Spark stream)"):
+                call()
+        assert client.list_objects_v2(Bucket="tables")["KeyCount"] == len(files)
+
+
+def test_folders_of_ddbio_in_a_folder(tmp_path, target):
+    """Of each folder in a folder only live files are read, also after a compaction that left the old ones."""
+    options, _ = target
+    ddbio.write_table(ROWS, "rows", **options)
+    for name in ("x", "y"):
+        for mode in ("error", "append"):
+            ddbio.scan_to_files("rows", tmp_path / "all" / name, mode=mode, **options)
+    ddbio.write_table(ROWS.select(["id"]), "rows", mode="delete", **options)
+    before = ddbio.digest(tmp_path / "all")
+    ddbio.compact(tmp_path / "all" / "y", keep_old=True)
+    assert ddbio.digest(tmp_path / "all") == ddbio.digest(f"{tmp_path}/all/*") == before
+
+
 def test_hudi_tables_of_others_are_refused(tmp_path):
     """No file of a Hudi table that ddbio did not make is read or changed."""
     (tmp_path / ".hoodie").mkdir()
@@ -426,6 +480,7 @@ def test_an_export_is_what_its_manifests_say(tmp_path, target):
     pq.write_table(ROWS, tmp_path / "export" / "copy.parquet")
     (tmp_path / "export" / "data" / "more.json").write_text('{"Item":{"id":{"S":"z"}}}')
     assert ddbio.digest(tmp_path / "export") == ddbio.digest(pa.Table.from_pylist(LIVE))
+    assert ddbio.infer_schema(tmp_path / "export").to_arrow().names == ["id", "v", "_rescue"]
     with pytest.raises(OptionError, match="ddbio export read"):
         ddbio.compact(tmp_path / "export")
     (tmp_path / "begun" / "data").mkdir(parents=True)
