@@ -220,7 +220,7 @@ def pyorc(place: Path) -> None:
         "record": "struct<n:int,t:string>",
         "counts": "map<string,int>",
         "blob": "binary",
-        "word": "varchar(5)",
+        "word": "string",
     }
     zone = ZoneInfo("America/New_York")
 
@@ -237,6 +237,7 @@ def pyorc(place: Path) -> None:
         # A timestamp without a zone is what the writer's clock shows.
         row["time_ns"] = row["time_ns"] and row["time_ns"].replace(tzinfo=zone)
     write("types.orc", kinds, found)
+    write("varchar.orc", {"id": "string", "word": "varchar(5)"}, rows("id", "word"))
     far = [{"id": "a", "time_us": LAST.replace(tzinfo=UTC)}]
     write("far.orc", {"id": "string", "time_us": "timestamp"}, far)
     write("union.orc", {"id": "string", "value": "uniontype<int,string>"}, [{"id": "a", "value": 1}])
