@@ -168,7 +168,7 @@ def _files_of_glob(source: str, place: str, options: ConnectionOptions, input_fo
     if contents.kind in TABLES:
         raise _part_of_table(source, contents)
     hidden = [path for path in found.hidden if pattern.fullmatch(path)]
-    require_no_tables(store, found.paths, (each.path for each in files))
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
     return _plain_files(source, contents, store, _valid(contents, files, found.paths), input_format, hidden)
 
 
@@ -184,7 +184,7 @@ def _files_of_folder(
         return _files_of_export(source, contents, options) if contents.kind == "export" else _files_of_table(contents, options)  # fmt: skip # noqa: E501
     found = folder_files(store)
     files = _valid(contents, found.files, found.paths)
-    require_no_tables(store, found.paths, (each.path for each in files))
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
     live = {each.path: each for each in found.live.files}
     plain = _plain_files(source, contents, store, files, input_format, found.hidden)
     return replace(plain, live=live, live_version=found.live.version)
@@ -324,8 +324,8 @@ def require_items(found: DataFiles, verb: str) -> None:
     OptionError
         Naming the commands that read them.
     """
-    files = log_files(found.store, found.files)
-    if not files:
+    place = found.contents.root
+    if not log_files(place, found.files):
         return
     if found.contents.kind == "archive":
         raise OptionError(
@@ -333,7 +333,7 @@ def require_items(found: DataFiles, verb: str) -> None:
             "archive restore'"
         )
     raise OptionError(
-        f"{found.store.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
+        f"{place.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
         f"table, and {verb} that; or 'ddbio history' to see them"
     )
 
