@@ -25,7 +25,6 @@ from ddbio.files.declared import Noted, look_up
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.files.lake_rows import LAKE_ROWS
-from ddbio.files.meta import SNAPSHOTS
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.files.snapshot import folder_files, log_files, replaced_files
@@ -193,8 +192,8 @@ def _files_of_glob(asked: _Asked, place: str) -> DataFiles:
     found, pattern = folder_files(store), matcher(glob)
     files = [each for each in found.files if pattern.fullmatch(each.path)]
     hidden = [path for path in found.hidden if pattern.fullmatch(path)]
-    require_no_tables(store, found.paths, (each.path for each in files))
-    valid = _valid(contents, files, found.paths, asked.options)
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
+    valid = _valid(contents, files, found.paths)
     return _plain_files(asked, contents, store, valid, hidden)
 
 
@@ -207,16 +206,14 @@ def _files_of_folder(asked: _Asked, store: ObjectStore) -> DataFiles:
             raise OptionError(f"{contents.place}, which says the formats of its files: leave input_format out")
         return _files_of_export(asked, contents) if contents.kind == "export" else _files_of_table(asked, contents)
     found = folder_files(store)
-    files = _valid(contents, found.files, found.paths, asked.options)
-    require_no_tables(store, found.paths, (each.path for each in files))
+    files = _valid(contents, found.files, found.paths)
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
     live = {each.path: each for each in found.live.files}
     return replace(_plain_files(asked, contents, store, files, found.hidden), live=live)
 
 
-def _valid(
-    contents: Contents, files: Sequence[StoredObject], paths: Sequence[str], options: ConnectionOptions
-) -> list[StoredObject]:
-    """Return the files that belong to a folder by the metadata in it, above it, or in its folders."""
+def _valid(contents: Contents, files: Sequence[StoredObject], paths: Iterable[str]) -> list[StoredObject]:
+    """Return the files that belong to a folder by the metadata in it, or above it."""
     below = contents.below
     if contents.kind == "spark":
         listed = (each.path for each in contents.root.list()) if below else paths
@@ -226,10 +223,7 @@ def _valid(
     if below and not below.startswith(PUBLISHED):
         replaced = replaced_files(contents.root)
         return [each for each in files if f"{below}{each.path}" not in replaced]
-    within = {path.partition(f"/{SNAPSHOTS}")[0] for path in paths if f"/{SNAPSHOTS}" in path}
-    stores = {root: open_store(f"{contents.root.uri}/{root}", options) for root in within if not below}
-    replaced = {f"{root}/{path}" for root, store in stores.items() for path in replaced_files(store)}
-    return [each for each in files if each.path not in replaced]
+    return list(files)
 
 
 def _plain_files(
@@ -352,8 +346,8 @@ def require_items(found: DataFiles, verb: str) -> None:
     OptionError
         Naming the commands that read them.
     """
-    files = log_files(found.store, found.files)
-    if not files:
+    place = found.contents.root
+    if not log_files(place, found.files):
         return
     if found.contents.kind == "archive":
         raise OptionError(
@@ -361,7 +355,7 @@ def require_items(found: DataFiles, verb: str) -> None:
             "archive restore'"
         )
     raise OptionError(
-        f"{found.store.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
+        f"{place.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
         f"table, and {verb} that; or 'ddbio history' to see them"
     )
 

@@ -524,3 +524,97 @@ def test_a_log_holds_no_items(tmp_path, target):
             call()
     assert ddbio.layout(tmp_path / "log").files == 1
     assert rows() == []
+
+
+def exported(folder):
+    """Make a native export."""
+    with logged() as (_, given):
+        ddbio.scan_to_files("rows", folder, format="dynamodb-export", **given)
+
+
+def begun_log(folder):
+    """Make a log of changes."""
+    with logged() as (_, given):
+        ddbio.capture("rows", folder, available_now=True, **given)
+
+
+NESTED = {"stream": stream, "log": begun_log, "export": exported, "delta": delta}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("depth", ["in", "one/of/several"])
+def test_what_lies_below_a_folder_is_not_read_or_changed_without_its_metadata(tmp_path, target, name, depth):
+    """Verbs over a folder above a log, a stream, an export or a table are refused, and name it; nothing changes."""
+    options, rows = target
+    place = tmp_path / "top" / depth
+    place.parent.mkdir(parents=True)
+    NESTED[name](place)
+    pq.write_table(ROWS, tmp_path / "top" / "rows.parquet")
+    pq.write_table(ROWS, tmp_path / "top" / "more.parquet")
+    before = sorted((each, each.stat().st_size) for each in tmp_path.rglob("*"))
+    calls = [
+        lambda: ddbio.load_files(tmp_path / "top", "rows", **options),
+        lambda: ddbio.load_files(f"{tmp_path}/top/**", "rows", **options),
+        lambda: ddbio.digest(tmp_path / "top"),
+        lambda: ddbio.infer_schema(tmp_path / "top"),
+        lambda: ddbio.layout(tmp_path / "top"),
+        lambda: ddbio.compact(tmp_path / "top"),
+        lambda: ddbio.vacuum(tmp_path / "top"),
+        lambda: ddbio.publish(tmp_path / "top", tmp_path / "published"),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match=rf"top holds (?:an?|the) .* in {depth}/.*: give {tmp_path}/top/{depth}"):
+            call()
+    assert sorted((each, each.stat().st_size) for each in tmp_path.rglob("*")) == before
+    assert ddbio.digest(f"{tmp_path}/top/*.parquet") == ddbio.digest(pa.concat_tables([ROWS, ROWS]))
+    assert rows() == []
+
+
+def test_folders_of_ddbio_below_a_folder_are_read_by_their_notes(tmp_path, target):
+    """Files that a compaction has replaced are not read from above; a compaction from above would break the notes."""
+    options, _ = target
+    ddbio.write_table(ROWS, "rows", **options)
+    for day in ("day=1", "day=2"):
+        for mode in ("error", "append"):
+            ddbio.scan_to_files("rows", tmp_path / "top" / day, mode=mode, **options)
+        ddbio.compact(tmp_path / "top" / day, keep_old=True)
+    ddbio.write_table(ROWS.select(["id"]), "rows", mode="delete", **options)
+    days = [ROWS.append_column("day", pa.array([day] * 3)) for day in (1, 1, 2, 2)]
+    assert ddbio.digest(tmp_path / "top") == ddbio.digest(pa.concat_tables(days))
+    assert ddbio.layout(tmp_path / "top").files == 2
+    with pytest.raises(OptionError, match=f"give {tmp_path}/top/day=1"):
+        ddbio.compact(tmp_path / "top")
+
+
+def test_an_hour_of_a_log_holds_no_items(tmp_path, target):
+    """A folder in a log is a part of it: its rows are changes."""
+    options, rows = target
+    begun_log(tmp_path / "log")
+    hour = next((tmp_path / "log").rglob("*.parquet")).parent
+    for call in (
+        lambda: ddbio.load_files(hour, "rows", **options),
+        lambda: ddbio.load_files(hour.parent, "rows", **options),
+        lambda: ddbio.load_files(f"{hour}/*.parquet", "rows", **options),
+        lambda: ddbio.load_files(next(hour.glob("*.parquet")), "rows", **options),
+        lambda: ddbio.write_import_files(hour, tmp_path / "import", key="id:S"),
+    ):
+        with pytest.raises(OptionError, match=f"{tmp_path}/log holds a log of changes, which are no items"):
+            call()
+    assert rows() == []
+
+
+def test_the_data_of_an_export_is_not_compacted(tmp_path):
+    """The folder of an export's data alone is read as plain files, and stays as its manifest says."""
+    exported(tmp_path / "export")
+    data = tmp_path / "export" / "data"
+    before = sorted((each, each.stat().st_size) for each in data.iterdir())
+    with pytest.raises(OptionError, match="holds the data of a native export: a compaction would break it"):
+        ddbio.compact(data)
+    assert sorted((each, each.stat().st_size) for each in data.iterdir()) == before
+    assert ddbio.digest(data) == ddbio.digest(ROWS)
+
+
+def test_a_header_without_rows_has_no_columns(tmp_path):
+    """CSV that is nothing but a header has a schema without attributes."""
+    (tmp_path / "rows.csv").write_text("id,v\n")
+    assert ddbio.infer_schema(tmp_path).to_arrow().names == ["_rescue"]
