@@ -124,7 +124,8 @@ def _with_objects(frame: Any, names: list[str], objects: list[int]) -> pa.Table:
 def _inserted(table: pa.Table | None, columns: Mapping[str, tuple[Any, Any]], order: list[str]) -> pa.Table:
     """Return a table with more columns, each at its place."""
     if table is None or not table.num_columns:
-        return pa.table([array for _, array in columns.values()], pa.schema([field for field, _ in columns.values()]))
+        fields, arrays = zip(*columns.values(), strict=True)
+        return pa.table(list(arrays), schema=pa.schema(fields))
     for place, name in enumerate(order):
         if name in columns:
             table = table.add_column(place, *columns[name])
