@@ -155,6 +155,7 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
         if they could not be the table that ``catalog`` names.
     """
     _require_publishable(options)
+    require_target(open_store(options.dest, options))
     check_folder(options.source, options.catalog, options, None, options.dest)
     return registered(_published(options, check), options.dest, options.catalog, options)
 
@@ -219,7 +220,7 @@ def plan_publish(options: PublishOptions) -> PublishPlan:
 
 
 def _require_publishable(options: PublishOptions) -> None:
-    """Refuse a source whose live files are not all of its rows, and a target that is more than files.
+    """Refuse a source whose live files are not all of its rows.
 
     Raises
     ------
@@ -231,7 +232,6 @@ def _require_publishable(options: PublishOptions) -> None:
     advice = "readers read the table itself; 'ddbio export read' and 'ddbio scan' make files that can be published"
     source = open_store(options.source, options)
     require_own_files(source, "copies of its files would hold other rows", advice)
-    require_target(open_store(options.dest, options))
     # What jobs have committed is published, and nothing else; without a commit it is what the names of files tell.
     if recognize(source).kind != "files":
         return
