@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         write_import_files,
     )
     from ddbio.api.folders import compact, list_files, plan_compact, plan_publish, publish, rollback, vacuum
-    from ddbio.api.inspection import layout, plan_validate, validate
+    from ddbio.api.inspection import doctor, layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
         ApplyKeywords,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         CopyKeywords,
         CreateLikeKeywords,
         CreateTableKeywords,
+        DoctorKeywords,
         ExpiredReadKeywords,
         ExportFoldKeywords,
         ExportReadKeywords,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
+        InspectKeywords,
         LayoutKeywords,
         LoadKeywords,
         MaintainKeywords,
@@ -131,6 +133,7 @@ if TYPE_CHECKING:
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.benchmark import BenchReport
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.doctor import DoctorReport, Finding
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.folders.layout import LayoutReport, LayoutSummary
@@ -253,6 +256,8 @@ __all__ = [
     "DdbioError",
     "DecodeError",
     "DeliveryReport",
+    "DoctorKeywords",
+    "DoctorReport",
     "EncodeError",
     "EndpointError",
     "Estimate",
@@ -273,6 +278,7 @@ __all__ = [
     "FileList",
     "FileReport",
     "FilesListKeywords",
+    "Finding",
     "Gap",
     "GapError",
     "HistoryKeywords",
@@ -284,6 +290,7 @@ __all__ = [
     "ImportPlan",
     "ImportStartKeywords",
     "ImportWaitKeywords",
+    "InspectKeywords",
     "ItemSchema",
     "LayoutKeywords",
     "LayoutReport",
@@ -367,6 +374,7 @@ __all__ = [
     "describe_import",
     "describe_table",
     "digest",
+    "doctor",
     "export_windows",
     "fold_exports",
     "fold_exports_to_files",
@@ -459,18 +467,18 @@ _NAMES = {
         "plan_read_export read_export read_export_batches read_export_to_files write_import_files"
     ),
     "ddbio.api.folders": "compact list_files plan_compact plan_publish publish rollback vacuum",
-    "ddbio.api.inspection": "layout plan_validate validate",
+    "ddbio.api.inspection": "doctor layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
         "BootstrapKeywords BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords "
         "CaptureStatusKeywords CaptureVerifyKeywords CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords "
         "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
-        "CreateTableKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords ImportFilesFromKeywords "
-        "ImportStartKeywords ImportWaitKeywords LayoutKeywords LoadKeywords MaintainKeywords PlanCapacityKeywords "
-        "PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords RestoreKeywords RollbackKeywords "
-        "ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords StreamEventKeywords "
-        "VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
+        "CreateTableKeywords DoctorKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords "
+        "ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords "
+        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords LoadKeywords "
+        "MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords "
+        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
+        "StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
     ),
     "ddbio.api.lake": "apply maintain maintain_by_policy plan_apply plan_maintain",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",
@@ -489,6 +497,7 @@ _NAMES = {
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.planning.advice": "Advice",
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
+    "ddbio.core.doctor": "DoctorReport Finding",
     "ddbio.core.items.batch_stream": "RecordBatchStream",
     "ddbio.core.benchmark": "BenchReport",
     "ddbio.core.catalog.glue": "CatalogReport",

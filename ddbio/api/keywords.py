@@ -66,6 +66,8 @@ class ConnectionKeywords(TypedDict, total=False):
     """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: str | None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
+    allow_http: bool
+    """Send credentials and data unencrypted to ``http://`` endpoints other than this machine's own."""
     deadline_seconds: float
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
@@ -249,6 +251,10 @@ class DeliveredKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
 
 
+class DoctorKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.DoctorOptions`."""
+
+
 class ExpiredReadKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExpiredReadOptions`."""
 
@@ -288,6 +294,8 @@ class HistoryKeywords(ConnectionKeywords, total=False):
 class LayoutKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.LayoutOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     small_than: int | str
     """Size below which a file is small."""
     html: str | None
@@ -362,8 +370,12 @@ class SimulateScanKeywords(SimulateKeywords, total=False):
 class SourceKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.SourceOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: Literal["auto", "plain", "dynamodb"]
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: str | Sequence[str] | None
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"]
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 
@@ -516,7 +528,7 @@ class ChangesReadKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
 
     since: datetime | str | None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
     until: datetime | str | None
     """Take changes before this time."""
 
@@ -870,6 +882,8 @@ class PublishKeywords(CatalogConnectionKeywords, TimeLimitKeywords, total=False)
 class ValidateKeywords(LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ValidateOptions`."""
 
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     key: str | Sequence[str] | None
     """Key attributes by which rows are told apart; default is the table's key, or the one in the files' manifest."""
     schema: ItemSchema | pa.Schema | str | None
@@ -972,6 +986,8 @@ class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
 class ReplayKeywords(DeliveredKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
+    source_table: str | None
+    """Table whose changes are put through, by the name in their records; default is ``table``."""
     newer_by: str | None
     """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
     wcu_per_second: float | None
@@ -1101,6 +1117,13 @@ class CopyKeywords(CreateLikeKeywords, LimitKeywords, total=False):
     """Folder or s3:// prefix for items that the target refuses; without it, one such item fails the copy."""
     verify: bool
     """Compare the digest of what was read with that of the target afterwards; fail if they differ."""
+
+
+class InspectKeywords(ScanKeywords, total=False):
+    """Keywords of :class:`ddbio.options.InspectOptions`."""
+
+    input_format: Literal["parquet", "orc", "avro", "json", "csv", "arrow"] | None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
 
 
 class LoadKeywords(SourceKeywords, WriteKeywords, total=False):

@@ -10,7 +10,7 @@ from ddbio.api.signature import takes
 from ddbio.ops import infer
 from ddbio.ops.digest import digest_source
 from ddbio.ops.scans import plan, read, to_files
-from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
+from ddbio.options import InspectOptions, ScanOptions, ScanToFilesOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.api.keywords import ScanKeywords, ScanToFilesKeywords
+    from ddbio.api.keywords import InspectKeywords, ScanKeywords, ScanToFilesKeywords
     from ddbio.api.progress import Progress
     from ddbio.core.items.batch_stream import RecordBatchStream
     from ddbio.core.scans.plan import ScanPlan
@@ -142,8 +142,8 @@ def plan_scan(
     return plan.plan_to_files(parse_options(ScanToFilesOptions, {**options, "table": table, "dest": os.fspath(dest)}))
 
 
-@takes(ScanOptions)
-def infer_schema(source: Source, **options: Unpack[ScanKeywords]) -> ItemSchema:
+@takes(InspectOptions)
+def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSchema:
     """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
 
     Parameters
@@ -160,11 +160,11 @@ def infer_schema(source: Source, **options: Unpack[ScanKeywords]) -> ItemSchema:
         With what happened, to what, and what to do.
     """
     table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "bytes"
-    return infer.infer_schema(source, parse_options(ScanOptions, {**options, "table": table}))
+    return infer.infer_schema(source, parse_options(InspectOptions, {**options, "table": table}))
 
 
-@takes(ScanOptions)
-def digest(source: DigestSource, **options: Unpack[ScanKeywords]) -> str:
+@takes(InspectOptions)
+def digest(source: DigestSource, **options: Unpack[InspectKeywords]) -> str:
     """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
 
     Parameters
@@ -188,4 +188,6 @@ def digest(source: DigestSource, **options: Unpack[ScanKeywords]) -> str:
         With what happened, to what, and what to do.
     """
     table = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "data"
-    return digest_source(source, parse_options(ScanOptions, {"nulls": "keep", **options, "table": table})).hexdigest()
+    return digest_source(
+        source, parse_options(InspectOptions, {"nulls": "keep", **options, "table": table})
+    ).hexdigest()

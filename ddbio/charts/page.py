@@ -6,16 +6,16 @@ The charts lie in the page as SVG, in colours that follow the reader's light or 
 from __future__ import annotations
 
 import html
+import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddbio.charts import drawing
 from ddbio.charts.drawing import Bars, Chart, Lines
 from ddbio.errors import TargetError
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
 
 _STYLE = (
@@ -98,7 +98,7 @@ def write_page(page: Page, html_path: str | os.PathLike[str] | None, png_path: s
 
 def _write(path: str | os.PathLike[str], data: bytes) -> None:
     try:
-        Path(path).write_bytes(data)
+        local_path(os.fspath(path)).write_bytes(data)
     except OSError as error:
         raise TargetError(f"{path} cannot be written: {error.strerror}", str(path)) from error
 

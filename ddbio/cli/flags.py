@@ -11,7 +11,6 @@ import shlex
 import types
 import typing
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -19,6 +18,7 @@ import click
 import ddbio.options as options_package
 from ddbio.errors import OptionError, SchemaError
 from ddbio.options import descriptions_of, parse_options
+from ddbio.options.locations import local_path
 from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ _WORDS = {
     "small_than": "SIZE",
     "spill": "FOLDER",
     "state": "FOLDER",
+    "table": "TABLE",
     "timestamps": "A=FORM,…",
     "types": "A=TYPE,…",
     "write_to": "TABLE",
@@ -277,7 +278,7 @@ def _read_keys(path: str) -> Any:
         import pyarrow.parquet as pq
 
         try:
-            return pq.read_table(path)
+            return pq.read_table(path, coerce_int96_timestamp_unit="us")
         except (OSError, pa.ArrowException) as error:
             raise click.UsageError(f"file of keys {path!r} cannot be read: {error}") from None
     text = path if path.lstrip().startswith("[") else _read_text(path, "file of keys")
@@ -305,7 +306,7 @@ def read_schema_text(path: str) -> str:
 
 def _read_text(path: str, kind: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return local_path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{kind} {path!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

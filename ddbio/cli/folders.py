@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from ddbio.cli.show import (
     planned_rows,
     print_plan,
 )
+from ddbio.cli.terminal import data_out
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
     elif form == "manifest":
         click.echo(found.to_manifest())
     else:
-        click.echo(found.to_symlinks(), nl=False)
+        # A manifest names files as they are called; lines are for people too.
+        (data_out() if form == "symlink" else sys.stdout).write(found.to_symlinks())
 
 
 def _versions(versions: list[dict[str, Any]]) -> str:
@@ -110,6 +113,7 @@ def _compact_text(report: CompactReport) -> str:
         ("before", f"{counted(report.files_before, 'file')}, {format_bytes(report.bytes_before)}"),
         ("after", f"{counted(report.files_after, 'file')}, {format_bytes(report.bytes_after)}"),
         ("rewrote", rewrote if report.files_rewritten else "nothing: all files stay as they are"),
+        *_left_rows(report),
         *layout_rows(report.layout),
         ("digest", report.digest_after or "not taken"),
         ("time", f"{time} ({report.engine}, {counted(report.tasks, 'task')})"),
@@ -117,6 +121,12 @@ def _compact_text(report: CompactReport) -> str:
         *catalog_rows(report.catalog),
     ]
     return "\n".join(f"{name:<9}{value}" for name, value in rows)
+
+
+def _left_rows(report: CompactReport) -> list[tuple[str, str]]:
+    """Return what was left unchanged, and the first reason."""
+    left = report.files_left
+    return [("left", f"{counted(len(left), 'file')}, {path}: {left[path]}") for path in list(left)[:1]]
 
 
 @click.command()

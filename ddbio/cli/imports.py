@@ -9,7 +9,7 @@ import click
 
 from ddbio.cli.flags import flags_of, is_quiet, output_flags, parse_flags
 from ddbio.cli.progress import JobWatch
-from ddbio.cli.show import counted, file_rows, format_values, layout_rows, print_plan
+from ddbio.cli.show import counted, file_rows, format_values, layout_rows, print_plan, skipped_rows
 from ddbio.options import (
     BulkReportOptions,
     BulkStartOptions,
@@ -201,5 +201,5 @@ def format_import_files(report: ImportFilesReport) -> str:
     ]
     if report.digest is not None:
         rows.append(("digest", report.digest))
-    rows += layout_rows(report.layout) + file_rows(report.files, "item")
+    rows += layout_rows(report.layout) + file_rows(report.files, "item") + skipped_rows(report.files_skipped)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,8 +23,17 @@ from ddbio.cli.flags import (
 )
 from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_plan, format_report
+from ddbio.cli.terminal import data_out
 from ddbio.errors import SchemaError
-from ddbio.options import ExportReadOptions, ScanOptions, ScanToFilesOptions, connection_of, parse_options
+from ddbio.options import (
+    ExportReadOptions,
+    InspectOptions,
+    ScanOptions,
+    ScanToFilesOptions,
+    connection_of,
+    parse_options,
+)
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,7 +109,10 @@ def read(*, source: str, form: str, **flags: Any) -> None:
     from ddbio.cli.rows import print_csv, print_json
 
     batches = _batches(source, parse_flags(ScanOptions, {**flags, "table": source}))
-    (print_csv if form == "csv" else print_json)(batches, sys.stdout)
+    if form == "csv":
+        print_csv(batches, data_out())
+    else:
+        print_json(batches, sys.stdout)
 
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
@@ -128,7 +139,7 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
 
 @click.command()
 @click.argument("source")
-@flags_of(ScanOptions, without=["table", "on_misfit", "drop", "sample_items"])
+@flags_of(InspectOptions, without=["table", "on_misfit", "drop", "sample_items"])
 @output_flags
 def digest(*, source: str, as_json: bool, **flags: Any) -> None:
     """Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.
@@ -137,7 +148,7 @@ def digest(*, source: str, as_json: bool, **flags: Any) -> None:
     """
     from ddbio.ops.digest import digest_source
 
-    found = digest_source(source, parse_flags(ScanOptions, {"nulls": "keep", **given(flags), "table": source}))
+    found = digest_source(source, parse_flags(InspectOptions, {"nulls": "keep", **given(flags), "table": source}))
     click.echo(
         json.dumps({"source": source, "items": found.count, "digest": found.hexdigest()})
         if as_json
@@ -147,7 +158,7 @@ def digest(*, source: str, as_json: bool, **flags: Any) -> None:
 
 @click.command()
 @click.argument("source")
-@flags_of(ScanOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
+@flags_of(InspectOptions, without=["table", "schema", "limit", "segments", "lanes", "on_misfit", "drop", "nulls"])
 @click.option("--out", metavar="FILE", help="Write the schema to this file as well; --schema takes it.")
 @click.option("--diff", metavar="FILE", help="Print what changed since this file was written.")
 @click.option(
@@ -166,7 +177,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
     if exit_code and diff is None:
         raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")
     before = None if diff is None else _read(diff)
-    found = infer_schema(source, parse_flags(ScanOptions, {**flags, "table": source}))
+    found = infer_schema(source, parse_flags(InspectOptions, {**flags, "table": source}))
     if out is not None:
         _write(out, found)
     if before is None:
@@ -189,6 +200,6 @@ def _read(path: str) -> ItemSchema:
 
 def _write(path: str, found: ItemSchema) -> None:
     try:
-        Path(path).write_text(found.to_json() + "\n", encoding="utf-8")
+        local_path(path).write_text(found.to_json() + "\n", encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"schema file {path!r} cannot be written: {error.strerror}") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.folders.layout import LayoutSummary
@@ -80,6 +80,15 @@ def layout_rows(layout: LayoutSummary | None) -> list[tuple[str, str]]:
         return []
     small = f"{layout.small_file_ratio:.0%} of them below {format_bytes(layout.small_than)}"
     return [("layout", f"{counted(layout.files, 'file')}, {format_bytes(layout.bytes)}, {small}")]
+
+
+def skipped_rows(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Return a row that names files which were passed over, if any were; of many, the first."""
+    if not paths:
+        return []
+    more = f", and {counted(len(paths) - _MOST_FILES, 'more file')}" if len(paths) > _MOST_FILES else ""
+    named = ", ".join(paths[:_MOST_FILES])
+    return [("left out", f"{counted(len(paths), 'file')} whose names say that they are no data: {named}{more}")]
 
 
 def merged_null_rows(merged_nulls: dict[str, int]) -> list[tuple[str, str]]:
@@ -227,6 +236,7 @@ def format_load_plan(plan: LoadPlan) -> str:
         ("budget", budget),
         ("estimate", estimate),
         *_cost_rows(plan.cost),
+        *skipped_rows(plan.files_skipped),
     ]
     if plan.finished_rows:
         lines.insert(1, ("finished", f"{counted(plan.finished_rows, 'row')} by earlier runs; the plan is without them"))

@@ -23,7 +23,7 @@ from ddbio.cli.flags import (
     parse_flags,
 )
 from ddbio.cli.progress import CopyProgress, LoadProgress
-from ddbio.cli.show import counted, format_copy_plan, format_load_plan, planned_rows
+from ddbio.cli.show import counted, format_copy_plan, format_load_plan, planned_rows, skipped_rows
 from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ def format_write(report: WriteReport) -> str:
         rows.append(("job", report.job_id + before))
     if report.earlier_job_id is not None:
         rows.append(("before", f"the same load ran as job {report.earlier_job_id}"))
+    rows += skipped_rows(report.files_skipped)
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

@@ -24,12 +24,13 @@ from ddbio.errors import DecodeError, OptionError
 from ddbio.files.avro_rows import encode_rows
 from ddbio.files.avro_schema import (
     arrow_schema_of_avro,
+    as_stored,
     avro_names,
     avro_schema_of,
     from_records,
     parse_columns,
     renamed,
-    without_times,
+    unwritable_type,
 )
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
@@ -66,6 +67,7 @@ _RAW_DEFLATE = -15
 # A part of so many bytes is read by itself.
 _PART_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
+_HEADER_BYTES = 64 * 1024
 _MOST_HEADER_BYTES = 16 * 1024 * 1024
 # A block holds rows of 400 KB at most each, and writers keep blocks small.
 _MOST_BLOCK_BYTES = 1 << 30
@@ -159,7 +161,7 @@ class AvroReader:
         try:
             described = json.loads(self._header.meta["avro.schema"])
             # It knows the names that the schema itself defines, and refuses what is no schema.
-            self._rows_schema = self._avro.parse_schema({"type": "array", "items": without_times(described)})
+            self._rows_schema = self._avro.parse_schema({"type": "array", "items": as_stored(described)})
             self._columns, self._schema = arrow_schema_of_avro(described, self._header.meta.get(COLUMNS_KEY))
         except DecodeError:
             raise
@@ -171,6 +173,12 @@ class AvroReader:
         body_bytes = self._entry.size_bytes - self._header.end
         count = max(1, body_bytes // _PART_BYTES)
         return Parts((self._entry.size_bytes // count,) * count, None, (0, *[None] * (count - 1)))
+
+    @property
+    def unwritable(self) -> str:
+        """Return the first type that ddbio would write as another, or nothing; it wrote the file if there is none."""
+        is_own = COLUMNS_KEY in self._header.meta
+        return "" if is_own else unwritable_type(json.loads(self._header.meta["avro.schema"]))
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema; with DynamoDB's types if ddbio wrote the file."""
@@ -196,12 +204,14 @@ class AvroReader:
         return None
 
     def _read_header(self) -> _Header:
-        head = self._store.read_range(self._entry, 0, min(self._entry.size_bytes, _MOST_HEADER_BYTES))
-        source = io.BytesIO(head)
-        try:
-            found = self._avro.schemaless_reader(source, _HEADER_SCHEMA, None)
-        except Exception as error:
-            raise DecodeError(f"it does not begin as a file of Avro does: {error!r}") from error
+        for length in (_HEADER_BYTES, _MOST_HEADER_BYTES):
+            source = io.BytesIO(self._store.read_range(self._entry, 0, min(self._entry.size_bytes, length)))
+            try:
+                found = self._avro.schemaless_reader(source, _HEADER_SCHEMA, None)
+                break
+            except Exception as error:
+                if length == _MOST_HEADER_BYTES or self._entry.size_bytes <= length:
+                    raise DecodeError(f"it does not begin as a file of Avro does: {error!r}") from error
         if found["magic"] != _MAGIC:
             raise DecodeError("it does not begin as a file of Avro does")
         return _Header(found["meta"], found["sync"], source.tell())

@@ -43,16 +43,27 @@ _OF_AVRO: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_LOGICAL: dict[str, pa.DataType] = {
-    "date": pa.date32(),
-    "time-millis": pa.time32("ms"),
-    "time-micros": pa.time64("us"),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "uuid": pa.string(),
+# By the type that is stored, too: with another one Avro ignores the logical type.
+_LOGICAL: dict[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+_UNWRITTEN = {
+    ("string", "uuid"),
+    ("int", "time-millis"),
+    ("long", "time-micros"),
+    ("long", "timestamp-nanos"),
+    ("long", "local-timestamp-nanos"),
+}
+# Their bytes mean nothing to whoever does not know the logical type.
+_WITHOUT_FORM = {("fixed", "duration"), ("bytes", "big-decimal")}
 
 
 def parse_columns(schema: pa.Schema) -> str:
@@ -81,16 +92,31 @@ def avro_schema_of(schema: pa.Schema, columns: pa.Schema) -> dict[str, Any]:
     return _record("row", list(schema), list(columns))
 
 
-def without_times(described: Any) -> Any:
-    """Return a schema of Avro by which times are read as the numbers that they are stored as."""
+def as_stored(described: Any) -> Any:
+    """Return a schema of Avro by which values are read as they are stored, but for decimals."""
     if isinstance(described, list):
-        return [without_times(each) for each in described]
+        return [as_stored(each) for each in described]
     if isinstance(described, dict):
-        found = {key: without_times(each) for key, each in described.items()}
-        if str(found.get("logicalType")).startswith(("date", "time", "local-time")):
-            del found["logicalType"]
-        return found
+        is_kept = _is_decimal(described)
+        return {key: as_stored(each) for key, each in described.items() if key != "logicalType" or is_kept}
     return described
+
+
+def unwritable_type(described: Any) -> str:
+    """Return the first type in a schema of Avro that ddbio reads and would write as another, or nothing."""
+    if isinstance(described, list):
+        return next(filter(None, map(unwritable_type, described)), "")
+    if not isinstance(described, dict):
+        return ""
+    kind, logical = described.get("type"), described.get("logicalType")
+    if kind in ("enum", "fixed") or (isinstance(kind, str) and (kind, logical) in _UNWRITTEN):
+        return f"{kind} {logical or described.get('name')}"
+    inner = [described.get(key) for key in ("type", "items", "values")]
+    return unwritable_type([*inner, *(each["type"] for each in described.get("fields", ()))])
+
+
+def _is_decimal(described: Mapping[str, Any]) -> bool:
+    return described.get("type") in ("bytes", "fixed") and described.get("logicalType") == "decimal"
 
 
 def from_records(records: list[dict[str, Any]], columns: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
@@ -298,13 +324,16 @@ class _Kinds:
                 return pa.map_(pa.string(), self.of(described["values"]))
             case "enum":
                 kind = pa.string()
-            case "fixed" | "bytes" if described.get("logicalType") == "decimal":
+            case "fixed" | "bytes" if _is_decimal(described):
                 digits, scale = described["precision"], described.get("scale", 0)
                 kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)  # noqa: PLR2004
+            case str(simple) if (simple, described.get("logicalType")) in _WITHOUT_FORM:
+                logical = described["logicalType"]
+                raise DecodeError(f"DynamoDB has no type for Avro's {logical}: write it as a string or a number")
             case "fixed":
                 kind = pa.binary()
-            case simple if isinstance(simple, str):
-                kind = _LOGICAL.get(described.get("logicalType", "")) or self._of_name(simple)
+            case str(simple):
+                kind = _LOGICAL.get((simple, described.get("logicalType", ""))) or self._of_name(simple)
             case inner:
                 return self.of(inner)
         if "name" in described:

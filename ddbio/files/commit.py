@@ -16,12 +16,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.staged import FileNaming, StagedFile, check_job_id, started_at
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.intent import Intent, carry_out, finish, has_manifest, owner_of, published_by, read_intent, tidy, undo
 from ddbio.files.meta import (
-    FORMAT,
     META,
     PROBE,
     STAGING,
@@ -33,13 +33,14 @@ from ddbio.files.meta import (
     is_manifest,
     job_of_state,
     manifest_path,
-    parse_state,
+    read_state,
 )
-from ddbio.files.snapshot import change_of
+from ddbio.files.snapshot import change_of, require_readable
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
 
 # What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
-_DEAD_AFTER = timedelta(days=7)
+DEAD_AFTER = timedelta(days=7)
 _THREADS = 16
 _LOG = logging.getLogger("ddbio.commit")
 
@@ -143,6 +144,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         # If cleaning up took longer than the lease, another job may have taken the target over.
         claim.require()
         # Better refused now than after the scan.
+        require_readable(store)
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
         return _replaced(target, live, job_id)
     except BaseException:
@@ -215,6 +217,24 @@ def abort(store: ObjectStore, job_id: str) -> None:
     store.abort(job_id)
 
 
+def abort_old(store: ObjectStore, before: datetime, spared: Collection[str] = ()) -> None:
+    """Discard what jobs have staged that began before a time, as their ids tell; killed ones leave it.
+
+    Parameters
+    ----------
+    spared
+        Jobs that keep what they have staged.
+    """
+    for each in old_jobs(store, before).difference(spared):
+        store.abort(each)
+
+
+def old_jobs(store: ObjectStore, before: datetime) -> set[str]:
+    """Return the jobs that have something staged, and began before a time."""
+    began = ((each, started_at(each)) for each in store.staged_jobs())
+    return {job_id for job_id, at in began if at is not None and at <= before}
+
+
 def check_target(target: Target) -> None:
     """Refuse a target that ``prepare`` would refuse because of the mode, without writing anything.
 
@@ -273,9 +293,8 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
         # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
         if is_intent(each.path) and (dead := job_of_state(each.path)) not in live:
             finished += _recover(store, dead, keeps_claim=dead == job_id)
-    for staged in store.staged_jobs() - live - {job_id}:
-        if _is_old(staged, job_id):
-            store.abort(staged)
+    if (now := started_at(job_id)) is not None:
+        abort_old(store, now - DEAD_AFTER, live | {job_id})
     store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
     store.delete([each.path for each in store.list(STAGING) if _is_old(each.path.removeprefix(STAGING), job_id)])
     return live, finished
@@ -298,7 +317,7 @@ def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, 
     """Raise if this job is a run of one that is committed."""
     store, path = target.store, manifest_path(job_id)
     if has_manifest(store, job_id):
-        raise AlreadyCommittedError(parse_state(store.read(path), path))
+        raise AlreadyCommittedError(read_state(store, path))
     for manifest in finished if target.command else ():
         if manifest.get("command") == target.command and target.mode == "error":
             raise AlreadyCommittedError(manifest)
@@ -344,8 +363,7 @@ def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
     foreign = {path for path in paths if not path.startswith(META)}
     manifests = [path for path in paths if is_manifest(path)] if foreign else []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
-        for path, text in zip(manifests, pool.map(store.read, manifests), strict=True):
-            state = parse_state(text, path)
+        for state in pool.map(lambda path: read_state(store, path), manifests):
             foreign.difference_update(file["path"] for file in state.get("files", []))
             foreign.difference_update(state.get("objects", []))
     return sorted(foreign)
@@ -359,7 +377,7 @@ def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> 
     known = {*replaced, manifest_path(job_id)}
     for each in store.list(META):
         if is_manifest(each.path) and each.path not in known:
-            mode = parse_state(store.read(each.path), each.path).get("mode")
+            mode = read_state(store, each.path).get("mode")
             if mode != "append":
                 raise TargetError(
                     f"target {store.uri} was written to meanwhile by job {job_of_state(each.path)} (mode "
@@ -375,7 +393,7 @@ def list_manifests(store: ObjectStore) -> list[StoredObject]:
 
 def _is_old(text: str, job_id: str) -> bool:
     began, now = started_at(text), started_at(job_id)
-    return began is not None and now is not None and now - began > _DEAD_AFTER
+    return began is not None and now is not None and now - began > DEAD_AFTER
 
 
 def _is_content(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Decompress gzip and zstd: whole files, their heads, and gzip as a stream of blocks that end where a line ends.
+"""Decompress gzip, zstd and bzip2: whole files, their heads, and as a stream of blocks that end where a line ends.
 
 The stream takes bounded memory and the MD5 of the bytes as stored. It refuses files that end early, and bombs: more
 text than any item could have been compressed from.
@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import io
 import itertools
+import re
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from isal import igzip, isal_zlib
@@ -21,8 +22,11 @@ from ddbio.errors import DdbioError, DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Literal, TypeAlias
 
     from typing_extensions import Buffer
+
+    _Codec: TypeAlias = Literal["gzip", "zstd", "bz2"]
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block is at most so much, unless one line is more."""
@@ -38,27 +42,30 @@ MAX_RATIO = 1000
 _RATIO_FROM_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
-_ZSTD_BLOCK_BYTES = 1024 * 1024
+_STREAM_BLOCK_BYTES = 1024 * 1024
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+# Text may begin like bzip2 up to its level, a digit.
+_MAGIC = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"
+)
 
 
 def decompress(data: bytes, place: str) -> bytes:
-    """Return a file's bytes, decompressed if they are those of gzip or zstd.
+    """Return a file's bytes, decompressed if they are those of gzip, zstd or bzip2.
 
     Raises
     ------
     DecodeError
         If they are cut short or damaged.
     """
-    codec = "zstd" if data.startswith(_ZSTD_MAGIC) else "gzip"
+    codec = _codec_of(data)
+    if codec is None:
+        return data
     try:
-        if codec == "zstd":
-            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        if codec != "gzip":
+            with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
                 return stream.read()
-        if not data.startswith(_GZIP_MAGIC):
-            return data
         text: bytes = igzip.decompress(data)  # type: ignore[no-untyped-call] # its stub has no types
     except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
         raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
@@ -66,21 +73,28 @@ def decompress(data: bytes, place: str) -> bytes:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a file that begins so is gzip or zstd."""
-    return head.startswith((_GZIP_MAGIC, _ZSTD_MAGIC))
+    """Return whether a file that begins so is gzip, zstd or bzip2."""
+    return _codec_of(head) is not None
+
+
+def _codec_of(head: bytes) -> _Codec | None:
+    """Return the name of the codec of a file that begins so, as Arrow calls it; None if it has none."""
+    found = _MAGIC.match(head)
+    return None if found is None else cast("_Codec", found.lastgroup)
 
 
 def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
     """Return the text that a file begins with, at least so much of it, and how many of the bytes it was stored as."""
-    if head.startswith(_GZIP_MAGIC):
+    codec = _codec_of(head)
+    if codec == "gzip":
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
         text = inflater.decompress(head, most_bytes)
         return text, len(head) - len(inflater.unconsumed_tail)
-    if not head.startswith(_ZSTD_MAGIC):
+    if codec is None:
         return head, len(head)
     source, blocks, read_bytes = pa.BufferReader(head), list[bytes](), 0
     # What is cut short ends in an error, after what can be read.
-    with pa.CompressedInputStream(source, "zstd") as stream, suppress(OSError):
+    with pa.CompressedInputStream(source, codec) as stream, suppress(OSError):
         while len(blocks) * _HEAD_BLOCK_BYTES < most_bytes and (block := stream.read(_HEAD_BLOCK_BYTES)):
             blocks.append(block)
             read_bytes = source.tell()
@@ -90,7 +104,7 @@ def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
 def line_blocks(
     chunks: Iterable[bytes], place: str, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """Yield a file's text, decompressed if it is gzip or zstd, in blocks that end where a line ends.
+    """Yield a file's text, decompressed if it is gzip, zstd or bzip2, in blocks that end where a line ends.
 
     Parameters
     ----------
@@ -104,12 +118,13 @@ def line_blocks(
     """
     chunks = iter(chunks)
     first = next(chunks, b"")
-    if first.startswith(_GZIP_MAGIC):
+    codec = _codec_of(first)
+    if codec == "gzip":
         yield from GzipReader(itertools.chain([first], chunks), place, max_line_bytes)
         return
     whole = itertools.chain([first], chunks)
     held, held_bytes = list[bytes](), 0
-    for chunk in _inflated_zstd(whole, place) if first.startswith(_ZSTD_MAGIC) else whole:
+    for chunk in whole if codec is None else _inflated(whole, place, codec):
         held.append(chunk)
         held_bytes += len(chunk)
         end = chunk.rfind(b"\n") + 1 if held_bytes >= BLOCK_BYTES else 0
@@ -121,16 +136,16 @@ def line_blocks(
         yield b"".join(held)
 
 
-def _inflated_zstd(chunks: Iterable[bytes], place: str) -> Iterator[bytes]:
+def _inflated(chunks: Iterable[bytes], place: str, codec: _Codec) -> Iterator[bytes]:
     stored: Any = _StoredBytes(chunks)
     try:
-        with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd") as stream:
-            while block := stream.read(_ZSTD_BLOCK_BYTES):
+        with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec) as stream:
+            while block := stream.read(_STREAM_BLOCK_BYTES):
                 yield block
     except OSError as error:
         if isinstance(error, DdbioError):
             raise
-        raise DecodeError(f"{place} is not a whole zstd file: {error}", uri=place) from error
+        raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
 
 
 class GzipReader:

@@ -51,6 +51,8 @@ class WriterOptions:
         Bytes of a file per byte of Arrow, of a finished file of such rows; None before one is.
     dictionaries
         Paths of the columns that get a dictionary in Parquet; None lets the first rows say it.
+    stored_types
+        Options of Arrow's writer of Parquet, by which columns are stored as they were.
     """
 
     compression: Compression
@@ -58,6 +60,7 @@ class WriterOptions:
     first_rows: pa.Table
     ratio: float | None = None
     dictionaries: tuple[str, ...] | None = None
+    stored_types: tuple[tuple[str, bool], ...] = ()
 
 
 class FileWriter(Protocol):
@@ -128,8 +131,14 @@ class ReadOptions:
         Whether a large file of text is read by ranges of bytes, of which each part may have columns of its own.
     starts
         Where the rows of each range begin, if it does not show that itself, and the end of the file.
+    null_values
+        The words of CSV that are missing values, in every column; None are those of ``text_rows.NULL_WORDS``.
     range_bytes
         The most bytes of a range; None is those of a load.
+    names_nulls
+        Whether rows of JSON have the column of ``nulls_field``, which tells members that are null from missing ones.
+    takes_illegal
+        Whether JSON with values that no item may have is read, for a write to reject their rows, instead of an error.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -140,6 +149,9 @@ class ReadOptions:
     splits_text: bool = False
     starts: tuple[TextStart, ...] = ()
     range_bytes: int | None = None
+    null_values: tuple[str, ...] | None = None
+    names_nulls: bool = False
+    takes_illegal: bool = False
 
 
 @dataclass(frozen=True)

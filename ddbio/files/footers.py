@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ddbio.core.folders.layout import Footer
 from ddbio.errors import DecodeError
 from ddbio.files.formats import format_of
 from ddbio.files.orc import ORC
 from ddbio.files.parquet import PARQUET
+from ddbio.files.parquet_input import open_parquet
 from ddbio.files.row_files import RowFiles
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
 
@@ -45,7 +47,7 @@ class FooterReader:
         NotFoundError
             If the file is gone.
         """
-        found = format_of(entry.path)
+        found = format_of(entry)
         if found is PARQUET:
             return self._of_parquet(entry)
         if found is ORC:
@@ -54,16 +56,7 @@ class FooterReader:
         return None
 
     def _of_parquet(self, entry: StoredObject) -> Footer:
-        tail = self._tail(entry, _TAIL_BYTES)
-        needed = int.from_bytes(tail[-_END_BYTES:-4], "little") + _END_BYTES
-        if needed > len(tail) and tail.endswith(b"PAR1"):
-            tail = self._tail(entry, needed)
-        try:
-            # Places in a footer count from the file's beginning, and none is looked at.
-            metadata = pq.read_metadata(pa.BufferReader(tail))
-        except (pa.ArrowException, OSError) as error:
-            uri = f"{self._store.uri}/{entry.path}"
-            raise DecodeError(f"{uri} cannot be read as its name says: {error}", uri=uri) from error
+        metadata = open_footer(self._store, entry).metadata
         names = self._columns_of(metadata)
         sums: dict[str, list[int]] = {name: [0, 0] for name in names}
         for number in range(metadata.num_row_groups):
@@ -76,10 +69,6 @@ class FooterReader:
             metadata.num_rows, metadata.num_row_groups, {name: (each[0], each[1]) for name, each in sums.items()}
         )
 
-    def _tail(self, entry: StoredObject, length: int) -> bytes:
-        length = min(length, entry.size_bytes)
-        return self._store.read_range(entry, entry.size_bytes - length, length)
-
     def _columns_of(self, metadata: pq.FileMetaData) -> tuple[str, ...]:
         """Return the name of the column that each leaf is a part of."""
         schema: Any = metadata.schema
@@ -90,6 +79,33 @@ class FooterReader:
             names = tuple(field.name for field in fields for _ in range(_leaves(field.type)))
             self._columns[paths] = names if len(names) == len(paths) else paths
         return self._columns[paths]
+
+
+def open_footer(store: ObjectStore, entry: StoredObject) -> pq.ParquetFile:
+    """Return a file of Parquet of which nothing but the end was read: its footer, and no row.
+
+    Raises
+    ------
+    DecodeError
+        If it is no file of Parquet.
+    NotFoundError
+        If the file is gone.
+    """
+    tail = _tail(store, entry, _TAIL_BYTES)
+    needed = int.from_bytes(tail[-_END_BYTES:-4], "little") + _END_BYTES
+    if needed > len(tail) and tail.endswith(b"PAR1"):
+        tail = _tail(store, entry, needed)
+    try:
+        # Places in a footer count from the file's beginning, and none is looked at.
+        return open_parquet(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError) as error:
+        uri = f"{store.uri}/{entry.path}"
+        raise DecodeError(f"{uri} cannot be read as its name says: {error}", uri=uri) from error
+
+
+def _tail(store: ObjectStore, entry: StoredObject, length: int) -> bytes:
+    length = min(length, entry.size_bytes)
+    return store.read_range(entry, entry.size_bytes - length, length)
 
 
 def _leaves(given: Any) -> int:

@@ -49,6 +49,10 @@ class ObjectStore(Protocol):
         """The target, for messages and manifests."""
         ...
 
+    def above(self) -> tuple[ObjectStore, str] | None:
+        """Return the folder above, and the name of this one in it; None if there is none."""
+        ...
+
     @property
     def hazard(self) -> str | None:
         """What else deleting the whole target would delete: the working folder, a bucket; None if nothing."""

@@ -87,7 +87,9 @@ class OrcProcess:
             raise
         except _ReportedError as error:
             self._child = child
-            raise DecodeError(f"{self._place} cannot be read as its name says: {error}", uri=self._place) from None
+            advice = ": write the column as text, or the rows as Parquet" if "nanosecond" in str(error) else ""
+            what = f"{self._place} cannot be read as its name says: {error}{advice}"
+            raise DecodeError(what, uri=self._place) from None
         except (EOFError, BrokenPipeError):
             status = child.wait()
             _end(child)

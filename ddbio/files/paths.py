@@ -22,10 +22,33 @@ WILD = ("*", "?", "[")
 
 # https://hive.apache.org/docs/latest/user/configuration-properties/ - hive.exec.default.partition.name
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"\[([*?[])\]")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,37}")
 
 FolderColumns: TypeAlias = tuple[tuple[str, str, str | None], ...]
 """Name, type (S, N, B or BOOL) and value of each column that the folders of a file give to its rows."""
+
+
+def is_glob(path: str) -> bool:
+    """Return whether a path has a sign of a glob. A file or folder of that very name comes first."""
+    return any(sign in path for sign in WILD)
+
+
+def split_glob(path: str) -> tuple[str, str]:
+    """Return the folder before the first sign of a glob, which may be empty, and the glob in it."""
+    fixed = path[: min(path.find(sign) for sign in WILD if sign in path)].rpartition("/")[0]
+    return fixed, path.removeprefix(fixed).lstrip("/")
+
+
+def literal_of(glob: str) -> str | None:
+    """Return the only path that a glob with escaped signs matches; None if it is none of that kind."""
+    found = _ESCAPED.sub(lambda match: match[1], glob)
+    return None if found == glob or is_glob(_ESCAPED.sub("", glob)) else found
+
+
+def escape_glob(path: str) -> str:
+    """Return a glob that matches only a path itself."""
+    return "".join(f"[{sign}]" if sign in WILD else sign for sign in path)
 
 
 def matcher(pattern: str) -> re.Pattern[str]:

@@ -6,20 +6,23 @@ import codecs
 import itertools
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
+from ddbio.files.avro import AvroReader
 from ddbio.files.checksums import checked
 from ddbio.files.decompress import line_blocks
-from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
+from ddbio.files.file_format import BATCH_ROWS, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
+from ddbio.files.json_forms import starts_with_item
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader, starts_with_item
+from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 # As pyarrow reads Parquet by default: for whole files that are read once.
 _WHOLE_BATCH_ROWS = 65_536
+_NO_OPTIONS = ReadOptions()
 
 
 class RowFiles:
@@ -39,27 +43,19 @@ class RowFiles:
 
     Parameters
     ----------
-    keys
-        Key attributes and their types, by which text formats are read.
-    types
-        Declared columns of text; see ``ReadOptions``.
+    options
+        How text is understood.
     texts
         What was found out of files of text by reading them once.
-    splits_text
-        Whether large files of text have parts.
     """
 
     def __init__(
         self,
         store: ObjectStore,
-        keys: Mapping[str, str] = NO_KEYS,
-        types: Mapping[str, pa.Field[Any]] = NO_TYPES,
+        options: ReadOptions = _NO_OPTIONS,
         texts: Mapping[str, TextLayout] = MappingProxyType({}),
-        *,
-        splits_text: bool = False,
     ) -> None:
-        self._store = store
-        self._keys, self._types, self._texts, self._splits_text = dict(keys), types, texts, splits_text
+        self._store, self._options, self._texts = store, options, texts
         self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -108,10 +104,10 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        found = format_of(entry.path)
+        found = format_of(entry)
         with _naming(entry.path):
             if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
-                options = ReadOptions(self._keys, schema=schema)
+                options = replace(self._options, schema=schema)
                 ahead = TextAhead(checked(self._store, entry), entry, found, options, AHEAD_BYTES)
                 if ahead.is_split:
                     yield from ahead.batches()
@@ -135,7 +131,7 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        if format_of(entry.path) is JSON and json_format != "plain" and schema is None:
+        if format_of(entry) is JSON and json_format != "plain" and schema is None:
             with _naming(entry.path):
                 file = cast("TextReader", self._open(entry, json_format))
                 if file.has_item_ranges:
@@ -191,6 +187,12 @@ class RowFiles:
         reader = self._opened[1]
         return reader.row_lines if isinstance(reader, TextReader) else None
 
+    def unwritable(self, entry: StoredObject) -> str:
+        """Return a type in a file of Avro that ddbio would write as another, or nothing."""
+        with _naming(entry.path):
+            reader = self._open(entry)
+            return reader.unwritable if isinstance(reader, AvroReader) else ""
+
     def sample(
         self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> Sample | None:
@@ -207,15 +209,15 @@ class RowFiles:
     def _open(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> FileReader:
-        found = format_of(entry.path)
+        found = format_of(entry)
         if found is None:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
         asked = entry.path, "auto" if found.is_splittable else json_format, schema is not None
         if self._opened is None or self._opened[0] != asked:
             known = None if found.keeps_types else schema
             text = self._texts.get(entry.path, TextLayout())
-            options = ReadOptions(
-                *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts)
+            options = replace(
+                self._options, json_format=json_format, schema=known, columns=text.columns, starts=text.starts
             )
             self._opened = asked, found.open_reader(checked(self._store, entry), entry, options)
         return self._opened[1]
@@ -238,8 +240,30 @@ def read_schema(store: ObjectStore, path: str) -> pa.Schema:
     DecodeError
         If it is not of the format that its name tells.
     """
-    with _naming(f"{store.uri}/{path}"):
-        return _open_path(store, path).schema()
+    entry = next((each for each in store.list(path) if each.path == path), None)
+    if entry is None or format_of(path) is None:
+        raise NotFoundError(f"{store.uri}/{path}: there is no such file")
+    return schema_of(store, entry)
+
+
+def schema_of(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> pa.Schema:
+    """Return the Arrow schema of a stored file; that of Parquet has the fields' metadata.
+
+    Parameters
+    ----------
+    schema
+        The columns that were written, if they are known.
+
+    Raises
+    ------
+    DecodeError
+        If it is not of its format.
+    """
+    found = format_of(entry)
+    with _naming(f"{store.uri}/{entry.path}"):
+        if found is None:
+            raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
+        return found.open_reader(store, entry, ReadOptions(schema=None if found.keeps_types else schema)).schema()
 
 
 def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
@@ -259,14 +283,6 @@ def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | No
     """
     with _naming(f"{store.uri}/{entry.path}"):
         yield from RowFiles(store).read_file(entry, _WHOLE_BATCH_ROWS, schema)
-
-
-def _open_path(store: ObjectStore, path: str) -> FileReader:
-    entry = next((each for each in store.list(path) if each.path == path), None)
-    found = format_of(path)
-    if entry is None or found is None:
-        raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-    return found.open_reader(store, entry, ReadOptions())
 
 
 @contextmanager

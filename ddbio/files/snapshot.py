@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot, sorted_files
 from ddbio.core.folders.staged import job_of
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.formats import is_row_file
+from ddbio.files.formats import format_of, is_hidden, is_row_file
 from ddbio.files.meta import (
     META,
     SNAPSHOTS,
@@ -24,7 +24,8 @@ from ddbio.files.meta import (
     is_intent,
     is_manifest,
     job_of_state,
-    parse_state,
+    read_state,
+    read_state_text,
     snapshot_path,
     version_at,
 )
@@ -62,15 +63,39 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
         found = list(store.list(META))
         if versions(found) or any(is_manifest(each.path) for each in found):
             return _with_log(store, _committed(store, found), found)
-        listed = [each for each in store.list() if is_row_file(each.path)]
+        everything = {each.path: each for each in store.list()}
+        replaced = _replaced_within(store, everything)
+        listed = [each for path, each in everything.items() if is_row_file(path) and path not in replaced]
         after = list(store.list(META))
         # A job may have committed meanwhile: then some of its files may be missing in the listing.
         if not versions(after) and not any(is_manifest(each.path) for each in after):
             return Snapshot(0, _of_listing(listed, [*found, *after]))
 
 
-def row_files(store: ObjectStore) -> list[StoredObject]:
-    """Return the files whose rows a folder holds, in the order of their paths: live ones, and those of other programs.
+@dataclass(frozen=True)
+class FolderFiles:
+    """Hold what lies in a folder.
+
+    Attributes
+    ----------
+    files
+        The files that are data, in the order of their paths; the names of some may tell no format.
+    hidden
+        The paths of files that would be data, but for a name that begins as those of metadata do.
+    live
+        The version of the folder.
+    paths
+        Everything in the folder.
+    """
+
+    files: tuple[StoredObject, ...]
+    hidden: tuple[str, ...]
+    live: Snapshot
+    paths: tuple[str, ...]
+
+
+def folder_files(store: ObjectStore) -> FolderFiles:
+    """Return the files that a folder holds: live ones, and those of other programs.
 
     What jobs wrote counts only while it is live. Files of others, which no commit knows, count unless one replaced
     them; empty ones never do.
@@ -91,25 +116,58 @@ def row_files(store: ObjectStore) -> list[StoredObject]:
             f"{store.uri}/{gone[0]} belongs to version {snapshot.version} of its folder, and is gone: something "
             "else than ddbio deleted it; run the job again that wrote it"
         )
-    others = [path for path in found if path not in live and is_row_file(path) and not job_of(path)]
+    within = _replaced_within(store, found)
+    others = [path for path in found if path not in live and not job_of(path) and path not in within]
     if others and snapshot.version:
-        replaced = {path for each in read_history(store) for path in each.removed}
+        replaced = replaced_files(store)
         others = [path for path in others if path not in replaced]
-    chosen = (found[path] for path in sorted({*others, *live} & found.keys()))
-    return [each for each in chosen if each.size_bytes]
+    data = {path for path in others if not is_hidden(path)}
+    chosen = (found[path] for path in sorted({*data, *live} & found.keys()))
+    hidden = (path for path in others if path not in data and format_of(path) and found[path].size_bytes)
+    return FolderFiles(
+        tuple(each for each in chosen if each.size_bytes),
+        tuple(path for path in hidden if f"/{META}" not in f"/{path}"),
+        snapshot,
+        tuple(found),
+    )
 
 
-def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
-    """Return one version of a folder.
+def replaced_files(store: ObjectStore, folder: str = "") -> set[str]:
+    """Return the paths of files that commits have replaced, and that are not live again.
+
+    Parameters
+    ----------
+    folder
+        The path of the folder with the snapshots, which ends in a slash; default is the store's own.
+    """
+    history = read_history(store, folder)
+    removed = {path for each in history for path in each.removed} - (history[-1].paths if history else set())
+    return {f"{folder}{path}" for path in removed}
+
+
+def _replaced_within(store: ObjectStore, paths: Iterable[str]) -> set[str]:
+    """Return the paths of files that commits to the folders in a folder have replaced."""
+    folders = {path.partition(SNAPSHOTS)[0] for path in paths if f"/{SNAPSHOTS}" in path}
+    return {path for folder in folders for path in replaced_files(store, folder)}
+
+
+def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredObject]:
+    """Return those of some files that belong to a log of changes, or an archive, by what jobs noted in the folder."""
+    jobs = _log_jobs(store.list(META))
+    return [each for each in files if log_job_of(each.path) in jobs]
+
+
+def read_snapshot(store: ObjectStore, version: int, folder: str = "") -> Snapshot:
+    """Return one version of a folder, whose path in the store ends in a slash.
 
     Raises
     ------
     NotFoundError
         If it is not there.
     """
-    path = snapshot_path(version)
+    path = f"{folder}{snapshot_path(version)}"
     try:
-        return parse_snapshot(store.read(path), f"{store.uri}/{path}")
+        return parse_snapshot(read_state_text(store, path), path, store.uri)
     except NotFoundError:
         raise NotFoundError(
             f"{store.uri} has no version {version}: it never had, or a vacuum removed it ('ddbio files --history "
@@ -122,11 +180,23 @@ def versions(entries: Iterable[StoredObject]) -> list[int]:
     return sorted(version for each in entries if (version := version_at(each.path)) is not None)
 
 
-def read_history(store: ObjectStore) -> list[Snapshot]:
-    """Return all versions of a folder that are there, oldest first."""
-    found = versions(store.list(SNAPSHOTS))
+def require_readable(store: ObjectStore) -> None:
+    """Refuse a folder to which no job can commit, since what jobs have committed there cannot be read.
+
+    Raises
+    ------
+    TargetError
+        Naming the snapshot or the manifest that is damaged.
+    """
+    _committed(store, list(store.list(META)))
+
+
+def read_history(store: ObjectStore, folder: str = "") -> list[Snapshot]:
+    """Return all versions of a folder that are there, oldest first; its path in the store ends in a slash."""
+    listed = store.list(f"{folder}{SNAPSHOTS}")
+    found = versions(dataclasses.replace(each, path=each.path.removeprefix(folder)) for each in listed)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-snapshots") as pool:
-        return list(pool.map(lambda version: read_snapshot(store, version), found))
+        return list(pool.map(lambda version: read_snapshot(store, version, folder), found))
 
 
 class ConflictError(TargetError):
@@ -224,18 +294,27 @@ def _committed(store: ObjectStore, found: Sequence[StoredObject]) -> Snapshot:
 
 
 def _with_log(store: ObjectStore, committed: Snapshot, found: Iterable[StoredObject]) -> Snapshot:
-    """Return a version with the files that captures wrote since: a file of theirs is whole when it is there."""
+    """Return a version with the files that captures wrote since: a file of theirs is whole when it is there.
+
+    Files that are gone, and older than all that are there, have expired by a lifecycle rule.
+    """
     jobs = _log_jobs(found)
     if not jobs:
         return committed
     removed = {path for each in read_history(store) for path in each.removed}
     known = committed.paths | removed
-    listed = [each for each in store.list() if is_row_file(each.path) and _log_job_of(each.path) in jobs]
-    added = _of_listing([each for each in listed if each.path not in known], [])
-    return dataclasses.replace(committed, files=sorted_files([*committed.files, *added]))
+    listed = {each.path: each for each in store.list() if is_row_file(each.path)}
+    added = _of_listing([each for path, each in listed.items() if log_job_of(path) in jobs and path not in known], [])
+    oldest = min(map(_folder_of, listed), default="")
+    kept = [each for each in committed.files if each.path in listed or _folder_of(each.path) >= oldest]
+    return dataclasses.replace(committed, files=sorted_files([*kept, *added]))
 
 
-def _log_job_of(path: str) -> str:
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def log_job_of(path: str) -> str:
     """Return the job that a file of a log is named by, as ``JOB-NUMBER.parquet``."""
     return path.rpartition("/")[2].partition("-")[0]
 
@@ -247,7 +326,7 @@ def _log_jobs(states: Iterable[StoredObject]) -> set[str]:
 
 def _of_manifests(store: ObjectStore, paths: Sequence[str]) -> tuple[LiveFile, ...]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
-        states = [parse_state(text, path) for path, text in zip(paths, pool.map(store.read, paths), strict=True)]
+        states = list(pool.map(lambda path: read_state(store, path), paths))
     return sorted_files(LiveFile.from_dict(each) for state in states for each in state.get("files", []))
 
 

@@ -16,6 +16,7 @@ from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
 from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_input import open_parquet
 from ddbio.files.rolling_writer import RollingWriter
 
 if TYPE_CHECKING:
@@ -132,10 +133,10 @@ class BucketFiles:
 
     def _open(self, file: LakeFile, *, whole: bool) -> pq.ParquetFile:
         if whole:
-            return pq.ParquetFile(pa.BufferReader(self.store.read(file.path)), page_checksum_verification=True)
+            return open_parquet(pa.BufferReader(self.store.read(file.path)))
         entry = StoredObject(file.path, file.size_bytes)
         ranges = pa.PythonFile(RangeFile(self.store, entry), "r")
-        return pq.ParquetFile(ranges, pre_buffer=True, page_checksum_verification=True)
+        return open_parquet(ranges, pre_buffer=True)
 
     def _typed(self, batch: pa.RecordBatch, wanted: pa.Schema, file: LakeFile) -> pa.RecordBatch:
         known, arrays = set(batch.schema.names), []

@@ -10,9 +10,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
+from ddbio.core.folders.contained import contained
+from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.lake_table import ConflictError, LakeFile, LakeState
+from ddbio.lake.bucket_files import NOTED
+from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,11 +30,15 @@ try:
 except ModuleNotFoundError as error:
     raise OptionError("Delta needs the library deltalake: pip install 'ddbio[delta]'") from error
 
+_READ_FEATURES = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints", "columnMapping", "deletionVectors"}
+)
 _CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
 _LOG = "_delta_log/"
 _LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
-# Text statistics longer than this are left out: what is cut off would have to be rounded up.
-_MOST_TEXT = 128
+# Readers that use deltalake's statistics take a missing least or greatest value for null, unless this property of the
+# table leaves the column out: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+_STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 class DeltaLakeTable:
@@ -55,6 +61,7 @@ class DeltaLakeTable:
         if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
             self._options["AWS_ALLOW_HTTP"] = "true"
 
+    @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version; None if there is no table."""
         try:
@@ -68,6 +75,45 @@ class DeltaLakeTable:
                 ) from error
             raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
         return self._state(table)
+
+    @readable
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
+        try:
+            table = DeltaTable(self.store.uri, storage_options=self._options)
+            metadata, features = table.metadata(), {*(table.protocol().reader_features or ())}
+            if KEYS in metadata.configuration:
+                return None
+            # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#valid-feature-names-in-table-features
+            unknown = features - _READ_FEATURES
+            if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+                unknown.add("columnMapping")
+            if "deletionVectors" in features and self._has_deletion_vectors(table):
+                unknown.add("deletionVectors")
+            found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        except DeltaError as error:
+            raise TargetError(f"the Delta table {self.store.uri} cannot be read: {error}", self.store.uri) from error
+        if unknown:
+            raise TargetError(
+                f"the Delta table {self.store.uri} has features that ddbio cannot read, {', '.join(sorted(unknown))}: "
+                "write its rows to another folder with Spark; REORG TABLE … APPLY (PURGE) removes deletion vectors",
+                self.store.uri,
+            )
+        if elsewhere := [each["path"] for each in found if "://" in each["path"] or each["path"].startswith("/")]:
+            raise TargetError(
+                f"the Delta table {self.store.uri} has files elsewhere, such as {elsewhere[0]}: it is a shallow clone, "
+                "so read the table that it was made of",
+                self.store.uri,
+            )
+        names = metadata.partition_columns
+        return tuple(
+            ForeignFile(
+                contained(unquote(each["path"]), self.store.uri),
+                "parquet",
+                {name: each[f"partition.{name}"] for name in names},
+            )
+            for each in found
+        )
 
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one; None if it is the first, 0."""
@@ -84,7 +130,7 @@ class DeltaLakeTable:
                 self.store.uri,
                 schema,
                 partition_by=[BUCKET],
-                configuration=dict(properties),
+                configuration={**properties, _STATISTICS: ",".join(NOTED)},
                 storage_options=self._options,
                 raise_if_key_not_exists=False,
             )
@@ -116,6 +162,7 @@ class DeltaLakeTable:
         if not any(True for _ in self.store.list(f"{_LOG}{state.version:020}.json")):
             # The next version may be free only because it was deleted for its age.
             raise ConflictError(f"version {state.version} of {self.store.uri} has expired")
+        self._limit_statistics(state)
         now_ms = int(time.time() * 1000)
         actions: list[Any] = [_add_action(each, now_ms) for each in commit.added]
         actions += [
@@ -145,6 +192,7 @@ class DeltaLakeTable:
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
         """Rewrite all files in Z-order of some columns, by deltalake."""
+        self._limit_statistics(state)
         table: DeltaTable = state.handle
         try:
             table.optimize.z_order(
@@ -170,9 +218,7 @@ class DeltaLakeTable:
 
     def _state(self, table: DeltaTable) -> LakeState:
         found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        if "deletionVectors" in (table.protocol().reader_features or ()) and any(
-            batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors())
-        ):
+        if "deletionVectors" in (table.protocol().reader_features or ()) and self._has_deletion_vectors(table):
             raise TargetError(
                 f"the Delta table {self.store.uri} has deletion vectors, which the local engine does not read: purge "
                 "them (REORG TABLE … APPLY (PURGE)), or use Spark",
@@ -180,7 +226,7 @@ class DeltaLakeTable:
             )
         files = [
             LakeFile(
-                unquote(each["path"]),
+                contained(unquote(each["path"]), self.store.uri),
                 each["size_bytes"],
                 each.get(f"partition.{BUCKET}") or 0,
             )
@@ -190,20 +236,53 @@ class DeltaLakeTable:
         schema = pa.schema(given)
         return LakeState(table.version(), schema, table.metadata().configuration, tuple(files), table)
 
+    def _has_deletion_vectors(self, table: DeltaTable) -> bool:
+        try:
+            return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+        except DeltaError:
+            # One that cannot be read is there.
+            return True
+
+    def _limit_statistics(self, state: LakeState) -> None:
+        """Make the table's property name only columns whose statistics all files have."""
+        table: DeltaTable = state.handle
+        known = table.metadata().configuration.get(_STATISTICS)
+        if known is not None and {*filter(None, known.split(","))} <= {*NOTED}:
+            return
+        version = state.version
+        # Deltalake tells statistics of the columns alone that the property names.
+        for columns in (lambda: NOTED, lambda: _columns_with_statistics(table)):
+            wanted = ",".join(columns())
+            if table.metadata().configuration.get(_STATISTICS) != wanted:
+                self.alter(state, (), {_STATISTICS: wanted})
+                version += 1
+        if table.version() != version:
+            raise ConflictError(f"another writer changed {self.store.uri} before its property {_STATISTICS} was set")
+
     def _failure(self, error: DeltaError) -> Exception:
         if isinstance(error, CommitFailedError) or _CONFLICT.search(str(error)):
             return ConflictError(str(error))
         return TargetError(f"the Delta table {self.store.uri} took no commit: {error}", self.store.uri)
 
 
+def _columns_with_statistics(table: DeltaTable) -> list[str]:
+    """Return the columns whose least and greatest value all files have; older releases left out those of long texts."""
+    files: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        name
+        for name in NOTED
+        if all(
+            each.get(f"min.{name}") is not None or each.get(f"null_count.{name}") == each.get("num_records")
+            for each in files
+        )
+    ]
+
+
 def _add_action(staged: StagedFile, now_ms: int) -> AddAction:
     statistics: dict[str, Any] = {"numRecords": staged.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, each in (staged.statistics or {}).items():
         statistics["nullCount"][name] = each["nulls"]
-        ends = each.get("min"), each.get("max")
-        if name in {KEY, VERSION, TIME} and all(
-            isinstance(end, (int, str)) and len(str(end)) <= _MOST_TEXT for end in ends
-        ):
-            statistics["minValues"][name], statistics["maxValues"][name] = ends
+        if each["min"] is not None:
+            statistics["minValues"][name], statistics["maxValues"][name] = each["min"], each["max"]
     # Deltalake takes paths as they are stored, URL-encoded; ours have nothing to encode.
     return AddAction(staged.path, staged.size_bytes, dict(staged.partition), now_ms, True, json.dumps(statistics))  # noqa: FBT003 - deltalake's

@@ -10,16 +10,17 @@ import contextlib
 import itertools
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ddbio.core.folders.contained import contained
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.lake_table import PREFIX, ConflictError, LakeFile, LakeState
+from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
+from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,6 +94,7 @@ class IcebergLakeTable:
         self._io: Any = load_file_io({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **given})
         self._catalog = _FolderCatalog(store)
 
+    @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version, which is the number of its metadata."""
         versions = self._catalog.versions()
@@ -102,6 +104,12 @@ class IcebergLakeTable:
         if wanted not in versions:
             raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
         return self._state(self._catalog.read(wanted), wanted)
+
+    @readable
+    def foreign_files(self) -> tuple[ForeignFile, ...] | None:
+        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
+        found = newest_metadata(self.store)
+        return None if _COLUMNS in found.properties else iceberg_files(self.store, found, self._io)
 
     def before(self, state: LakeState) -> int | None:
         """Return the number of the version before one; None if it is the first, 1."""
@@ -123,7 +131,7 @@ class IcebergLakeTable:
             made,
             spec,
             UNSORTED_SORT_ORDER,
-            _place(self.store.uri),
+            table_place(self.store.uri),
             {
                 **properties,
                 **_NO_RETRIES,
@@ -161,7 +169,7 @@ class IcebergLakeTable:
     def commit(self, state: LakeState, commit: Commit) -> int:
         """Add and remove files in one snapshot, and store the positions beside it."""
         table: Table = state.handle
-        place, removed = _place(self.store.uri), {each.path for each in commit.removed}
+        place, removed = table_place(self.store.uri), {each.path for each in commit.removed}
         in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
         described = _DataFiles(self._io, table.metadata.model_copy(update={"schemas": [in_files]}))
         with self._committing(state):
@@ -185,7 +193,7 @@ class IcebergLakeTable:
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
         """Return the metadata of older versions, and the lists of files that no snapshot has which stays."""
         table: Table = state.handle
-        place, named = _place(self.store.uri), set[str]()
+        place, named = table_place(self.store.uri), set[str]()
         for each in self._kept(state, since):
             named.add(each.manifest_list)
             named.update(manifest.manifest_path for manifest in each.manifests(table.io))
@@ -233,7 +241,7 @@ class IcebergLakeTable:
             raise ConflictError(str(error)) from error
 
     def _state(self, metadata: TableMetadata, version: int) -> LakeState:
-        place = _place(self.store.uri)
+        place = table_place(self.store.uri)
         table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
         properties = dict(metadata.properties)
         if _COLUMNS not in properties:
@@ -247,7 +255,7 @@ class IcebergLakeTable:
                     self.store.uri,
                 )
             path = each.file_path.removeprefix(f"{place}/")
-            files.append(LakeFile(path, each.file_size_in_bytes, each.partition[0]))
+            files.append(LakeFile(contained(path, self.store.uri), each.file_size_in_bytes, each.partition[0]))
         schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
         return LakeState(version, schema, properties, tuple(files), table)
 
@@ -282,22 +290,33 @@ class _DataFiles:
         schema = footer.schema.to_arrow_schema()
         if self._known is None or not schema.equals(self._known, check_metadata=True):
             # It holds the columns against those of the table.
-            found = parquet_file_to_data_file(self._io, self._metadata, path)
+            parquet_file_to_data_file(self._io, self._metadata, path)
             self._known = schema
-            return found
-        statistics = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
+        described = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
+        statistics = described.to_serialized_dict()
+        for number in self._without_bounds(footer):
+            statistics["lower_bounds"].pop(number, None)
+            statistics["upper_bounds"].pop(number, None)
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=statistics.partition(self._metadata.spec(), self._metadata.schema()),
+            partition=described.partition(self._metadata.spec(), self._metadata.schema()),
             file_size_in_bytes=len(given),
             sort_order_id=None,
             spec_id=self._metadata.default_spec_id,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **statistics,
         )
+
+    def _without_bounds(self, footer: pq.FileMetaData) -> Iterator[int]:
+        """Yield the numbers of columns whose bounds are not known in some row group: Parquet leaves out long texts."""
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                found = column.statistics
+                if found is None or (found.num_values and not found.has_min_max):
+                    yield self._numbers[column.path_in_schema]
 
 
 class _FolderCatalog(NoopCatalog):
@@ -343,18 +362,13 @@ class _FolderCatalog(NoopCatalog):
         version = self.version_of(table.metadata_location) + 1
         self.require(version - 1)
         self.write(updated, version)
-        location = f"{_place(self._store.uri)}/{_metadata_path(version)}"
+        location = f"{table_place(self._store.uri)}/{_metadata_path(version)}"
         return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
-
-
-def _place(uri: str) -> str:
-    """Return the folder of a table as its metadata names it."""
-    return uri if uri.startswith("s3://") else str(Path(uri).resolve())
 
 
 def metadata_location(uri: str, version: int) -> str:
     """Return where the metadata of a version of a table lies."""
-    return f"{_place(uri)}/{_metadata_path(version)}"
+    return f"{table_place(uri)}/{_metadata_path(version)}"
 
 
 def _metadata_path(version: int) -> str:

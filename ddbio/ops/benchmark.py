@@ -34,6 +34,7 @@ from ddbio.ops.job.storage import new_job_id, open_store, require_shared
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ConnectionOptions, ScanToFilesOptions, WriteOptions, parse_options
+from ddbio.options.locations import local_path
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def shipped_report() -> Mapping[str, Any]:
 def _stored_report(path: str) -> Mapping[str, Any]:
     """Return what ``ddbio bench --json`` printed earlier."""
     try:
-        found = json.loads(Path(path).read_text("utf-8"))
+        found = json.loads(local_path(path).read_text("utf-8"))
         known = {(each["name"], each["unit"], float(each["value"])) for each in found["figures"]}
     except FileNotFoundError:
         raise NotFoundError(f"compare_with: there is no file {path}: 'ddbio bench --json > {path}' makes one") from None

@@ -32,19 +32,22 @@ from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
     from typing_extensions import Buffer
 
     from ddbio.core.folders.staged import StoredObject
+    from ddbio.files.declared import Noted
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import ConnectionOptions, ScanOptions
+    from ddbio.files.paths import FolderColumns
+    from ddbio.ops.data_files import DataFiles
+    from ddbio.options import ConnectionOptions, InspectOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
 
 
-def digest_source(source: Source, options: ScanOptions) -> Digest:
+def digest_source(source: Source, options: InspectOptions) -> Digest:
     """Return the digest and count of a source's items.
 
     Parameters
@@ -77,7 +80,7 @@ def digest_source(source: Source, options: ScanOptions) -> Digest:
         return _of_json(source)
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
-        return _of_files(name, options)
+        return digest_data(find_data(name, options, options.input_format))
     # Only the decoder into columns drops or refuses values, and merges NULL and missing.
     if options.nulls == "keep" and options.on_misfit == "rescue" and not options.drop:
         return digest_of_scan(options)
@@ -99,7 +102,7 @@ def digest_files(paths: Iterable[str], options: ConnectionOptions) -> Digest:
     """
     whole = Digest()
     for path in paths:
-        whole.merge(_of_files(path, options))
+        whole.merge(digest_data(find_data(path, options)))
     return whole
 
 
@@ -107,8 +110,15 @@ def _of_json(data: Buffer) -> Digest:
     return digest_of_json(*framed_items(data))
 
 
-def _of_files(name: str, options: ConnectionOptions) -> Digest:
-    return digest_paths(*find_data(name, options))
+def digest_data(found: DataFiles) -> Digest:
+    """Return the digest and count of the items in data files.
+
+    Raises
+    ------
+    NotFoundError, DecodeError, SchemaError
+        As :func:`digest_source` says.
+    """
+    return _digest(found.store, found.files, found.columns({}), found.noted)
 
 
 def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
@@ -119,18 +129,26 @@ def digest_paths(store: ObjectStore, paths: list[str]) -> Digest:
     NotFoundError, DecodeError, SchemaError
         As :func:`digest_source` says.
     """
-    whole, columns, entries = Digest(), partition_columns(store, paths, {}), _entries(store, paths)
+    entries = _entries(store, paths)
+    if gone := [path for path in paths if path not in entries]:
+        raise NotFoundError(f"{store.uri}/{gone[0]}: there is no such file")
     noted = look_up(store, entries.values())
-    for path in paths:
-        if path not in entries:
-            raise NotFoundError(f"{store.uri}/{path}: there is no such file")
-        entry = noted.with_checksums(entries[path])
-        if is_json(path) and path not in noted.schemas and not columns[path]:
-            with named_errors(store, path):
+    files = [noted.with_checksums(entries[path]) for path in paths]
+    return _digest(store, files, partition_columns(store, paths, {}), noted)
+
+
+def _digest(
+    store: ObjectStore, files: Iterable[StoredObject], columns: Mapping[str, FolderColumns], noted: Noted
+) -> Digest:
+    whole = Digest()
+    for entry in files:
+        schema, folders = noted.schemas.get(entry.path), columns[entry.path]
+        if is_json(entry) and schema is None and not folders:
+            with named_errors(store, entry.path):
                 whole.merge(_of_json_file(checked(store, entry), entry))
         else:
-            batches = read_batches(store, entry, noted.schemas.get(path))
-            whole.merge(digest_of_batches(with_columns(batch, columns[path]) for batch in batches))
+            batches = read_batches(store, entry, schema)
+            whole.merge(digest_of_batches(with_columns(batch, folders) for batch in batches))
     return whole
 
 

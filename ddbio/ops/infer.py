@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
+from ddbio.core.items.plain_columns import plain_schema
 from ddbio.core.items.time_columns import sampled_forms
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import normalize_schema
@@ -16,24 +19,29 @@ from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
-from ddbio.files.row_files import read_schema
+from ddbio.files.formats import format_of
+from ddbio.files.paths import with_columns
+from ddbio.files.row_files import schema_of
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     from ddbio.core.attribute import Item
+    from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import ScanOptions
+    from ddbio.files.paths import FolderColumns
+    from ddbio.options import InspectOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
 
 _FILES_SAMPLED = 4
+_T = TypeVar("_T")
 
 
-def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
+def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
     """Return the schema of a source's items, or of a sample of them.
 
     Parameters
@@ -61,11 +69,40 @@ def infer_schema(source: Source, options: ScanOptions) -> ItemSchema:
     return observe_table(table, options, LocalBudget(budget_of(table, options)))
 
 
-def _of_files(name: str, options: ScanOptions) -> ItemSchema:
-    store, paths = find_data(name, options)
-    rules = ColumnRules.of(options)
-    if not is_json(paths[0]):
-        return ItemSchema.from_arrow(rules.apply(normalize_schema(read_schema(store, paths[0]))))
+def _of_files(name: str, options: InspectOptions) -> ItemSchema:
+    """Return the schema of data files: samples of lines of JSON, and the columns that other files declare."""
+    found = find_data(name, options, options.input_format)
+    rules, folders = ColumnRules.of(options), found.columns({})
+    lines = [each for each in found.files if is_json(each) and found.schema(each) is None]
+    others = [each for each in found.files if each not in lines]
+    fields: dict[str, pa.Field[Any]] = {}
+    # Of each format some files.
+    for _, files in itertools.groupby(sorted(others, key=_format_name), key=_format_name):
+        for entry in _spread(list(files), _FILES_SAMPLED):
+            schema = schema_of(found.store, entry, found.schema(entry))
+            _add_fields(fields, schema, folders[entry.path])
+    for entry in lines:
+        _add_fields(fields, pa.schema([]), folders[entry.path])
+    if lines and not fields:
+        return _of_lines(found.store, lines, options)
+    declared = ItemSchema.from_arrow(rules.apply(normalize_schema(plain_schema(pa.schema(list(fields.values()))))))
+    return _of_lines(found.store, lines, options).merge(declared) if lines else declared
+
+
+def _format_name(entry: StoredObject) -> str:
+    found = format_of(entry)
+    return "" if found is None else found.name
+
+
+def _add_fields(fields: dict[str, pa.Field[Any]], schema: pa.Schema, folders: FolderColumns) -> None:
+    """Add the columns of a file, and of its folders; of a name with two types the first stays."""
+    none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+    for each in with_columns(none, folders).schema:
+        fields.setdefault(each.name, each)
+
+
+def _of_lines(store: ObjectStore, files: Sequence[StoredObject], options: InspectOptions) -> ItemSchema:
+    rules, paths = ColumnRules.of(options), [each.path for each in files]
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths, _FILES_SAMPLED)
     with suppress(DecodeError):
@@ -80,6 +117,6 @@ def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:
         yield from itertools.islice(iterate_items(read_decompressed(store, path)), count)
 
 
-def _spread(paths: list[str], count: int) -> list[str]:
-    step = max(1, len(paths) // count)
-    return paths[::step][:count]
+def _spread(files: Sequence[_T], count: int) -> Sequence[_T]:
+    step = max(1, len(files) // count)
+    return files[::step][:count]

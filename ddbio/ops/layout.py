@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddbio.charts.layout import layout_page
 from ddbio.charts.page import write_page
 from ddbio.core.folders.layout import LayoutCounter
-from ddbio.core.folders.snapshot import LiveFile
-from ddbio.errors import NotFoundError
 from ddbio.files.footers import FooterReader
-from ddbio.files.formats import format_of, is_row_file
-from ddbio.files.snapshot import live_files
+from ddbio.files.formats import format_of
+from ddbio.files.lake_rows import LAKE_ROWS
+from ddbio.files.parquet import PARQUET
+from ddbio.ops.data_files import find_data
 from ddbio.ops.job.report import Clock
-from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
     from ddbio.core.folders.layout import Footer, LayoutReport
+    from ddbio.core.folders.snapshot import LiveFile
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
-    from ddbio.options import ConnectionOptions, LayoutOptions
+    from ddbio.options import LayoutOptions
 
 # A request to S3 takes some tens of milliseconds, mostly waiting.
 _THREADS = 32
@@ -46,43 +47,17 @@ def layout(options: LayoutOptions) -> LayoutReport:
         If a page cannot be written.
     """
     clock = Clock()
-    store, files = open_dataset(options.path, options)
+    found = find_data(options.path, options, options.input_format)
+    files = [(found.live_file(each), _stored_as(each)) for each in found.files]
     counter = LayoutCounter(int(options.small_than))
-    for file, entry, footer in _with_footers(store, files):
+    for file, entry, footer in _with_footers(found.store, files):
         # Of a file that was replaced nobody noted the rows.
         rows = file.rows if file.size_bytes == entry.size_bytes else None
-        counter.add(entry.size_bytes, _format_name(file.path), file.partition, rows, footer)
+        counter.add(entry.size_bytes, _format_name(entry), file.partition, rows, footer)
     report = counter.report(options.path, clock.seconds(), clock.cpu_seconds())
     if options.html is not None or options.png is not None:
         write_page(layout_page(report), options.html, options.png)
     return report
-
-
-def open_dataset(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[tuple[LiveFile, StoredObject]]]:
-    """Return a store and the live files in it, those of a folder or one file, each as it is noted and as it is now.
-
-    Raises
-    ------
-    OptionError
-        If the path is of no store.
-    NotFoundError
-        If there is no file of rows, or a live one is gone.
-    """
-    folder, _, last = source.rstrip("/").rpartition("/")
-    if is_row_file(last):
-        store = open_store(folder or ("/" if source.startswith("/") else "."), options)
-        for entry in store.list(last):
-            if entry.path == last:
-                return store, [(LiveFile(last, entry.size_bytes), entry)]
-    store = open_store(source, options)
-    stored = {entry.path: entry for entry in store.list()}
-    files = live_files(store).files
-    if not files:
-        raise NotFoundError(f"{source} holds no file of rows")
-    for file in files:
-        if file.path not in stored:
-            raise NotFoundError(f"{store.uri}/{file.path} is not there, and the folder's manifests say that it is")
-    return store, [(file, stored[file.path]) for file in files]
 
 
 def _with_footers(
@@ -106,6 +81,11 @@ def _awaited(
     return file, entry, footer.result()
 
 
-def _format_name(path: str) -> str:
-    found = format_of(path)
+def _format_name(entry: StoredObject) -> str:
+    found = format_of(entry)
     return "other" if found is None else found.name
+
+
+def _stored_as(entry: StoredObject) -> StoredObject:
+    """Return a file by the format in which it is stored, also if only some of its rows are items."""
+    return replace(entry, format=PARQUET.name) if entry.format == LAKE_ROWS.name else entry

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.price_list import read_offers
@@ -18,6 +17,7 @@ from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
 from ddbio.ops.job.clients import price_list_spec
 from ddbio.ops.user_files import user_file, write_user_file
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,7 +114,7 @@ def book_of(region: str | None, path: str | None = None) -> PriceBook:
     """
     if path is not None:
         try:
-            return PriceBook.from_json(Path(path).read_text(encoding="utf-8"), path)
+            return PriceBook.from_json(local_path(path).read_text(encoding="utf-8"), path)
         except OSError as error:
             raise OptionError(f"prices {path} cannot be read: {error.strerror}") from None
     for known in filter(None, (region, OWN_REGION)):

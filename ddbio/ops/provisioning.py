@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ddbio.core.planning.roads import GIB
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,7 +125,7 @@ def _held(counts: Mapping[datetime, float], window: tuple[datetime, datetime], p
 def _stated(path: str, options: PlanCapacityOptions) -> TableUse:
     """Return what a file of CSV says: a row for each period, and index if there are any."""
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        with local_path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
         return _use_of(rows, options)
     except OSError as error:

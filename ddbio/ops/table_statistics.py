@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import parse_table_description
 from ddbio.errors import OptionError
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from ddbio.core.table_description import TableDescription
@@ -49,7 +50,7 @@ def read_statistics(path: str) -> TableStatistics:
         If it cannot be read, or is no such file.
     """
     try:
-        values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(local_path(path).read_text(encoding="utf-8"))
         described = dict(values.get("Table", values))
         if "ProvisionedThroughput" not in described:
             described.setdefault("BillingModeSummary", {"BillingMode": "PAY_PER_REQUEST"})

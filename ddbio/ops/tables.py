@@ -18,7 +18,7 @@ from ddbio.errors import (
     OptionError,
     TargetError,
 )
-from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
@@ -130,17 +130,23 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
     """
     # Of all file formats; to describe a table needs none.
     from ddbio.files.formats import is_row_file  # noqa: PLC0415
-    from ddbio.files.paths import WILD  # noqa: PLC0415
+    from ddbio.files.paths import is_glob, split_glob  # noqa: PLC0415
 
     folder = options.source.rstrip("/")
-    if any(sign in folder for sign in WILD) or is_row_file(folder.rpartition("/")[2]):
-        folder = folder.rpartition("/")[0] or "."
-    with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
-        found = _keys_in(folder, options)
-        if len(found) == 1:
-            return parse_key(found.pop())
-        if found:
-            raise OptionError(f"{folder} holds rows of tables with the keys {' and '.join(sorted(found))}: give key")
+    places = [folder]
+    # A folder may be named like a file, or like a glob.
+    if is_row_file(folder.rpartition("/")[2]):
+        places.append(folder.rpartition("/")[0] or ".")
+    if is_glob(folder):
+        places.append(split_glob(folder)[0] or ".")
+    for place in places:
+        with contextlib.suppress(AccessDeniedError, EndpointError, NotFoundError, ExportIncompleteError):
+            found = _keys_in(place, options)
+            if len(found) == 1:
+                return parse_key(found.pop())
+            if found:
+                keys = " and ".join(sorted(found))
+                raise OptionError(f"{place} holds rows of tables with the keys {keys}: give key")
     raise OptionError(f"{options.source} states no key for the new table: give key, as in key='pk:S,sk:N'")
 
 
@@ -150,7 +156,7 @@ def _keys_in(folder: str, options: LoadOptions) -> set[str]:
 
     store = open_store(folder, options)
     manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]
-    stated = [parse_state(store.read(path), path).get("source") or {} for path in manifests]
+    stated = [read_state(store, path).get("source") or {} for path in manifests]
     if not manifests:
         stated = [{"table_arn": open_export(folder, options).summary.table_arn}]
     return set(filter(None, (_key_of(source, options) for source in stated)))

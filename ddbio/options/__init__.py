@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         RollbackOptions,
         VacuumOptions,
     )
-    from ddbio.options.inspection import LayoutOptions, ValidateOptions
+    from ddbio.options.inspection import DoctorOptions, LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ColumnOptions,
         ExportReadOptions,
         ExportWindowsOptions,
+        InspectOptions,
         ScanOptions,
     )
     from ddbio.options.service_jobs import (
@@ -108,6 +109,7 @@ __all__ = [
     "CreateTableOptions",
     "Credentials",
     "DeliveredOptions",
+    "DoctorOptions",
     "Engine",
     "ExpiredReadOptions",
     "ExportFoldOptions",
@@ -122,6 +124,7 @@ __all__ = [
     "ImportFilesOptions",
     "ImportStartOptions",
     "ImportWaitOptions",
+    "InspectOptions",
     "JsonFormat",
     "LayoutOptions",
     "LimitOptions",
@@ -171,7 +174,7 @@ _NAMES = {
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
-    "inspection": "LayoutOptions ValidateOptions",
+    "inspection": "DoctorOptions LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
     "lake_proof": "HistoryOptions VerifyOptions ViewOptions",
@@ -179,7 +182,7 @@ _NAMES = {
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",
-    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions ScanOptions",
+    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions InspectOptions ScanOptions",
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
         "ImportWaitOptions RestoreOptions WaitOptions"

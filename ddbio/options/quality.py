@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic import ValidationError as PydanticError
 
 from ddbio.errors import OptionError
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Sequence
 
 Value = StrictBool | Annotated[Decimal, Field(strict=False)] | StrictStr
@@ -106,7 +106,7 @@ def read_rules(path: str | os.PathLike[str]) -> QualityRules:
     except ImportError as error:
         raise OptionError("quality rules need pyyaml: pip install 'ddbio[quality]'") from error
     try:
-        text = Path(path).read_text("utf-8")
+        text = local_path(os.fspath(path)).read_text("utf-8")
     except (OSError, UnicodeError) as error:
         raise OptionError(f"file of rules {str(path)!r} cannot be read: {error}") from None
     try:

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Names, Pairs
+from ddbio.options.parsing import CONFIG, InputFormat, Names, Pairs
 
 AcceptEncoding = Literal["identity", "gzip"]
 
@@ -117,6 +117,14 @@ class ScanOptions(ColumnOptions, LimitOptions):
         if self.columns is not None and len(set(self.columns)) != len(self.columns):
             raise ValueError("columns names an attribute twice")
         return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class InspectOptions(ScanOptions):
+    """Choose what of a table is read, or which files, to see what the items are."""
+
+    input_format: InputFormat | None = None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -8,7 +8,7 @@ from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.commit import Target, commit, prepare
 from ddbio.files.committer import CommitInfo
 from ddbio.files.meta import claim_path, snapshot_path
-from ddbio.files.snapshot import live_files, read_history, row_files
+from ddbio.files.snapshot import folder_files, live_files, read_history
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 
@@ -84,7 +84,7 @@ def test_snapshots_are_text_and_back(make_store):
     first = Snapshot(0, (LiveFile("old", 1),)).changed(("job", "append", "now"), [file])
     second = first.changed(("job2", "replace", "later"), [LiveFile("new", 3)], ["old", "never"])
     for each in (first, second):
-        assert parse_snapshot(format_snapshot(each), "") == each
+        assert parse_snapshot(format_snapshot(each), snapshot_path(each.version)) == each
         store.put(snapshot_path(each.version), format_snapshot(each))
     assert live_files(store) == second
     assert (second.version, second.added, second.removed) == (2, ("new",), ("old",))
@@ -95,10 +95,10 @@ def test_snapshots_are_text_and_back(make_store):
 
 def test_what_is_no_snapshot_is_refused():
     """Text of somebody else, or of a newer ddbio, is not guessed at."""
-    with pytest.raises(TargetError, match="not a snapshot"):
-        parse_snapshot(b"[]", "x")
+    with pytest.raises(TargetError, match=r"json is not as ddbio writes it: the text is \[\], not an object"):
+        parse_snapshot(b"[]", snapshot_path(1))
     with pytest.raises(TargetError, match="newer ddbio"):
-        parse_snapshot(b'{"format": 9}', "x")
+        parse_snapshot(b'{"format": 9}', snapshot_path(1))
 
 
 def test_readers_of_a_folder_see_live_files_and_those_of_others(make_store):
@@ -108,12 +108,12 @@ def test_readers_of_a_folder_see_live_files_and_those_of_others(make_store):
     store.put("foreign.parquet", b"1")
     store.put("part-dead-00000-0-0000.parquet", b"22")
     own = FileNaming("one", 0).path(0, "parquet")
-    assert [each.path for each in row_files(store)] == ["foreign.parquet", own]
+    assert [each.path for each in folder_files(store).files] == ["foreign.parquet", own]
     newer = live_files(store).changed(
         ("two", "replace", ""), [LiveFile("hidden/_x.parquet", 3)], ["foreign.parquet", own]
     )
     store.put(snapshot_path(newer.version), format_snapshot(newer))
     with pytest.raises(NotFoundError, match=r"_x.parquet belongs to version 2"):
-        row_files(store)
+        folder_files(store)
     store.put("hidden/_x.parquet", b"333")
-    assert [each.path for each in row_files(store)] == ["foreign.parquet", "hidden/_x.parquet"]
+    assert [each.path for each in folder_files(store).files] == ["foreign.parquet", "hidden/_x.parquet"]

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import re
 from pathlib import Path
 
+import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.cli.show import format_load_plan
+from ddbio.cli.writing import format_write
 from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.errors import DecodeError, NotFoundError, OptionError
+from ddbio.errors import DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import read_batches, read_schema
+from ddbio.files.paths import escape_glob, matcher
+from ddbio.files.row_files import RowFiles, read_batches, read_schema
 from ddbio.ops.data_files import find_data, is_data, read_lines
-from ddbio.options import ConnectionOptions
+from ddbio.options import ConnectionOptions, parse_options
+from ddbio.testing import FakeDynamoDB, MotoServer
 
-METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json", "manifest-summary.json"]
+METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json", "manifest-x.json"]
 
 
 @pytest.fixture
@@ -39,7 +50,9 @@ def test_metadata_is_no_data(folder):
     (folder / "data" / "b.json").write_text("{}")
     (folder / "a.json.gz").write_bytes(b"x")
     (folder / "empty.json").touch()
-    assert find_data(str(folder), ConnectionOptions())[1] == ["a.json.gz", "data/b.json"]
+    found = find_data(str(folder), ConnectionOptions())
+    assert [each.path for each in found.files] == ["a.json.gz", "data/b.json"]
+    assert found.skipped == (".a.json.crc.json", "_SUCCESS.json", "manifest-x.json")
 
 
 def test_the_schema_of_a_job_s_target_is_that_of_its_files(folder):
@@ -124,3 +137,248 @@ def test_a_name_that_may_be_a_table_is_no_folder(folder, monkeypatch):
     assert not is_data("other")
     assert not is_data("arn:aws:dynamodb:eu-west-1:1:table/orders")
     assert ddbio.digest("./orders") == ddbio.digest(Path("orders")) == ddbio.digest(pa.table({"pk": ["x"]}))
+
+
+@pytest.fixture
+def put(request, tmp_path):
+    """Return a function that stores the bytes of a name, and the location and the options to read it by."""
+    if getattr(request, "param", "local") == "local":
+
+        def write(name, data):
+            place = tmp_path / "in" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+
+        return write, f"{tmp_path}/in", {}
+    url = request.getfixturevalue("s3_url")
+    client = ClientSpec(endpoint_url=url, region="us-east-1").client("s3")
+    client.create_bucket(Bucket="files")
+    for each in client.list_objects_v2(Bucket="files").get("Contents", []):
+        client.delete_object(Bucket="files", Key=each["Key"])
+    return lambda name, data: client.put_object(Bucket="files", Key=f"in/{name}", Body=data), "s3://files/in", {"s3_endpoint_url": url, "region": "us-east-1"}  # fmt: skip # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def s3_url():
+    """Serve S3."""
+    with MotoServer() as server:
+        yield server.endpoint_url
+
+
+def lines_of(*keys):
+    """Return items as lines of DynamoDB JSON."""
+    return b"".join(b'{"id":{"S":"%s"}}\n' % key.encode() for key in keys)
+
+
+def keys_in(source, options, **more):
+    """Return the keys of the items that digest, schema and load all find, through the reader of loads."""
+    found = find_data(source, parse_options(ConnectionOptions, options), **more)
+    assert ddbio.infer_schema(source, **options, **more).to_arrow().names == ["id", "_rescue"]
+    files = RowFiles(found.store)
+    rows = [row["id"] for each in found.files for batch in files.read_file(each) for row in batch.to_pylist()]
+    assert ddbio.digest(source, **options, **more) == ddbio.digest(pa.table({"id": rows}))
+    return sorted(rows)
+
+
+NAMES = ["a[1].json", "a*.json", "a?.json", "[ab].json", "a[!1].json", "**.json", "a [1] b.json", "x[1]/a.json"]
+
+
+@pytest.mark.parametrize(
+    ("put", "name"),
+    [*(("local", name) for name in NAMES), ("s3", NAMES[0]), ("s3", NAMES[1]), ("s3", NAMES[-1])],
+    indirect=["put"],
+)
+def test_a_name_that_exists_is_no_glob(put, name):
+    """A file and a folder are taken literally, whatever signs are in their names; only other names are globs."""
+    write, place, options = put
+    for each in ("a1.json", "a2.json", "b.json", "x1/a.json"):
+        write(each, lines_of(each))
+    write(name, lines_of("wanted"))
+    assert keys_in(f"{place}/{name}", options) == ["wanted"]
+    if "/" in name:
+        assert keys_in(f"{place}/{name.partition('/')[0]}", options) == ["wanted"]
+        assert keys_in(f"{place}/{name.partition('/')[0]}/", options) == ["wanted"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("a[1].json", ["a1.json"]),
+        ("a[12].json", ["a1.json", "a2.json"]),
+        ("a[!1].json", ["a2.json"]),
+        ("a?.json", ["a1.json", "a2.json"]),
+        ("*.json", ["a1.json", "a2.json", "b.json"]),
+        ("**/*.json", ["a1.json", "a2.json", "b.json", "x1/a.json"]),
+        ("x*", ["x1/a.json"]),
+        ("x[0-9]/*", ["x1/a.json"]),
+        ("[[]ab].json", ["[ab].json"]),
+    ],
+)
+def test_other_names_are_globs_for_every_verb(put, glob, found):
+    """Digest, schema and load take the same globs, and an escaped glob is a name."""
+    write, place, options = put
+    for each in ("a1.json", "a2.json", "b.json", "x1/a.json", *(["[ab].json"] if "[[]" in glob else [])):
+        write(each, lines_of(each))
+    assert keys_in(f"{place}/{glob}", options) == found
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_an_escaped_name_is_only_itself(key):
+    """What S3 says of an object is its key, and no glob of others."""
+    assert matcher(escape_glob(key)).fullmatch(key)
+    assert not any(matcher(escape_glob(key)).fullmatch(each) for each in ("a1.json", "a2.json", "ab.json", "a.json"))
+
+
+def parquet_of(*keys):
+    """Return items as a file of Parquet."""
+    return written(pq.write_table, keys)
+
+
+def written(write, keys):
+    """Return items as a file that a function writes."""
+    sink = io.BytesIO()
+    write(pa.table({"id": list(keys)}), sink)
+    return sink.getvalue()
+
+
+def avro_of(*keys):
+    """Return items as a file of Avro."""
+    sink = io.BytesIO()
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}
+    fastavro.writer(sink, schema, [{"id": key} for key in keys])
+    return sink.getvalue()
+
+
+def arrow_of(*keys):
+    """Return items as a file of Arrow."""
+    return written(feather.write_feather, keys)
+
+
+UNNAMED = ["000000_0", "run-1690000000000-part-r-00001", "x-1-2024-11-22-18-05-00-uuid", "part-00000.c000", "data.txt"]
+
+
+@pytest.mark.parametrize(
+    ("put", "make"),
+    [
+        ("local", parquet_of),
+        ("local", lambda *keys: written(pa.orc.write_table, keys)),
+        ("local", avro_of),
+        ("local", arrow_of),
+        ("s3", parquet_of),
+    ],
+    indirect=["put"],
+)
+def test_a_format_is_told_by_bytes(put, make):
+    """Files of Glue, Hive and Athena without an ending are read where their bytes tell the format."""
+    write, place, options = put
+    write("a.json", lines_of("a"))
+    for name in UNNAMED:
+        write(name, make(name))
+    assert keys_in(place, options) == sorted(["a", *UNNAMED])
+    assert keys_in(f"{place}/{UNNAMED[0]}", options) == UNNAMED[:1]
+    assert keys_in(f"{place}/*_0", options) == UNNAMED[:1]
+
+
+@pytest.mark.parametrize(
+    ("put", "name"),
+    [
+        *(("local", name) for name in [*UNNAMED, "a.tsv", "a.ion.gz", "part-00000.gz", "data.bz2", "ORC_ids"]),
+        ("s3", UNNAMED[0]),
+    ],
+    indirect=["put"],
+)
+def test_a_format_that_nothing_tells_is_refused(put, name):
+    """Text without an ending is neither left out nor guessed: the option that states its format is named."""
+    write, place, options = put
+    write("a.json", lines_of("a"))
+    write(name, b"ORC,b\n" if name == "ORC_ids" else lines_of("b"))
+    for read in (ddbio.digest, ddbio.infer_schema, ddbio.layout):
+        for source in (place, f"{place}/*"):
+            with pytest.raises(OptionError, match=rf"{re.escape(name)} has a name and bytes .*: give input_format"):
+                read(source, **options)
+    if name != "ORC_ids":
+        assert keys_in(place, options, input_format="json") == ["a", "b"]
+    # What the message suggests, too.
+    assert keys_in(f"{place}/*.json", options) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.json.bz2", bz2.compress),
+        ("a.json.gz", gzip.compress),
+        ("a.JSON.GZ", gzip.compress),
+        ("part-0.bz2", bz2.compress),
+        ("part-0.gz", gzip.compress),
+        ("part-0.deflate", bytes),
+        ("part-0", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+def test_a_format_that_is_stated(put, name, pack):
+    """The stated format is that of all files, compressed or not, in load, digest and schema."""
+    write, place, options = put
+    write(name, pack(lines_of("a", "b")))
+    write("_SUCCESS", b"")
+    assert keys_in(place, options, input_format="json") == ["a", "b"]
+    assert keys_in(f"{place}/{name}", options, input_format="json") == ["a", "b"]
+    with pytest.raises(DecodeError):
+        ddbio.digest(place, input_format="parquet", **options)
+
+
+@pytest.mark.parametrize("put", ["local", "s3"], indirect=True)
+def test_what_is_left_out_by_its_name_is_told(put, caplog):
+    """Files whose names begin as those of metadata do are named, and those that hold no rows are not."""
+    write, place, options = put
+    write("a.json", lines_of("a"))
+    hidden = ["_b.json", ".c.parquet", "manifest-1.json", "_temporary/0/d.json", "README.md"]
+    for each in hidden:
+        write(each, parquet_of("x") if each.endswith("parquet") else lines_of("x"))
+    for each in ("_SUCCESS", "_committed_1", "_metadata", ".a.json.crc", "empty.json", "_ddbio/x.claim.json"):
+        write(each, b"" if each in {"_SUCCESS", "empty.json"} else b'{"format": 1}')
+    found = find_data(place, parse_options(ConnectionOptions, options))
+    assert (sorted(found.skipped), len(found.files)) == (sorted(hidden), 1)
+    assert "5 files are left out, since their names say that they are no data: " in caplog.text
+    assert keys_in(f"{place}/_b.json", options) == ["x"]
+
+
+def test_reports_and_plans_name_what_is_left_out(tmp_path):
+    """A load and an import say which files they did not read, in JSON and in print."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_bytes(lines_of("a"))
+    (tmp_path / "in" / "_b.json").write_bytes(lines_of("b"))
+    with FakeDynamoDB() as fake:
+        fake.load("rows", b"", "id:S")
+        options = {"endpoint_url": fake.endpoint_url, "region": "us-east-1"}
+        plan = ddbio.plan_load(tmp_path / "in", "rows", **options)
+        report = ddbio.load_files(tmp_path / "in", "rows", **options)
+    assert plan.files_skipped == report.files_skipped == ("_b.json",)
+    assert "1 file whose names say that they are no data: _b.json" in format_load_plan(plan)
+    assert "1 file whose names say that they are no data: _b.json" in format_write(report)
+    assert ddbio.write_import_files(tmp_path / "in", tmp_path / "out", key="id:S").files_skipped == ("_b.json",)
+    assert ddbio.plan_import_files(tmp_path / "in", tmp_path / "new", key="id:S").files_skipped == ("_b.json",)
+
+
+def test_digest_and_schema_read_all_formats_of_a_folder(put):
+    """A folder of JSON and of other formats is read whole, as a load reads it."""
+    write, place, options = put
+    write("a.jsonl", lines_of("a"))
+    write("b.parquet", parquet_of("b"))
+    write("c.avro", avro_of("c"))
+    write("d.csv", b"id\nd\n")
+    write("day=1/e.parquet", parquet_of("e"))
+    rows = pa.table({"id": [*"abcde"], "day": pa.array([None] * 4 + [1])})
+    assert ddbio.digest(place, **options) == ddbio.digest(rows)
+    assert {*ddbio.infer_schema(place, **options).to_arrow().names} == {"id", "day", "_rescue"}
+    assert ddbio.layout(place, **options).files == 5
+
+
+def test_a_published_folder_leaves_no_row_out(tmp_path):
+    """Files whose names tell no format are not published without a word."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.parquet").write_bytes(parquet_of("a"))
+    (tmp_path / "in" / "000000_0").write_bytes(parquet_of("b"))
+    for publish in (ddbio.publish, ddbio.plan_publish):
+        with pytest.raises(TargetError, match="1 files whose names tell no format, such as 000000_0"):
+            publish(tmp_path / "in", tmp_path / "out")
+    (tmp_path / "in" / "000000_0").rename(tmp_path / "in" / "b.parquet")
+    assert ddbio.publish(tmp_path / "in", tmp_path / "out").files == 2

@@ -76,5 +76,5 @@ def test_micro_batches_once_each(spark, tmp_path):
         assert (report.changes, report.inserted) == (1, 1)
         assert live(tmp_path / engine, "delta") == {"k|0": 7}
     bad = whole.selectExpr("_sequence", "cast(null as string) as pk", "n", "_event_time")
-    with pytest.raises(SchemaError, match="lack their key"):
+    with pytest.raises(SchemaError, match="pk is missing"):
         ddbio.apply(bad, tmp_path / "spark", engine="spark")

@@ -9,33 +9,54 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME
-from ddbio.core.kernel.arrays import bool_array, int64_array, int64_values
+from ddbio.core.items.item_key import KeyGroups, key_fingerprints
+from ddbio.core.kernel.arrays import int64_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    Change: TypeAlias = Mapping[str, Any]
 
 _SETS = ("SS", "NS", "BS")
 _TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
 _ZERO = ord("0")
 
 
-def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], batch: int) -> pa.Array[Any]:
+def sequences_of(
+    rows: pa.Table,
+    records: pa.ChunkedArray[Any] | Callable[[int], Change],
+    keys: Sequence[str],
+    batch: int,
+    *,
+    by_place: bool = False,
+) -> pa.Array[Any]:
     """Return a number for each change of a batch, by which the changes of an item are in their order.
 
     It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
 
     Parameters
     ----------
-    texts
-        The records of the changes.
+    records
+        The record of each row as JSON, or a function that returns what ``dynamodb`` holds in the record of a row.
+    by_place
+        Count the place among the changes of all items at this time, so that no two changes have the same number.
     """
+
+    def change_of(row: int) -> Change:
+        if isinstance(records, pa.ChunkedArray):
+            change: Change = json.loads(records[row].as_py())["dynamodb"]
+            return change
+        return records(row)
+
     times = _micros(rows)
-    ranks = _ranks(rows, texts, keys, times)
+    ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
+    for tied in _tied(rows, change_of, keys, times):
+        ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
     if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
         numbers = zip(times.tolist(), ranks.tolist(), strict=True)
         return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
@@ -49,6 +70,16 @@ def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str
     return pa.Array.from_buffers(pa.string(), len(times), buffers)
 
 
+def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each time among those that are the same."""
+    order = np.argsort(times, kind="stable")
+    numbers = np.arange(len(times))
+    firsts = np.maximum.accumulate(np.where(np.diff(times[order], prepend=times[order][:1] - 1) != 0, numbers, 0))
+    places = np.empty(len(times), np.int64)
+    places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
+    return places
+
+
 def _micros(rows: pa.Table) -> NDArray[np.int64]:
     column: Any = rows.column(EVENT_TIME)
     return np.concatenate([int64_values(each) for each in column.chunks])
@@ -60,44 +91,33 @@ def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
         digits[:, place] = last + _ZERO
 
 
-def _ranks(
-    rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], times: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    ranks = np.zeros(rows.num_rows, np.int64)
-    order = np.argsort(times, kind="stable")
-    same = np.diff(times[order]) == 0
-    places = np.sort(order[np.append(same, [False]) | np.insert(same, 0, [False])])
-    if not len(places):
-        return ranks
-    by = [EVENT_TIME, *keys]
-    found: Any = rows.select(by).take(int64_array(places)).append_column("place", int64_array(places)).group_by(by)
-    groups = found.aggregate([("place", "list"), ("place", "count")])
-    counts = int64_values(groups.column("place_count").combine_chunks())
-    tied = groups.column("place_list").combine_chunks().filter(bool_array(counts > 1))
-    for group in tied.to_pylist():
-        by_key = defaultdict[str, list[tuple[int, Any]]](list)
-        for place in group:
-            change = json.loads(texts[place].as_py())["dynamodb"]
-            by_key[_canonical(change["Keys"])].append((place, change))
-        for changes in by_key.values():
-            images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for _, each in changes]
-            before = _state_before(rows, texts, keys, changes[0][0])
-            for rank, index in enumerate(chain_order(images, before)):
-                ranks[changes[index][0]] = rank
-    return ranks
-
-
-def _state_before(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], place: int) -> str | None:
-    """Return what the last change of an item before some time left, if it is in the same batch."""
-    times = _micros(rows)
-    earlier = times < times[place]
-    for key in keys:
-        same: Any = pc.equal(rows.column(key), rows.column(key)[place])
-        earlier &= same.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
-    if not earlier.any():
-        return None
-    last = int(np.flatnonzero(earlier)[np.argmax(times[earlier])])
-    return _canonical(json.loads(texts[last].as_py())["dynamodb"].get("NewImage"))
+def _tied(
+    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], times: NDArray[np.int64]
+) -> Iterator[list[int]]:
+    """Yield the places of changes of one item that have the same time, in the order that their images tell."""
+    ordered = np.sort(times)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    items = KeyGroups(key_fingerprints(rows, keys))
+    codes = np.repeat(np.arange(len(items.counts)), items.counts)
+    # Stable: the changes of an item at one time stay as they came.
+    order = items.rows[np.lexsort((times[items.rows], codes))]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (codes[1:] != codes[:-1]) | (times[order[1:]] != times[order[:-1]])
+    starts = np.flatnonzero(is_first)
+    ends = np.append(starts[1:], len(order))
+    left, left_at = "", -1
+    for start, end in np.stack([starts, ends])[:, ends - starts > 1].T.tolist():
+        places = order[start:end].tolist()
+        changes = map(change_of, places)
+        images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for each in changes]
+        state = None
+        if start and codes[start] == codes[start - 1]:
+            # What the change of the item before these ones left, or the last of the chain before.
+            state = left if left_at == start else _canonical(change_of(int(order[start - 1])).get("NewImage"))
+        chain = chain_order(images, state)
+        yield [places[index] for index in chain]
+        left, left_at = images[chain[-1]][1], end
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:

@@ -8,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import SEQUENCE
+from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
+from ddbio.core.items.item_key import KeyGroups, key_fingerprints
+from ddbio.core.kernel.arrays import int64_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_DIGITS, _ROW = "_digits", "_row"
+_DIGITS = "_digits"
 
 
 def order_of(rows: pa.Table) -> NDArray[np.uint64]:
@@ -33,17 +35,26 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
 
 
-def once_each(rows: pa.Table) -> pa.Table:
-    """Return each sequence number once, from rows in their order."""
-    numbers: Any = rows.column(SEQUENCE)
-    is_last = pc.not_equal(numbers.slice(0, max(0, rows.num_rows - 1)), numbers.slice(1))
-    if pc.all(is_last, min_count=0).as_py():
-        return rows
-    return rows.filter(pa.chunked_array([*is_last.chunks, pa.array([True])]))
+def in_time_order(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of their times, and those of one time in the order of their sequence numbers.
+
+    Numbers of different streams cannot be compared.
+    """
+    rows = in_order(rows)
+    times: Any = rows.column(EVENT_TIME)
+    order: Any = pc.sort_indices(times)
+    return rows.take(order)
 
 
 def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the last row of each item, in their order."""
-    numbered: Any = rows.select(list(keys)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-    last = numbered.group_by(list(keys)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
-    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.sort_indices(last)))
+    """Return the last row of each item, in their order.
+
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    items = KeyGroups(key_fingerprints(rows, keys))
+    if len(items.starts) == rows.num_rows:
+        return rows
+    return rows.take(int64_array(np.sort(items.rows[items.starts + items.counts - 1])))

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.items.changes import PUT
-from ddbio.core.kernel.arrays import int64_array
+from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
+from ddbio.core.kernel.arrays import bool_array, int64_array
 from ddbio.core.result import Result
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError, SchemaError
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html
 MIN_WINDOW = timedelta(minutes=15)
 MAX_WINDOW = timedelta(hours=24)
-
-_PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -167,44 +166,29 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     Raises
     ------
     SchemaError
-        If a key does not fit its column, so that items cannot be distinguished.
+        If a row lacks its key, so that items cannot be distinguished.
     """
     written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
-    images = written["keys"]
-    own = pa.schema(list(images.type))
-    flat = pa.table([pc.struct_field(images, [place]) for place in range(len(own))], schema=own)
     # The later window wins among equal times, since sorting is stable.
-    order = pc.sort_indices(written["write_time"])
-    # Attributes may have any name; these columns need names of their own.
-    names = [f"key {number}" for number in range(len(keys))]
-    flat, touched = (
-        pa.table(columns, names=names).append_column(_PLACE, int64_array(np.arange(len(columns[0]))))
-        for columns in (_key_columns(flat.take(order), keys), _key_columns(items, keys))
-    )
-    newest = flat.group_by(names).aggregate([(_PLACE, "max")])
-    unchanged = touched.join(newest.select(names), names, join_type="left anti")[_PLACE]
-    latest = written.take(order.take(newest[f"{_PLACE}_max"].combine_chunks()))
+    order = pc.sort_indices(written["write_time"]).to_numpy().astype(np.int64)
+    found = key_fingerprints(changed_keys(written), keys)
+    changed = KeyGroups(Fingerprints(found.high[order], found.low[order]))
+    last = np.sort(changed.rows[changed.starts + changed.counts - 1])
+    unchanged = changed.find(key_fingerprints(items, keys)) < 0
+    latest = written.take(int64_array(order[last]))
     puts = latest.filter(pc.field("operation") == PUT)
-    return pa.concat_tables([items.take(unchanged.sort()), _items_of(puts, items.schema)])
+    return pa.concat_tables([items.filter(bool_array(unchanged)), _items_of(puts, items.schema)])
 
 
-def require_keys(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> None:
-    """Check that every row has its key.
-
-    Raises
-    ------
-    SchemaError
-        If a row does not, so that items cannot be distinguished.
-    """
-    _key_columns(rows, keys)
-
-
-def _key_columns(rows: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> list[Any]:
-    columns = [rows.column(_place_of(rows.schema, name)) for name in keys]
-    for name, column in zip(keys, columns, strict=True):
-        if column.null_count:
-            raise SchemaError(f"key {name!r} does not fit its column in every row: give a schema in which it does")
-    return columns
+def changed_keys(changes: Any) -> Any:
+    """Return rows of nothing but the keys of changes: the columns of the key attributes, and the rescue column."""
+    keys = changes.column("keys")
+    columns: list[Any] = keys.flatten()
+    rescued = pa.nulls(changes.num_rows, pa.string())
+    if any(each.null_count for each in columns):
+        texts = changes.column(RESCUE_NAME).to_pylist()
+        rescued = pa.array([_rescued_of(text, "keys") for text in texts], pa.string())
+    return type(changes).from_arrays([*columns, rescued], schema=pa.schema([*keys.type, RESCUE_FIELD]))
 
 
 def _place_of(schema: pa.Schema, key: str) -> int:
@@ -231,12 +215,13 @@ def _no_rows(items: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _items_of(puts: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [pc.struct_field(puts["new_image"], [name]) for name in schema.names if name != RESCUE_NAME]
-    rescued = [_new_image_of(text) for text in puts[RESCUE_NAME].to_pylist()]
+    rescued = [_rescued_of(text, "new_image") for text in puts[RESCUE_NAME].to_pylist()]
     return pa.table([*columns, pa.chunked_array([pa.array(rescued, pa.string())])], schema=schema)
 
 
-def _new_image_of(text: str | None) -> str | None:
-    members = None if text is None else json.loads(text).get("new_image")
+def _rescued_of(text: str | None, image: str) -> str | None:
+    """Return the rescued attributes of one image of a change."""
+    members = None if text is None else json.loads(text).get(image)
     return compact_json(members) if members else None
 
 

@@ -52,7 +52,8 @@ def has_map(kind: Any) -> bool:
 
 def csv_type(kind: Any) -> Any:
     """Return the type of a CSV cell: base64 for binary, JSON text for what is nested."""
-    return pa.string() if kind.num_fields or is_binary(kind) or is_text(kind) or is_time(kind) else kind
+    is_cast = is_binary(kind) or is_text(kind) or is_time(kind) or pa.types.is_decimal256(kind)
+    return pa.string() if kind.num_fields or is_cast else kind
 
 
 def csv_column(values: _Array) -> _Array:

@@ -9,6 +9,7 @@ another. The hash is the XXH64 of the identity with seed 0: the same on every ma
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import MAX_DIGITS, canonical_number
 from ddbio.core.reference import items_of
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.core.schema.folded import fold
+from ddbio.core.schema.own_names import column_name, told_apart
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
     _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+    _Columns: TypeAlias = Sequence[tuple[pa.Array[Any], pa.Field[Any]]]
     _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
 
 _CONTENTS: dict[str, Callable[[str], bytes]] = {
@@ -84,6 +88,105 @@ def key_identity(item: Item, keys: Sequence[str]) -> bytes:
     return b"".join(parts)
 
 
+class KeyColumns(NamedTuple):
+    """Hold the keys of some rows of a batch, in columns without nulls.
+
+    Attributes
+    ----------
+    rows
+        The places of the rows in the batch.
+    columns
+        A column for each key attribute, in the order of the attributes, and its field.
+    """
+
+    rows: np.ndarray[Any, np.dtype[np.int64]] | slice
+    columns: _Columns
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The columns as a batch."""
+        arrays, fields = zip(*self.columns, strict=True)
+        return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
+
+
+def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[KeyColumns]:
+    """Return the keys of all rows: an attribute is in its column, or in the rescue column if the column has no value.
+
+    Usually each batch is one part, whose columns are those of the batch. Rows with a rescued key attribute are in other
+    parts, by the types of their attributes: there a number is text in a column of type N.
+
+    Parameters
+    ----------
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError
+        There is no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
+    DecodeError
+        A number or a binary in the rescue column is not one.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        return _columns_of_batch(rows, keys)
+    start, found = 0, list[KeyColumns]()
+    for batch in key_rows(rows, keys).to_batches():
+        end = start + batch.num_rows
+        for places, columns in _columns_of_batch(batch, keys):
+            found.append(KeyColumns(slice(start, end) if isinstance(places, slice) else start + places, columns))
+        start = end
+    return found
+
+
+def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the key columns of rows, and the rescue column if some row may have a key attribute there."""
+    names, schema = {*keys}, told_apart(rows.schema)
+    places = [place for place, field in enumerate(schema) if name_of_field(field) in names]
+    if len(places) < len(names) or any(rows.column(place).null_count for place in places):
+        places += [place for place, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
+    return rows.select(places)
+
+
+def key_values(columns: _Columns) -> list[list[Any]]:
+    """Return the values of each column of :func:`key_columns` as Python compares and sorts them, as DynamoDB does."""
+    return [
+        [Decimal(str(each)) for each in canonical_texts(column).to_pylist()]
+        if tag_of_field(field) == "N" and not pa.types.is_integer(field.type)
+        else column.to_pylist()
+        for column, field in columns
+    ]
+
+
+def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
+    schema = told_apart(batch.schema)
+    if schema is not batch.schema:
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
+    for name in keys:
+        if name not in known:
+            if RESCUE_NAME not in batch.schema.names:
+                raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
+            # Another attribute, or a column of ddbio's own, may be called so.
+            own = column_name(name, {fold(each) for each in batch.schema.names})
+            column = tagged_field(own, pa.string(), "S", attribute=name)
+            batch = batch.append_column(column, pa.nulls(batch.num_rows, pa.string()))
+            known.append(name)
+    columns = _whole_columns(batch, keys, known)
+    if columns is not None:
+        return [KeyColumns(slice(None), columns)]
+    batch = _convertible(batch, keys)
+    fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
+    columns = [(batch.column(fields[name].name), fields[name]) for name in keys]
+    if any(tag_of_field(field) not in _CONTENTS for _, field in columns):
+        return _parsed_keys(batch, np.arange(batch.num_rows), keys)
+    is_whole = np.logical_and.reduce([valid_of(column) for column, _ in columns])
+    if is_whole.all():
+        return [KeyColumns(slice(None), columns)]
+    whole, rows = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
+    found = [KeyColumns(whole, _taken(columns, whole))] if len(whole) else []
+    return [*found, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
+
+
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
     """Return the hash of each row's key: equal for equal identities.
 
@@ -96,32 +199,13 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
 
     Raises
     ------
-    SchemaError
-        The batch has no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
-    DecodeError
-        A number is beyond 38 digits or out of range.
+    SchemaError, DecodeError
+        As ``key_columns``; or a number is beyond 38 digits or out of range.
     """
-    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in batch.schema]
-    for name in keys:
-        if name not in known:
-            raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
-    columns = _whole_columns(batch, keys, known)
-    if columns is not None:
-        return _hashes(columns)
-    batch = _key_columns(batch, keys)
-    fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
-    if any(tag_of_field(fields[name]) not in _CONTENTS for name in keys):
-        return _plain_hashes(batch, np.arange(batch.num_rows), keys)
-    lacking = np.zeros(batch.num_rows, bool)
-    for name in keys:
-        lacking |= ~valid_of(batch.column(fields[name].name))
-    hashes = _hashes([(batch.column(fields[name].name), fields[name]) for name in keys])
-    # A key that its column could not hold is in the rescue column.
-    if lacking.any():
-        rows = np.flatnonzero(lacking)
-        hashes[rows], is_left = _rescued_hashes(take_rows(batch, rows), [fields[name] for name in keys])
-        if is_left.any():
-            hashes[rows[is_left]] = _plain_hashes(batch, rows[is_left], keys)
+    parts = key_columns(batch, keys)
+    hashes = np.empty(batch.num_rows, np.uint64)
+    for rows, columns in parts:
+        hashes[rows] = _hashes(columns)
     return hashes
 
 
@@ -134,13 +218,19 @@ def _whole_columns(
         place = known.index(name)
         column, field = batch.column(place), batch.schema.field(place)
         tag = (field.metadata or {}).get(DDB_TYPE)
-        if column.null_count or tag is None or _EXACT_TYPES.get(field.type) != tag.decode() or known.count(name) > 1:
+        if column.null_count or tag is None or _exact_tag(field.type) != tag.decode() or known.count(name) > 1:
             return None
         columns.append((column, field))
     return columns
 
 
-def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+def _exact_tag(arrow_type: Any) -> str | None:
+    """Return the type of the keys that columns of an Arrow type hold, if they can be hashed as they are."""
+    is_decimal = pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
+    return "N" if is_decimal else _EXACT_TYPES.get(arrow_type)
+
+
+def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     """Return the columns that may hold keys, converted to types that DynamoDB has."""
     kept = [place for place, field in enumerate(batch.schema)
             if field.name == RESCUE_NAME or name_of_field(field) in keys]  # fmt: skip
@@ -150,9 +240,78 @@ def _key_columns(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _hashes(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> _Words:
+def _taken(columns: _Columns, rows: np.ndarray[Any, Any]) -> _Columns:
+    """Return some rows of the columns of keys."""
+    return [(column.take(pa.array(rows, pa.int64())), field) for column, field in columns]
+
+
+def _rescued_keys(
+    batch: pa.RecordBatch, rows: np.ndarray[Any, Any], fields: Sequence[pa.Field[Any]]
+) -> list[KeyColumns]:
+    """Return the keys of rows that are in their columns or in the rescue column."""
+    counts, found = np.zeros(len(rows), np.int64), list[KeyColumns]()
+    rescued = _rescue_columns(batch, [name_of_field(field) for field in fields])
+    choices = [[(batch.column(field.name), field), *others] for field, others in zip(fields, rescued, strict=True)]
+    for columns in itertools.product(*choices):
+        held = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column, _ in columns]))
+        if len(held):
+            found.append(KeyColumns(rows[held], _taken(columns, held)))
+            counts[held] += 1
+    if (counts == 1).all():
+        return found
+    return _parsed_keys(batch, rows, [name_of_field(field) for field in fields])
+
+
+def _rescue_columns(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
+    """Return for each key a column of each type that it may have in the rescue column."""
+    found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
+    if RESCUE_NAME not in batch.schema.names:
+        return found
+    texts = [text or b"{}" for text in binary_array(batch.column(RESCUE_NAME)).to_pylist()]
+    if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
+        return found
+    for tag in _CONTENTS:
+        schema = pa.schema([_text_field(name, tag) for name in names])
+        try:
+            items = Decoder(schema).decode(b"\n".join(texts), "items")
+        except DecodeError:
+            return found
+        # Each text begins and ends an item: if there are as many items as texts, each text is one.
+        if items.num_rows != batch.num_rows:
+            return found
+        for columns, name in zip(found, names, strict=True):
+            columns.append((items.column(name), schema.field(name)))
+    return found
+
+
+def _text_field(name: str, tag: str) -> pa.Field[Any]:
+    return tagged_field(name, pa.binary() if tag == "B" else pa.string(), tag)
+
+
+def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> list[KeyColumns]:
+    """Return the keys of rows by the plain reference, which says what is wrong with a row."""
+    by_type: dict[tuple[str, ...], list[tuple[int, Item]]] = {}
+    for row, item in zip(rows.tolist(), items_of(batch), strict=True):
+        try:
+            key_identity(item, keys)
+        except SchemaError as error:
+            raise SchemaError(f"row {row}: {error}") from None
+        by_type.setdefault(tuple(next(iter(item[name])) for name in keys), []).append((row, item))
+    found = []
+    for tags, items in by_type.items():
+        columns = []
+        for name, tag in zip(keys, tags, strict=True):
+            field, contents = _text_field(name, tag), [item[name][tag] for _, item in items]
+            columns.append((pa.array([_CONTENTS[tag](each) for each in contents], pa.binary()).cast(field.type), field))
+        found.append(KeyColumns(np.array([row for row, _ in items], np.int64), columns))
+    return found
+
+
+def _hashes(columns: _Columns, times: int = 1) -> _Words:
+    """Return the hashes of keys, or of each key so many times behind itself."""
     contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
-    return _hashed(contents, np.array([ord(tag_of_field(field)) for _, field in columns], np.uint8))
+    tags = [ord(tag_of_field(field)) for _, field in columns]
+    return _hashed(contents * times, np.array(tags * times, np.uint8))
 
 
 def _numbers(column: pa.Array[Any]) -> _Spans:
@@ -189,53 +348,6 @@ def canonical_texts(column: pa.Array[Any]) -> pa.Array[Any]:
     return found if missing is None else pc.if_else(missing, pa.scalar(None, pa.string()), found)
 
 
-def _rescued_hashes(batch: pa.RecordBatch, fields: Sequence[pa.Field[Any]]) -> tuple[_Words, _Flags]:
-    """Return the hashes of rows whose keys are in their columns or in the rescue column, and which rows are left."""
-    hashes, counts = np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, np.int64)
-    rescued = rescued_keys(batch, [name_of_field(field) for field in fields])
-    places = [[(batch.column(field.name), field), *found] for field, found in zip(fields, rescued, strict=True)]
-    for columns in itertools.product(*places):
-        has_all = [valid_of(column) for column, _ in columns]
-        rows = np.flatnonzero(np.logical_and.reduce(has_all))
-        if len(rows):
-            hashes[rows] = _hashes([(column.take(pa.array(rows, pa.int64())), field) for column, field in columns])
-            counts[rows] += 1
-    return hashes, counts != 1
-
-
-def rescued_keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
-    """Return for each key a column of each type that it may have in the rescue column."""
-    found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
-    if RESCUE_NAME not in batch.schema.names:
-        return found
-    texts = [text or b"{}" for text in binary_array(batch.column(RESCUE_NAME)).to_pylist()]
-    if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
-        return found
-    for tag in _CONTENTS:
-        arrow_type = pa.binary() if tag == "B" else pa.string()
-        schema = pa.schema([tagged_field(name, arrow_type, tag) for name in names])
-        try:
-            items = Decoder(schema).decode(b"\n".join(texts), "items")
-        except DecodeError:
-            return found
-        # Each text begins and ends an item: if there are as many items as texts, each text is one.
-        if items.num_rows != batch.num_rows:
-            return found
-        for columns, name in zip(found, names, strict=True):
-            columns.append((items.column(name), schema.field(name)))
-    return found
-
-
-def _plain_hashes(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> _Words:
-    identities = []
-    for row, item in zip(rows, items_of(take_rows(batch, np.asarray(rows, np.int64))), strict=True):
-        try:
-            identities.append(key_identity(item, keys))
-        except SchemaError as error:
-            raise SchemaError(f"row {row}: {error}") from None
-    return _hashed([spans_of(pa.array(identities, pa.large_binary()))], np.zeros(1, np.uint8))
-
-
 def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
     n_rows = len(contents[0][1]) - 1
     places, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
@@ -263,7 +375,7 @@ class Fingerprints(NamedTuple):
         return cls(np.concatenate([each.high for each in parts]), np.concatenate([each.low for each in parts]))
 
 
-def key_fingerprints(batch: pa.RecordBatch, keys: Sequence[str]) -> Fingerprints:
+def key_fingerprints(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> Fingerprints:
     """Return the fingerprint of each row's key: equal for equal keys.
 
     Raises
@@ -271,11 +383,10 @@ def key_fingerprints(batch: pa.RecordBatch, keys: Sequence[str]) -> Fingerprints
     SchemaError, DecodeError
         As ``key_hashes``.
     """
-    held = {*keys}
-    rows = batch.select(
-        [field.name for field in batch.schema if name_of_field(field) in held or field.name == RESCUE_NAME]
-    )
-    return Fingerprints(key_hashes(rows, keys), key_hashes(rows, [*keys, *keys]))
+    found = Fingerprints(np.empty(rows.num_rows, np.uint64), np.empty(rows.num_rows, np.uint64))
+    for places, columns in key_columns(rows, keys):
+        found.high[places], found.low[places] = _hashes(columns), _hashes(columns, 2)
+    return found
 
 
 class KeySet:

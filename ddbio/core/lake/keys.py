@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -12,21 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.attribute import decode_base64
 from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.items.item_key import canonical_texts
+from ddbio.core.items.item_key import canonical_texts, key_columns
 from ddbio.core.kernel.arrays import spans_of
 from ddbio.core.kernel.crc import tables_of
 from ddbio.core.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
 from ddbio.core.kernel.memory import PAD
-from ddbio.core.number import canonical_number
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
-from ddbio.errors import SchemaError
+from ddbio.core.schema.arrow import tag_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from ddbio.core.items.item_key import KeyColumns
 
 # The offsets of Arrow's texts have 31 bits.
 _MOST_BYTES = (1 << 31) - 1 - PAD
@@ -43,10 +41,7 @@ def key_texts(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array[Any]:
     SchemaError
         If a row lacks its key.
     """
-    parts = _parts(rows, keys)
-    if any(part.null_count for _, part in parts):
-        return _texts_with_rescued(rows, keys, parts)
-    return _joined(parts)
+    return _texts_of(key_columns(rows, keys), rows.num_rows)
 
 
 def keys_and_buckets(rows: pa.RecordBatch, keys: Sequence[str], count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
@@ -57,10 +52,11 @@ def keys_and_buckets(rows: pa.RecordBatch, keys: Sequence[str], count: int) -> t
     SchemaError
         If a row lacks its key.
     """
-    parts = _parts(rows, keys)
-    if any(part.null_count for _, part in parts):
-        texts = _texts_with_rescued(rows, keys, parts)
+    found = key_columns(rows, keys)
+    if len(found) != 1 or not isinstance(found[0].rows, slice):
+        texts = _texts_of(found, rows.num_rows)
         return texts, buckets_of(texts, count)
+    parts = _parts(found[0].columns)
     spans = [spans_of(part) for _, part in parts]
     size = sum(int(places[-1] - places[0]) for _, places in spans) + (3 * len(parts) - 1) * rows.num_rows
     if size > _MOST_BYTES or len(parts) > _MOST_KEYS:
@@ -108,17 +104,20 @@ def buckets_of(keys: pa.Array[Any], count: int) -> pa.Array[Any]:
     return pa.array((found % count).astype(np.int32))
 
 
-def _parts(rows: pa.RecordBatch, keys: Sequence[str]) -> list[tuple[str, Any]]:
+def _texts_of(found: Sequence[KeyColumns], count: int) -> pa.Array[Any]:
+    """Return the texts of keys in the order of their rows."""
+    if len(found) == 1 and isinstance(found[0].rows, slice):
+        return _joined(_parts(found[0].columns))
+    texts = np.empty(count, object)
+    for rows, columns in found:
+        texts[rows] = _joined(_parts(columns)).to_pylist()
+    return pa.array(texts, pa.string())
+
+
+def _parts(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> list[tuple[str, Any]]:
     """Return the type of each key attribute, and the texts of its values."""
-    columns = {name_of_field(field): place for place, field in enumerate(rows.schema) if field.name != RESCUE_NAME}
-    parts = []
-    for name in keys:
-        if name not in columns:
-            raise SchemaError(f"{name}: the rows have no such attribute, which is of the key")
-        place = columns[name]
-        tag = tag_of_field(rows.schema.field(place))
-        parts.append((tag, _texts(rows.column(place), tag, escaped=len(keys) > 1)))
-    return parts
+    tagged = [(tag_of_field(field), column) for column, field in columns]
+    return [(tag, _texts(column, tag, escaped=len(tagged) > 1)) for tag, column in tagged]
 
 
 def _joined(parts: Sequence[tuple[str, Any]]) -> pa.Array[Any]:
@@ -131,27 +130,16 @@ def _joined(parts: Sequence[tuple[str, Any]]) -> pa.Array[Any]:
     return found
 
 
-def _texts_with_rescued(rows: pa.RecordBatch, keys: Sequence[str], parts: Sequence[tuple[str, Any]]) -> pa.Array[Any]:
-    filled = _with_rescued(rows, keys, parts)
-    joined: Any = filled[0] if len(filled) == 1 else pc.binary_join_element_wise(*filled, "|")
-    if joined.null_count:
-        raise SchemaError(f"{', '.join(keys)}: {joined.null_count} rows lack their key")
-    found: pa.Array[Any] = joined
-    return found
-
-
 def _texts(column: Any, tag: str, *, escaped: bool) -> Any:
     found: Any
     if tag == "N":
         found = column.cast(pa.string()) if pa.types.is_integer(column.type) else canonical_texts(column)
     elif tag == "B":
-        found = pa.array([None if each is None else each.hex() for each in column.to_pylist()], pa.string())
-    elif tag == "S":
+        found = pa.array([each.hex() for each in column.to_pylist()], pa.string())
+    else:
         found = column.cast(pa.string())
         if escaped and _has_signs(found):
             found = pc.replace_substring(pc.replace_substring(found, "\\", "\\\\"), "|", "\\|")
-    else:
-        raise SchemaError(f"a key attribute has type {tag}: keys are S, N or B")
     return found
 
 
@@ -159,28 +147,3 @@ def _has_signs(texts: Any) -> bool:
     """Return whether some text has a sign that is written with a backslash before it."""
     data = spans_of(texts)[0] if len(texts) else np.zeros(0, np.uint8)
     return bool((data == ord("|")).any() or (data == ord("\\")).any())
-
-
-def _with_rescued(rows: pa.RecordBatch, keys: Sequence[str], parts: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Return the parts of keys behind their types; those that columns could not hold are from the rescue column."""
-    texts = rows.column(RESCUE_NAME).to_pylist() if RESCUE_NAME in rows.schema.names else [None] * rows.num_rows
-    filled = []
-    for name, (tag, part) in zip(keys, parts, strict=True):
-        values = [None if each is None else f"{tag}:{each}" for each in part.to_pylist()]
-        for row in np.flatnonzero(part.is_null().to_numpy(zero_copy_only=False)).tolist():
-            found = json.loads(texts[row] or "{}").get(name)
-            if found is not None:
-                values[row] = _text_of(found, escaped=len(keys) > 1)
-        filled.append(pa.array(values, pa.string()))
-    return filled
-
-
-def _text_of(value: dict[str, Any], *, escaped: bool) -> str:
-    ((tag, content),) = value.items()
-    if tag == "N":
-        content = canonical_number(content)
-    elif tag == "B":
-        content = decode_base64(content).hex()
-    elif escaped:
-        content = content.replace("\\", "\\\\").replace("|", "\\|")
-    return f"{tag}:{content}"

@@ -188,6 +188,8 @@ class SourceDescription:
         Average write units that a row of the sample costs each index, where that could be computed.
     index_keys
         The shares of the frequent partition keys of each global index.
+    files_skipped
+        Paths of files that are passed over, since their names say that they are no data.
     """
 
     files: int
@@ -199,6 +201,7 @@ class SourceDescription:
     columns: tuple[str, ...]
     index_units: tuple[tuple[str, float], ...] = ()
     index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    files_skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,8 @@ class LoadPlan(Result):
         What the estimated seconds come from: the budget, the table, or one of its indexes.
     burst_saves_seconds
         By how much the capacity that the table can have saved up shortens the estimated seconds.
+    files_skipped
+        Paths of files that are passed over, since their names say that they are no data.
     """
 
     source: str
@@ -260,6 +265,7 @@ class LoadPlan(Result):
     limited_by: str = ""
     cost: Cost | None = None
     burst_saves_seconds: float = 0.0
+    files_skipped: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -362,6 +368,7 @@ def plan_load(
         requests=None if found.rows is None else requests_of(found.rows, write),
         limited_by=limited_by,
         burst_saves_seconds=burst_saves,
+        files_skipped=found.files_skipped,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ddbio.core.planning.prices import Cost, cost_values
 from ddbio.core.result import Result
+from ddbio.options.locations import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -167,7 +168,7 @@ def file_bytes(form: str, item_bytes: float) -> int:
 
 def is_s3(place: str) -> bool:
     """Return whether a place is on S3, where requests and storage are billed."""
-    return place.startswith("s3://")
+    return parse_location(place)[0] == "s3"
 
 
 def upload_requests(files: int, size_bytes: float) -> int:

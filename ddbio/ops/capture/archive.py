@@ -6,6 +6,7 @@ of expiry, only where none are. A run that finds a record whose files may be mis
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,31 +14,52 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import (
+from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
     EXPIRED_AT,
     INFERRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.core.capture.expiry import (
     expired_rows,
     expiry_seconds,
+    has_expiry,
     in_key_range,
     is_expired,
     months_of,
+    without_attributes,
+    without_image,
 )
-from ddbio.core.capture.log_order import in_order, last_of_each, once_each
+from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.items.joined_items import joined_items
+from ddbio.core.kernel.arrays import int64_array
+from ddbio.core.schema.own_names import columns_of, item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
+from ddbio.files.parquet_input import open_parquet, read_parquet
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import require_rows
-from ddbio.ops.capture.capture import capture
+from ddbio.ops.capture.batches import has_old_images, require_rows
+from ddbio.ops.capture.capture import begun_with, capture
+from ddbio.ops.capture.log_jobs import jobs_of
+from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
 from ddbio.ops.job.clients import dynamodb_spec
@@ -50,14 +72,22 @@ from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteO
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ddbio.core.planning.estimate import Figures
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
 
 _KIND, _DONE = "archive", "done"
-_COLUMNS = [OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
-_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
+_COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
+# No attribute has this name.
+_CHANGE = ""
+_NO_ROWS = pa.table({name: pa.array([], pa.string()) for name in (SEQUENCE, _CHANGE)}).append_column(
+    EVENT_TIME, pa.array([], pa.timestamp("us", "UTC"))
+)
+# What tells changes apart; hours that were read by something else are read again.
+_MARKED_BY = "change ids"
 
 
 @dataclass(frozen=True)
@@ -74,6 +104,9 @@ class ArchiveReport(Report):
         Items that this run archived.
     inferred
         How many of them the log does not mark as deleted by the time to live.
+    lost
+        Items that the time to live has deleted, in hours that this run has read, and that the log does not have: it was
+        captured without old images then.
     files
         Files that this run wrote.
     hours
@@ -93,6 +126,7 @@ class ArchiveReport(Report):
     hours: int
     seconds: float
     cpu_seconds: float
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,6 +174,8 @@ class Archiver:
         Items of so many bytes as Arrow are archived together.
     items, inferred, files
         What this run has archived.
+    lost
+        Deletes by the time to live, in hours that this run has read, of items that the log does not have.
     """
 
     log: ObjectStore
@@ -152,8 +188,12 @@ class Archiver:
     items: int = 0
     inferred: int = 0
     files: int = 0
+    lost: int = 0
+    knows_ttl: bool = False
+    """Whether this run has found the attribute."""
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By hour: the live files when it was last read, and the batches that archived something of it."""
+    _last_written: tuple[int, frozenset[str]] = (0, frozenset())
 
     def run(self) -> int:
         """Archive what is new; return how many hours of the log had something."""
@@ -177,35 +217,78 @@ class Archiver:
 
     def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
         """Return the expired items of an hour that are not archived yet."""
-        rows, archived = self._rows(files), self._archived(hour)
-        if not archived:
-            return rows
-        return rows.filter(pc.invert(pc.is_in(rows.column(SEQUENCE), pa.array(sorted(archived), pa.string()))))
+        rows, lost = self._rows(files)
+        self.lost += lost
+        for number in self.seen.get(hour, {}).get("batches", []):
+            rows = rows.filter(pa.array(~self._are_in(rows, hour, number)))
+        return rows
 
-    def _rows(self, files: Sequence[LiveFile], sequences: Sequence[str] | None = None) -> pa.Table:
-        """Return the expired items of an hour, each once."""
-        tables = list[pa.Table]()
+    def _rows(self, files: Sequence[LiveFile]) -> tuple[pa.Table, int]:
+        """Return the expired items of an hour, each change once, with its identity; and how many have no image."""
+        tables, paths, lost = list[pa.Table](), list[str](), 0
         for each in files:
-            read = pq.ParquetFile(pa.BufferReader(self.log.read(each.path)))
+            read = open_parquet(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
-            tables.append(expired_rows(rows, self.ttl, infers=self.infers))
-        rows = in_order(pa.concat_tables(tables, promote_options="permissive"))
-        if sequences is not None:
-            rows = rows.filter(pc.is_in(rows.column(SEQUENCE), pa.array(sequences, pa.string())))
+            lost += without_image(rows)
+            if OLD_IMAGE not in columns:
+                # It was written before the log had old images.
+                continue
+            # Before the time to live was turned on no item had the attribute.
+            ttl = self.ttl if self.ttl is not None and has_expiry(rows, self.ttl) else None
+            self.knows_ttl |= ttl is not None
+            tables.append(expired_rows(rows, ttl, infers=self.infers and ttl is not None))
+            paths.append(each.path)
+        if not tables:
+            return _NO_ROWS, lost
+        rows = joined_items(tables)
+        ids, ends = change_ids(rows), np.cumsum([each.num_rows for each in tables])
         # While files are compacted, the old ones may be there besides the new.
-        return once_each(rows)
+        places, numbers = distinct_changes(
+            ids, lambda row: self._streams.get(paths[int(np.searchsorted(ends, row, "right"))])
+        )
+        kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
+        texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
+        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string()))), lost
 
-    def _archived(self, hour: str) -> set[str]:
-        records = [self.state.read(_name(number)) for number in self.seen.get(hour, {}).get("batches", [])]
-        return {each for record in records if record for each in record["hours"].get(hour, [])}
+    @functools.cached_property
+    def _streams(self) -> dict[str, str]:
+        """The stream of each file of the log: few logs need it."""
+        return streams_of_files(self.log)
+
+    def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
+        """Return which expired items of an hour a batch has."""
+        record = self.state.read(_name(number)) or {}
+        if "changes" in record:
+            return _is_in(rows.column(_CHANGE), record["changes"].get(hour, []))
+        # Older versions recorded numbers alone, of which only one change was archived: its files have it.
+        found = _is_in(rows.column(SEQUENCE), record.get("hours", {}).get(hour, []))
+        if found.any() and (known := self._written(number)):
+            found &= np.array([each in known for each in id_texts(change_ids(_bare(rows)))], np.bool_)
+        return found
+
+    def _written(self, number: int) -> frozenset[str]:
+        """Return the changes of the files of a batch; none if they are not there any more."""
+        if self._last_written[0] != number:
+            name, store = f"/{self.state.job_id}-{number:012}.parquet", self.state.store
+            paths = [each.path for each in live_files(store).files if each.path.endswith(name)]
+            tables = [read_parquet(pa.BufferReader(store.read(path))) for path in paths]
+            self._last_written = number, frozenset(text for rows in tables for text in id_texts(change_ids(rows)))
+        return self._last_written[1]
 
     def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
         """Archive rows by their hours as a batch, and note the hours as they were read."""
         if found:
+            if self.ttl is not None and not self.number and not self.knows_ttl:
+                raise OptionError(
+                    f"no item of the log {self.log.uri} has the attribute {self.ttl!r} as a number: give with ttl the "
+                    "attribute by which they expire, or archive the folder of the log without ttl, which takes the "
+                    "time of each delete"
+                )
             number = self.number + 1
             hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
-            if not self.state.put_once(_name(number), {"batch": number, "hours": hours}):
+            changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in found.items()}
+            if not self.state.put_once(_name(number), {"batch": number, "hours": hours, "changes": changes}):
                 raise TargetError(f"another process archives into {self.state.store.uri} as job {self.state.job_id}")
             self.number = number
             self._write(number, list(found.values()))
@@ -225,7 +308,7 @@ class Archiver:
             tables, live = list[pa.Table](), live_files(self.log).files
             for hour, sequences in record["hours"].items():
                 files = [each for each in live if each.path.rpartition("/")[0] == hour]
-                rows = self._rows(files, sequences) if files else None
+                rows = self._recorded(self._rows(files)[0], record, hour) if files else None
                 if rows is None or rows.num_rows != len(sequences):
                     raise TargetError(
                         f"batch {self.number} of {self.state.store.uri} was cut off, and changes of {hour} are gone "
@@ -237,8 +320,17 @@ class Archiver:
                 entry.pop("mark", None)
             self._write(self.number, tables)
 
+    def _recorded(self, rows: pa.Table, record: Mapping[str, Any], hour: str) -> pa.Table:
+        """Return those of the expired items of an hour that the record of a batch names."""
+        if "changes" in record:
+            return rows.filter(pa.array(_is_in(rows.column(_CHANGE), record["changes"][hour])))
+        # Older versions took the last change of each number.
+        rows = rows.filter(pa.array(_is_in(rows.column(SEQUENCE), record["hours"][hour])))
+        last = {sequence: place for place, sequence in enumerate(rows.column(SEQUENCE).to_pylist())}
+        return rows.take(pa.array(list(last.values()), pa.int64()))
+
     def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
-        rows = pa.concat_tables(tables, promote_options="permissive")
+        rows = _bare(joined_items(tables))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
             if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
@@ -256,7 +348,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     NotFoundError
         If there is no such log or table.
     OptionError
-        If the log has no old images, or the attribute is not known.
+        If the log has no old images, or no expired item has the attribute.
     TargetError
         If another process archives under this job id.
     """
@@ -265,12 +357,18 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
         given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
+        given |= begun_with(open_store(log, options))
         capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
     store = open_store(log, options)
-    if not live_files(store).files:
-        raise NotFoundError(f"{store.uri}: there is no log here")
+    if not any(map(has_old_images, jobs_of(store))):
+        raise OptionError(
+            f"the log {store.uri} has no old images, which are what is archived: 'ddbio archive TABLE --log LOG', or "
+            "'ddbio capture --old-image', captures them from now on"
+        )
     job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
-    state = JobState(open_store(options.dest, options), job_id, _KIND)
+    target = open_store(options.dest, options)
+    require_target(target)
+    state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
     require_same(job_id, state.begin(identity), identity, {})
     claim = Claim(state.store, job_id, "append")
@@ -279,6 +377,11 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     try:
         with claim.renewed():
             hours = job.run()
+    except OptionError:
+        if not job.number:
+            # Nothing is archived yet: the next run may have other options.
+            state.forget()
+        raise
     finally:
         claim.release()
     return ArchiveReport(
@@ -287,6 +390,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         job_id=job_id,
         items=job.items,
         inferred=job.inferred,
+        lost=job.lost,
         files=job.files,
         hours=hours,
         seconds=clock.seconds(),
@@ -314,10 +418,10 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     if not heads:
         raise NotFoundError(f"{store.uri}: there is no archive here")
     names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
-    drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
+    drops = [str(head["ttl"]) for each in names if (head := each.head()) is not None and head.get("ttl") is not None]
     found = list[pa.Table]()
     for each in live_files(store).files:
-        rows = pq.read_table(pa.BufferReader(store.read(each.path)))
+        rows = read_parquet(pa.BufferReader(store.read(each.path)))
         for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
             if bound is not None:
                 rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
@@ -327,9 +431,9 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
             found.append(rows)
     report = None
     if found:
-        rows = last_of_each(in_order(pa.concat_tables(found, promote_options="permissive")), keys)
-        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
-        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        rows = last_of_each(in_time_order(joined_items(found)), keys)
+        rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
+        rows = without_attributes(rows, drops if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
@@ -365,18 +469,30 @@ def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
             raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
         more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
         batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
-    if ttl not in batches.schema.names:
+    (column,) = columns_of(batches.schema, [ttl])
+    if column not in batches.schema.names:
         raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
     at = (options.at or datetime.now(UTC)).timestamp()
-    return RecordBatchStream(batches.schema, _expired(batches, ttl, at))
+    return RecordBatchStream(batches.schema, _expired(batches, column, at))
 
 
-def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.RecordBatch, None, None]:
+def _expired(batches: RecordBatchStream, column: str, at: float) -> Generator[pa.RecordBatch, None, None]:
     with batches:
         for batch in batches:
-            kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
+            kept = batch.filter(is_expired(expiry_seconds(batch.column(column)), at))
             if kept.num_rows:
                 yield kept
+
+
+def _is_in(texts: Any, known: Sequence[str]) -> NDArray[np.bool_]:
+    found: Any = pc.is_in(texts, pa.array(known, pa.string()))
+    flags: NDArray[np.bool_] = found.to_numpy().astype(bool)
+    return flags
+
+
+def _bare(rows: pa.Table) -> pa.Table:
+    """Return rows as files of the archive have them."""
+    return rows.drop_columns([name for name in rows.column_names if name in {EVENT_ID, _CHANGE}])
 
 
 def _name(number: int) -> str:
@@ -384,7 +500,7 @@ def _name(number: int) -> str:
 
 
 def _mark(files: Sequence[LiveFile]) -> str:
-    text = " ".join(sorted(f"{each.path}:{each.size_bytes}" for each in files))
+    text = " ".join([_MARKED_BY, *sorted(f"{each.path}:{each.size_bytes}" for each in files)])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -7,7 +7,6 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
-import io
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -24,7 +23,9 @@ from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_i
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, TargetError
+from ddbio.files.job_state import JobState
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_input import read_parquet
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.memory import release_loader
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
@@ -47,10 +49,13 @@ CAPTURE = "capture"
 _SEEN = "seen"
 COLUMNS = "columns"
 """The record that has the columns of items."""
+OLD_IMAGES = "old_images"
+"""The record of a capture that was begun without old images and has them since."""
 
 
 RECENT_CHANGES = 250_000
 """So many changes from Kinesis are remembered, so that one that comes again is left out."""
+_MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
@@ -91,8 +96,12 @@ class ChangeLog:
     ----------
     number
         Of the last batch.
+    lineage
+        The number of the lineage that the next batches belong to.
     records, files
         What this run has written.
+    foreign
+        Records of the data stream that this run left out: they are of other tables, or of other producers.
     """
 
     def __init__(
@@ -108,9 +117,10 @@ class ChangeLog:
         self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
         self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
+        self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
-        self.number = self.records = self.files = self._written = 0
+        self.number = self.records = self.files = self.foreign = self._written = 0
         stored = self._state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
@@ -131,17 +141,20 @@ class ChangeLog:
             if b'"SequenceNumber"' not in body:
                 return None
             if self._table is not None:
-                changes = records_of(body).of(self._table)
+                found = records_of(body)
+                changes = found.of(self._table)
                 if not len(changes.texts):
+                    self.foreign += len(found.texts)
                     return None
                 self.choose_columns(bytes(changes.joined))
             else:
                 self.choose_columns(body)
-        found = None if self._decoder is None else self._decoder.decode(body)
-        if found is not None and not self._is_loaded:
+        rows = None if self._decoder is None else self._decoder.decode(body)
+        if rows is not None and not self._is_loaded:
             self._is_loaded = True
             release_loader()
-        return found
+        self.foreign += 0 if rows is None else rows.foreign
+        return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
         """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
@@ -179,6 +192,7 @@ class ChangeLog:
         """
         record = self._records.last()
         self.number = 0 if record is None else record["batch"]
+        self._last_at = 0.0 if record is None else float(record.get("at", 0.0))
         try:
             return self._finish(record, source, started_at)
         finally:
@@ -225,7 +239,7 @@ class ChangeLog:
                 except NotFoundError:
                     # It is not written yet, or a compaction has replaced it.
                     continue
-                ids = pq.read_table(io.BytesIO(data), columns=[EVENT_ID]).column(0)
+                ids = read_parquet(pa.BufferReader(data), [EVENT_ID]).column(0)
                 newest.append(ids.combine_chunks())
                 found += each["rows"]
             if found >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:
@@ -250,7 +264,10 @@ class ChangeLog:
         """
         number = self.number + 1
         tables = self._tables(number, parts)
-        record = {
+        if gaps := list(gaps):
+            # What was written before the gap has an earlier time, whatever the clock of the service says.
+            at = max(at, self._last_at + _MOMENT)
+        record: dict[str, Any] = {
             "batch": number,
             "shards": {
                 shard_id: {"after": part.after, "to": part.to, "records": part.count}
@@ -259,17 +276,17 @@ class ChangeLog:
             },
             "positions": dict(lineage.positions),
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
-            "gaps": list(gaps),
+            "gaps": gaps,
             # Not before its changes, whatever the clock of this machine says.
             "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
-        }
+        } | ({"lineage": self.lineage} if self.lineage > 1 else {})
         if not self._records.add(number, record):
             raise TargetError(
                 f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
                 "where this one was",
                 self._state.store.uri,
             )
-        self.number = number
+        self.number, self._last_at = number, record["at"]
         self._written += 1
         if self._written % _LOADED_BATCHES == 1:
             # Whatever loops these changes took are loaded.
@@ -295,7 +312,7 @@ class ChangeLog:
         rows = pa.Table.from_batches([each.rows for each in parts])
         if self._table is None:
             return rows
-        texts = pa.chunked_array([each.texts for each in parts], pa.binary())
+        texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
         numbers = sequences_of(rows, texts, self._keys, number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
@@ -316,6 +333,11 @@ class ChangeLog:
             self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
         else:
             self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
+
+
+def has_old_images(state: JobState) -> bool:
+    """Return whether a job writes the items as they were before their changes."""
+    return bool((state.head() or {}).get("old_image")) or state.read(OLD_IMAGES) is not None
 
 
 def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:

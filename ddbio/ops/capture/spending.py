@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.planning.estimate import GB, Figures, compute_parts
+from ddbio.core.planning.estimate import GB, Figures, compute_parts, is_s3
 from ddbio.core.planning.job_limits import STOP_RATIO
 from ddbio.ops.prices import prices_of
 
@@ -47,7 +47,7 @@ class Spending:
             else ("Kinesis out", "kinesis_out", size / GB),
             *compute_parts(options.compute, seconds),
         ]
-        if options.dest.startswith("s3://"):
+        if is_s3(options.dest):
             parts.append(("S3 writes", "s3_writes", _WRITES_A_FILE * sum(each.log.files for each in loops)))
         return Figures(0.0, seconds, size, self.prices.cost(parts).usd)
 

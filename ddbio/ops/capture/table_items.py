@@ -11,7 +11,9 @@ import pyarrow as pa
 from ddbio.aws.control_plane import call
 from ddbio.budget import LocalBudget
 from ddbio.core.items.encode import to_dynamodb_json
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.page import units_in
 from ddbio.errors import ThrottledError
 from ddbio.ops.job.clients import dynamodb_spec
 
@@ -29,27 +31,32 @@ _ROUNDS = 50
 def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decoder: ExportDecoder) -> pa.Table:
     """Return a row of this time for each key: the item as it is now, or that there is none.
 
+    Parameters
+    ----------
+    keys
+        The key columns, and the rescue column if a key attribute is there.
+
     Raises
     ------
     ThrottledError
         If the table leaves keys unread again and again.
     """
     budget, lines = LocalBudget(options.rcu_per_second), list[str]()
+    names = [name_of_field(each) for each in keys.schema if each.name != RESCUE_NAME]
     texts = [json.loads(line) for line in to_dynamodb_json(keys).splitlines()]
-    wanted = [each["Item"] if each.keys() == {"Item"} else each for each in texts]
+    rows = [each["Item"] if each.keys() == {"Item"} else each for each in texts]
+    # The rescue column may have other attributes, too.
+    wanted = [{name: each[name] for name in names} for each in rows]
     micros = str(round(at.timestamp() * 1_000_000))
     for start in range(0, len(wanted), _MOST_KEYS):
         asked = wanted[start : start + _MOST_KEYS]
-        found = {
-            compact_json({name: item[name] for name in keys.column_names}): item
-            for item in _read(options, asked, budget)
-        }
+        found = {compact_json({name: item[name] for name in names}): item for item in _read(options, asked, budget)}
         for key in asked:
             change: dict[str, Any] = {"Metadata": {"WriteTimestampMicros": {"N": micros}}, "Keys": key}
             item = found.get(compact_json(key))
             lines.append(compact_json(change | ({} if item is None else {"NewImage": item})))
-    rows = decoder.decode_lines("\n".join(lines).encode())
-    return decoder.schema.empty_table() if rows is None else pa.Table.from_batches([rows.rows])
+    found_rows = decoder.decode_lines("\n".join(lines).encode())
+    return decoder.schema.empty_table() if found_rows is None else pa.Table.from_batches([found_rows.rows])
 
 
 def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: LocalBudget) -> list[dict[str, Any]]:
@@ -64,7 +71,7 @@ def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: Local
             f"table {table!r}",
             {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"},
         )
-        consumed = sum(each.get("CapacityUnits", 0.0) for each in reply.get("ConsumedCapacity", []))
+        consumed = units_in(reply.get("ConsumedCapacity")) or 0.0
         budget.settle(grant, consumed)
         found += [_to_text(each) for each in next(iter(reply["Responses"].values()), [])]
         left = next((each["Keys"] for each in reply.get("UnprocessedKeys", {}).values()), [])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.exports.fold import fold, require_keys
+from ddbio.core.exports.fold import changed_keys, fold
 from ddbio.core.items.item_key import key_hashes
 from ddbio.core.items.time_columns import TimeColumns
 from ddbio.core.kernel.arrays import bool_array, take_rows
@@ -92,10 +92,7 @@ def spill_changes(task: ChangesTask, budget: Budget) -> ExportCounts:
         name = f"{window:05d}-{read.number:05d}"
         stream, writer, seen = ExportStream(read, budget), SpillWriter(task.spill, _CHANGES, name), list[Any]()
         for batch in stream:
-            keys: Any = batch.column("keys")
-            own = pa.RecordBatch.from_arrays(keys.flatten(), schema=pa.schema(list(keys.type)))
-            require_keys(own, task.keys)
-            hashes = key_hashes(own, task.keys)
+            hashes = key_hashes(changed_keys(batch), task.keys)
             writer.write(batch.drop_columns(["old_image"]), hashes)
             seen.append(hashes)
         writer.flush()
@@ -114,7 +111,6 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
             if not len(changed):
                 yield batch
                 continue
-            require_keys(batch, task.keys)
             hashes = key_hashes(batch, task.keys)
             hit = changed.holds(hashes)
             if not hit.any():

@@ -19,15 +19,19 @@ from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, F
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.own_names import told_apart
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.contents import require_own_files
 from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
+from ddbio.ops.capture.log_jobs import number_log
+from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.ops.folders.counting import count_rows
@@ -121,6 +125,8 @@ class CompactReport(Report):
         The old files that were replaced, and the new ones.
     groups_left
         Groups of files that were left as they are because ``max_seconds`` were over.
+    files_left
+        Files that were left as they are because Arrow would write other types, each with the reason.
     seconds, cpu_seconds
         Wall time, and processor time of all that took part.
     planned, actual
@@ -154,6 +160,7 @@ class CompactReport(Report):
     actual: Figures | None = None
     layout: LayoutSummary | None = None
     catalog: CatalogReport | None = None
+    files_left: dict[str, str] = field(default_factory=dict)
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
@@ -164,8 +171,9 @@ def plan_compact(options: CompactOptions) -> CompactPlan:
     NotFoundError
         If the folder has no live file.
     """
-    snapshot = _live(open_store(options.path, options), options)
-    return _plan(options, snapshot)
+    store = open_store(options.path, options)
+    require_own_files(store, "a compaction would break it", changes=True)
+    return _plan(options, _live(store, options))
 
 
 def compact(
@@ -189,12 +197,15 @@ def compact(
 def _compacted(
     options: CompactOptions, clock: Clock, master: str | None, conf: Mapping[str, str] | None
 ) -> CompactReport:
-    check_folder(options.path, options.catalog, options, options.format)
     store, job_id = open_store(options.path, options), options.job_id or new_job_id()
+    require_own_files(store, "a compaction would break it", changes=True)
+    check_folder(options.path, options.catalog, options, options.format)
     if _engine_of(options) == "spark":
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
     operation = {"operation": "compact", "keeps_replaced": options.keep_old}
     target = Target(store=store, mode="replace", **operation)  # type: ignore[arg-type]
+    # Of a log each file is known to its readers before it is replaced.
+    number_log(store)
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target, job_id) as publish:
@@ -267,7 +278,10 @@ class _Job:
             noted = {name: None for each in group.files for name in each.statistics or ()}
             declared = tuple(noted_files.schemas.get(each.path) for each in found)
             columns = folders[group.files[0].path]
-            groups[id(group)] = RewriteGroup(group.partition, found, declared, form, codec, tuple(noted), columns)
+            is_other = any(_is_other(options, each) for each in group.files)
+            groups[id(group)] = RewriteGroup(
+                group.partition, found, declared, form, codec, tuple(noted), columns, is_other
+            )
         ends_at = None if options.max_seconds is None else time.time() + options.max_seconds - self.clock.seconds()
         kept = self.kept
         assignments = balance([group.bytes for group in self.plan.groups], count)
@@ -339,6 +353,7 @@ class _Job:
             cpu_seconds=round(cpu_seconds, 3),
             layout=layout_of([*sizes, *(each.size_bytes for each in staged)]),
             planned=self.plan.estimate.figures,
+            files_left={path: reason for each in results for path, reason in sorted(each.left.items())},
         )
 
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
@@ -380,7 +395,9 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         partition={name: value for name, _, value in pairs},
         is_other=lambda file: _is_other(options, file),
     )
-    groups = plan_groups([each for each in _closed(options, snapshot.files) if _is_compactable(each.path)], rule)
+    mixed = mixed_hours(open_store(options.path, options))
+    files = [each for each in _closed(options, snapshot.files) if each.path.rpartition("/")[0] not in mixed]
+    groups = plan_groups([each for each in files if _is_compactable(each.path)], rule)
     rewritten, size = sum(len(each.files) for each in groups), sum(each.bytes for each in groups)
     written = sum(each.expected_files for each in groups)
     reads = rewritten * _READS_OF_A_FILE
@@ -469,5 +486,5 @@ def _merged(digests: Iterable[Digest]) -> Digest:
 def _schema_text(schema: pa.Schema) -> str:
     # Columns of other programs may have types that a schema file does not know.
     with suppress(SchemaError):
-        return schema_to_json(normalize_schema(schema))
+        return schema_to_json(normalize_schema(told_apart(schema)))
     return ""

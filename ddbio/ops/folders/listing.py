@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.snapshot import format_entries, format_links
 from ddbio.core.result import Result
+from ddbio.files.contents import require_own_files
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.job.storage import open_store
 
@@ -86,9 +87,13 @@ def list_files(options: FilesListOptions) -> FileList:
     ------
     NotFoundError
         If the folder has no such version.
+    OptionError
+        If it is a lake table, or the output of a Spark stream.
     """
     folder = options.path.rstrip("/")
-    found = live_files(open_store(options.path, options), options.at_version)
+    store = open_store(options.path, options)
+    require_own_files(store, "its files alone are not its rows", "read the table by its metadata")
+    found = live_files(store, options.at_version)
     files = tuple(
         ListedFile(f"{folder}/{each.path}", each.size_bytes, each.rows, dict(each.partition)) for each in found.files
     )

@@ -29,12 +29,14 @@ from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
+from ddbio.files.contents import recognize, require_own_files, require_target
 from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.catalog import check_folder, registered
+from ddbio.ops.data_files import find_data
 from ddbio.ops.digest import digest_paths
 from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.report import Clock, Report, layout_of
@@ -152,6 +154,8 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
         If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
         if they could not be the table that ``catalog`` names.
     """
+    _require_publishable(options)
+    require_target(open_store(options.dest, options))
     check_folder(options.source, options.catalog, options, None, options.dest)
     return registered(_published(options, check), options.dest, options.catalog, options)
 
@@ -211,7 +215,34 @@ def plan_publish(options: PublishOptions) -> PublishPlan:
     LimitError
         If the plan is above a limit.
     """
+    _require_publishable(options)
     return _plan(options, live_files(open_store(options.source, options)))
+
+
+def _require_publishable(options: PublishOptions) -> None:
+    """Refuse a source whose live files are not all of its rows.
+
+    Raises
+    ------
+    OptionError
+        Naming what it is.
+    TargetError
+        If the source holds files of rows whose names tell no format.
+    """
+    advice = "readers read the table itself; 'ddbio export read' and 'ddbio scan' make files that can be published"
+    source = open_store(options.source, options)
+    require_own_files(source, "copies of its files would hold other rows", advice)
+    # What jobs have committed is published, and nothing else; without a commit it is what the names of files tell.
+    if recognize(source).kind != "files":
+        return
+    with suppress(NotFoundError):
+        found = find_data(options.source, options)
+        if unnamed := [each.path for each in found.files if each.format is not None]:
+            raise TargetError(
+                f"{options.source} holds {len(unnamed):,} files whose names tell no format, such as {unnamed[0]}: "
+                "readers of the published folder would not read them; name them as .parquet, .orc or .avro",
+                options.source,
+            )
 
 
 def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
@@ -255,6 +286,7 @@ def rollback(options: RollbackOptions) -> PublishReport:
         If another job replaces files of the folder now.
     """
     clock, store, job_id = Clock(), open_store(options.path, options), new_job_id()
+    require_own_files(store, "a rollback would break it", changes=True)
     target = Target(store=store, mode="replace", operation="rollback", keeps_replaced=True)
     with committer.publishing(target, job_id) as move:
         history = read_history(store)
@@ -373,7 +405,7 @@ def _was_published(store: ObjectStore, newest: Snapshot, facts: dict[str, Any]) 
     path = manifest_path(newest.job_id)
     # The manifest follows the snapshot at once; without it the job is still being mended.
     with suppress(NotFoundError):
-        return bool(parse_state(store.read(path), path)["source"] == facts)
+        return bool(read_state(store, path).get("source") == facts)
     return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,12 +14,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.core.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
-from ddbio.errors import DecodeError
+from ddbio.core.items.plain_columns import plain_batch, plain_schema
+from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
+from ddbio.files.avro import AVRO
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
-from ddbio.files.formats import FORMATS
+from ddbio.files.footers import open_footer
+from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.local_store import LocalStore
+from ddbio.files.orc import ORC
+from ddbio.files.orc_types import unwritable_type
+from ddbio.files.parquet import PARQUET, ParquetReader
+from ddbio.files.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
 from ddbio.files.paths import with_columns
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles, read_schema
@@ -28,6 +36,7 @@ from ddbio.ops.folders.sorting import sort_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow.parquet as pq
     from typing_extensions import Buffer
 
     from ddbio.budget import Budget
@@ -36,11 +45,23 @@ if TYPE_CHECKING:
     from ddbio.options import Compression
 
 _PROGRESS_SECONDS = 0.2
+# A footer on S3 is waited for, and little else.
+_THREADS = 16
 
 
 @dataclass(frozen=True)
 class RewriteGroup:
-    """Files of one folder, the columns that they do not tell themselves, and what format and codec they become."""
+    """Files of one folder, the columns that they do not tell themselves, and what format and codec they become.
+
+    Attributes
+    ----------
+    is_other
+        Whether a file has another format or codec, so that each is rewritten even alone.
+    stored
+        How Parquet stores their columns, and stores them again.
+    facts
+        What their footers say of values.
+    """
 
     partition: dict[str, str | None]
     files: tuple[StoredObject, ...]
@@ -49,6 +70,9 @@ class RewriteGroup:
     compression: Compression
     statistics: tuple[str, ...] = ()
     folders: FolderColumns = ()
+    is_other: bool = False
+    stored: StoredTypes = AS_ARROW
+    facts: FooterFacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +104,13 @@ class RewriteTask:
 
 @dataclass
 class RewriteResult:
-    """What a task has staged, what that replaces, the digests of both, and that of files which stay."""
+    """What a task has staged, what that replaces, the digests of both, and that of files which stay.
+
+    Attributes
+    ----------
+    left
+        Files that were left unchanged because they would not be the same, each with the reason.
+    """
 
     staged: list[StagedFile] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -89,6 +119,7 @@ class RewriteResult:
     after: Digest = field(default_factory=Digest)
     kept: Digest = field(default_factory=Digest)
     groups_left: int = 0
+    left: dict[str, str] = field(default_factory=dict)
     schemas: list[pa.Schema] = field(default_factory=list)
 
 
@@ -110,8 +141,20 @@ def rewrite_task(task: RewriteTask, budget: Budget) -> RewriteResult:
                 break
             rewriter.rewrite(group)
     if task.kept:
-        result.kept.merge(digest_paths(task.store, list(task.kept)))
+        try:
+            result.kept.merge(digest_paths(task.store, list(task.kept)))
+        except DdbioError as error:
+            raise _without_digest(error, "a file that stays", "verify=rewritten does not read it") from error
     return result
+
+
+def _without_digest(error: DdbioError, place: str, advice: str) -> DdbioError:
+    """Return an error of a digest with the option that does without it; any other error as it is."""
+    if not isinstance(error, (SchemaError, DecodeError, EncodeError)):
+        return error
+    return DecodeError(
+        f"{place}: {error}: digests are of what DynamoDB holds; {advice}", uri=getattr(error, "uri", None)
+    )
 
 
 class _Rewriter:
@@ -120,9 +163,64 @@ class _Rewriter:
         # Random, so that no two attempts use the same names; a writer of another schema or group has its own.
         self._attempt, self._writers = secrets.randbelow(10**5), 0
         self._reported_at, self._unreported_rows, self._read_rows = time.monotonic(), 0, 0
+        self._after = FooterFacts()
 
     def rewrite(self, group: RewriteGroup) -> None:
-        """Stage what the files of a group become."""
+        """Stage what the files of a group become; leave those as they are that would not be the same."""
+        for some in self._alike(group):
+            self._rewrite(some)
+
+    def _alike(self, group: RewriteGroup) -> list[RewriteGroup]:
+        """Return the files in groups of which each can be one file of the same stored types."""
+        found: dict[tuple[StoredTypes, str], tuple[list[int], FooterFacts]] = {}
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footer") as pool:
+            for place, (stored, footer) in enumerate(pool.map(lambda each: self._stored(each, group), group.files)):
+                if stored.unwritable:
+                    self._result.left[group.files[place].path] = stored.unwritable
+                    continue
+                form = format_of(group.files[place].path).name  # type: ignore[union-attr]
+                places, facts = found.setdefault((stored, form), ([], FooterFacts()))
+                places.append(place)
+                if footer is not None:
+                    facts.add(footer)
+        groups = [
+            replace(
+                group,
+                files=tuple(group.files[place] for place in places),
+                schemas=tuple(group.schemas[place] for place in places),
+                stored=stored,
+                facts=facts,
+            )
+            for (stored, _), (places, facts) in found.items()
+        ]
+        # A file that is left alone would become itself.
+        return [each for each in groups if len(each.files) > 1 or len(group.files) == 1 or group.is_other]
+
+    def _stored(self, entry: StoredObject, group: RewriteGroup) -> tuple[StoredTypes, pq.FileMetaData | None]:
+        """Return how a file's columns are stored, and its footer if it is Parquet and stays so."""
+        form = format_of(entry.path)
+        if form is FORMATS[group.format] is PARQUET:
+            opened = open_footer(self._task.store, entry)
+            stored = stored_types(opened)
+            return replace(
+                stored, unwritable=stored.unwritable or self._undigested(opened.schema_arrow)
+            ), opened.metadata
+        if form is FORMATS[group.format] and (form is AVRO or form is ORC):
+            store = self._task.store
+            lost = RowFiles(store).unwritable(entry) if form is AVRO else unwritable_type(store, entry)
+            return StoredTypes(unwritable=lost and f"a column is {lost}, and would be written as another type"), None
+        return AS_ARROW, None
+
+    def _undigested(self, schema: pa.Schema) -> str:
+        """Return why the rows of a schema have no digest if that is asked for, or nothing."""
+        try:
+            if self._copies is not None:
+                require_digest(schema)
+        except SchemaError as error:
+            return f"{error}; verify=rows rewrites it"
+        return ""
+
+    def _rewrite(self, group: RewriteGroup) -> None:
         before, read_before, written_before = ColumnDigest(), self._read_rows, self._result.rows
         batches = self._batches(group, None if self._copies is None else before)
         first = next(batches, None)
@@ -137,8 +235,19 @@ class _Rewriter:
         written = self._result.rows - written_before
         if written != self._read_rows - read_before:
             raise DecodeError(f"{self._read_rows - read_before:,} rows were read, and {written:,} written")
+        self._require_facts(group)
         self._result.replaced += [each.path for each in group.files]
         self._result.before.merge(before.digest)
+
+    def _require_facts(self, group: RewriteGroup) -> None:
+        """Compare what the writers of the old files say of values with what the new files hold."""
+        after, self._after = self._after, FooterFacts()
+        difference = "" if group.facts is None or self._copies is None else group.facts.difference(after)
+        if difference:
+            raise DecodeError(
+                f"{self._task.store.uri}/{group.files[0].path} and the files with it: by their footers, {difference}: "
+                "values were read as others, or the footers are wrong; nothing was replaced; verify=rows does not ask"
+            )
 
     def _write(self, group: RewriteGroup, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Stage files of one schema."""
@@ -161,9 +270,9 @@ class _Rewriter:
         result = self._result
         staged = writer.finish(keep_empty=True)
         for file in staged:
-            digest = (
-                None if self._copies is None else self._digest(self._copies.batches(file, group.format, schema), group)
-            )
+            digest = None
+            if self._copies is not None:
+                digest = self._digest(self._copies.batches(file, group.format, schema, self._after), group)
             result.staged.append(replace(file, partition=group.partition, digest=digest))
         result.rows += sum(each.rows for each in staged)
         result.schemas.append(schema)
@@ -179,11 +288,17 @@ class _Rewriter:
         files = RowFiles(self._task.store)
         for entry, schema in zip(group.files, group.schemas, strict=True):
             parts, rows = files.parts(entry), 0
-            for batch in files.read_file(entry, 4 * BATCH_ROWS, schema):
+            is_converted = format_of(entry.path) is not FORMATS[group.format]
+            for read in files.read_file(entry, 4 * BATCH_ROWS, schema):
+                # Another format has not all types of this one, but those of DynamoDB.
+                batch = plain_batch(read, plain_schema(read.schema)) if is_converted else read
                 rows += batch.num_rows
                 self._report(batch.num_rows)
                 if digest is not None:
-                    digest.add_batch(with_columns(batch, group.folders))
+                    try:
+                        digest.add_batch(with_columns(batch, group.folders))
+                    except DdbioError as error:
+                        raise _without_digest(error, entry.path, "verify=rows rewrites it") from error
                 yield batch
             if parts.rows not in {None, rows}:
                 raise DecodeError(f"{entry.path} holds {rows:,} rows, and its footer says {parts.rows:,}")
@@ -194,7 +309,12 @@ class _Rewriter:
         naming = _FolderNaming(self._task.job_id, self._task.number, attempt, f"{folder}/" if folder else "")
         self._writers += 1
         options: Any = {"format": group.format, "compression": group.compression}
-        files = FileOptions(target_file_bytes=self._task.target_bytes, statistics=group.statistics, **options)
+        files = FileOptions(
+            target_file_bytes=self._task.target_bytes,
+            statistics=group.statistics,
+            stored_types=group.stored.options,
+            **options,
+        )
         store: Any = self._task.store if self._copies is None else self._copies
         return RollingWriter(store, naming, schema, files)
 
@@ -255,8 +375,10 @@ class _Copies:
         sink = self._store.create(path)
         return sink if self._folder is None else _CopyingSink(sink, self._folder / path.rpartition("/")[2])
 
-    def batches(self, file: StagedFile, file_format: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a staged file; its copy is deleted then."""
+    def batches(
+        self, file: StagedFile, file_format: str, schema: pa.Schema | None, facts: FooterFacts
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a staged file, and add what its footer says; its copy is deleted then."""
         if self._local is not None:
             store, path = self._local, file.token["staged_at"]
         else:
@@ -264,6 +386,8 @@ class _Copies:
         form = FORMATS[file_format]
         options = ReadOptions(schema=None if form.keeps_types else schema)
         reader = form.open_reader(store, StoredObject(path, file.size_bytes), options)
+        if isinstance(reader, ParquetReader):
+            facts.add(reader.footer)
         for part in range(len(reader.parts().sizes_bytes)):
             yield from reader.read(part, BATCH_ROWS)
         if self._local is None:

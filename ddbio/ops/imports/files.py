@@ -8,7 +8,6 @@ import logging
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +39,9 @@ from ddbio.core.planning.speeds import PROCESSORS
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.files import committer
+from ddbio.files.contents import require_target
+from ddbio.files.file_format import ReadOptions
+from ddbio.files.formats import is_splittable
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.file_estimates import run_limits
@@ -51,6 +53,7 @@ from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
 from ddbio.ops.user_files import machine_speeds
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.staged import StagedFile
+    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.core.imports.lines import LineEncoder
     from ddbio.core.planning.estimate import Part
     from ddbio.ops.loads.sources import FileSource, Rows
@@ -85,6 +88,8 @@ class ImportFilesPlan(EstimatedPlan):
         About how much text there will be before compression.
     estimate
         What it takes and costs: files with columns are assumed to be three times their size as Arrow data.
+    files_skipped
+        Paths of files that are passed over, since their names say that they are no data.
     """
 
     source: str
@@ -93,6 +98,7 @@ class ImportFilesPlan(EstimatedPlan):
     rows: int | None
     json_bytes: int
     estimate: Estimate
+    files_skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,8 @@ class ImportFilesReport(Report):
     planned, actual
         Bytes of files that are read, seconds and USD of the objects, as planned and as it was; rows in memory have no
         plan.
+    files_skipped
+        Paths of files that were passed over, since their names say that they are no data.
     """
 
     dest: str
@@ -150,6 +158,7 @@ class ImportFilesReport(Report):
     layout: LayoutSummary | None = None
     planned: Figures | None = None
     actual: Figures | None = None
+    files_skipped: tuple[str, ...] = ()
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
@@ -185,19 +194,20 @@ def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
 
 def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPlan:
     read_bytes = sum(each.size_bytes for each in source.files)
-    text = round(sum(each.size_bytes * _text_ratio(each.path) for each in source.files))
+    text = round(sum(each.size_bytes * _text_ratio(each) for each in source.files))
     seconds = START_SECONDS + text / machine_speeds().lines
     parts = [*input_parts(options.source, len(source.files)), *_output_parts(options, text, None)]
     cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
     estimate = Estimate(0.0, s3_requests(parts), read_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, estimate)
-    return ImportFilesPlan(options.source, options.dest, len(source.files), source.rows, text, estimate)
+    return ImportFilesPlan(options.source, options.dest, len(source.files), source.rows, text, estimate, source.skipped)
 
 
-def _text_ratio(path: str) -> float:
+def _text_ratio(file: StoredObject) -> float:
     """Return about how many times its size a file's items are as text."""
-    if path.endswith((".parquet", ".orc", ".avro")):
+    if is_splittable(file):
         return ARROW_RATIO * SENT_RATIO
+    path = file.path
     codecs = {".gz": "gzip", ".zst": "zstd"}
     return TEXT_RATIOS[next((codec for ending, codec in codecs.items() if path.endswith(ending)), "none")]
 
@@ -224,7 +234,8 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     plan = _plan(source, options)
     batches = _in_time(_unit_batches(source, key, options.duplicates), options, plan, clock)
     buffer = _write_batches(LineCounter(), batches, key, options)
-    return dataclasses.replace(_report(buffer, options, "", clock), planned=plan.estimate.figures)
+    report = _report(buffer, options, "", clock)
+    return dataclasses.replace(report, planned=plan.estimate.figures, files_skipped=plan.files_skipped)
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
@@ -257,14 +268,14 @@ def key_of(options: ImportFilesOptions) -> Key:
     if not like.endswith(".json"):
         return describe_table(dynamodb_spec(options), like).key_types
     try:
-        return parse_table_description(json.loads(Path(like).read_text("utf-8"))).key_types
+        return parse_table_description(json.loads(local_path(like).read_text("utf-8"))).key_types
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"like: {like} holds nothing that DescribeTable says of a table ({error!r})") from None
 
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows: backwards if the last of equal keys wins, in random order of units if equal keys are an error."""
-    files = RowFiles(source.store, dict(key))
+    files = RowFiles(source.store, ReadOptions(dict(key), null_values=source.null_values))
     units = list(source.units)
     if duplicates == "fail":
         secrets.SystemRandom().shuffle(units)
@@ -286,6 +297,7 @@ def _write(
     clock = Clock()
     batches = _in_time(batches, options, plan, clock)
     store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
+    require_target(store)
     try:
         with committer.publishing(target_of(options, store), job_id) as complete:
             writer = ImportObjectWriter(
@@ -301,7 +313,8 @@ def _write(
             planned = None if plan is None else plan.estimate.figures
             actual = _actual(options, plan, staged, report.seconds)
             check_actual(options, actual)
-            report = dataclasses.replace(report, planned=planned, actual=actual)
+            skipped = () if plan is None else plan.files_skipped
+            report = dataclasses.replace(report, planned=planned, actual=actual, files_skipped=skipped)
             complete(staged, _facts(report, source))
     except committer.AlreadyCommittedError as done:
         return committed_report(ImportFilesReport, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddbio.aws.s3_store import S3Store
+from ddbio.files.contents import TABLES, kind_of
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.storage import open_store
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import LakeTable
     from ddbio.options import ConnectionOptions
-
-_PLACES = {"delta": "_delta_log/", "iceberg": "metadata/v", "hudi": ".hoodie/"}
 
 
 def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> LakeTable:
@@ -40,4 +39,5 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
 
 def lake_format(store: ObjectStore) -> str | None:
     """Return the table format of a folder; None if it is no lake table."""
-    return next((name for name, place in _PLACES.items() if any(True for _ in store.list(place))), None)
+    kind = kind_of(store)
+    return kind if kind in TABLES else None

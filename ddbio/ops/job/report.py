@@ -276,6 +276,8 @@ class WriteReport(Report):
         The files that were written, or null for rows in memory.
     table, mode
         What was written to, and how.
+    files_skipped
+        Paths of files that were passed over, since their names say that they are no data.
     """
 
     rows: int
@@ -300,6 +302,7 @@ class WriteReport(Report):
     source: str | None = None
     table: str = ""
     mode: str = "upsert"
+    files_skipped: tuple[str, ...] = ()
 
 
 class Clock:

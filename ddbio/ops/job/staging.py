@@ -12,6 +12,7 @@ from ddbio.core.folders.partitions import PartitionBy, Partitioning, partitionin
 from ddbio.core.folders.staged import FileNaming, StagedFile
 from ddbio.files import appending
 from ddbio.files.commit import Target
+from ddbio.files.contents import require_target
 from ddbio.files.formats import FORMATS
 from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
@@ -102,8 +103,8 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
     Raises
     ------
     OptionError, DdbioError
-        As :func:`ddbio.ops.job.storage.open_store` says; or if the format has no such compression, or its library is
-        not installed.
+        As :func:`ddbio.ops.job.storage.open_store` and :func:`ddbio.files.contents.require_target` say; or if the
+        format has no such compression, or its library is not installed.
     """
     FORMATS[file_format].codec(options.compression)
     files = FileOptions(
@@ -113,7 +114,9 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
         statistics=tuple(keys),
     )
     by = None if options.partition_by is None else partition_by_of(options)
-    return Staging(open_store(options.dest, options), options.job_id or new_job_id(), files, by)
+    store, asked = open_store(options.dest, options), getattr(options, "format", file_format)
+    require_target(store, asked if asked in LAKE_FORMATS else None)
+    return Staging(store, options.job_id or new_job_id(), files, by)
 
 
 def stored_format(asked: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from ddbio.errors import OptionError, TargetError
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.clients import s3_spec
 from ddbio.ops.job.report import Report
+from ddbio.options.locations import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ddbio.files.committer import AlreadyCommittedError
     from ddbio.files.object_store import ObjectStore
     from ddbio.options import ConnectionOptions
-
-_ONE_SLASH = re.compile(r"s3[an]?:/?(?!/)")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 _LOG = logging.getLogger("ddbio.commit")
 
@@ -43,17 +40,13 @@ def open_store(uri: str, options: ConnectionOptions, *, is_temporary: bool = Fal
     OptionError
         If the URI has another scheme, or is not a complete one of S3.
     """
-    scheme = _SCHEME.match(uri)
-    if _ONE_SLASH.match(uri):
-        raise OptionError(f"{uri!r} has one slash behind its scheme: write s3://bucket/prefix, or ./{uri} for a folder")
-    if scheme is None or scheme[1] == "file":
-        return LocalStore(uri)
-    if scheme[1] in {"s3", "s3a", "s3n"}:
-        spec = s3_spec(options)
-        if is_temporary:
-            spec = dataclasses.replace(spec, members_of_keys=())
-        return S3Store(spec, "s3://" + uri[scheme.end() :])
-    raise OptionError(f"{uri!r} is neither s3://bucket/prefix nor a local path")
+    scheme, place = parse_location(uri)
+    if scheme == "file":
+        return LocalStore(place)
+    spec = s3_spec(options)
+    if is_temporary:
+        spec = dataclasses.replace(spec, members_of_keys=())
+    return S3Store(spec, place)
 
 
 def protect_sources(target: ObjectStore, mode: WriteMode, sources: Iterable[str]) -> None:
@@ -89,8 +82,7 @@ def require_shared(cluster: str | None, places: Mapping[str, str | None], *, sha
         Naming the first such path.
     """
     for option, place in places.items() if cluster is not None and not shared_paths else ():
-        scheme = _SCHEME.match(place) if place is not None else None
-        if place is not None and (scheme is None or scheme[1] == "file"):
+        if place is not None and parse_location(place)[0] == "file":
             raise OptionError(
                 f"{option} is {place!r}, a path of this machine, and the workers of {cluster} have disks of their own: "
                 "give an s3:// URI, or shared_paths if all of them reach that path"
@@ -98,7 +90,8 @@ def require_shared(cluster: str | None, places: Mapping[str, str | None], *, sha
 
 
 def _real(uri: str) -> str:
-    return uri if _SCHEME.match(uri) else str(Path(uri).resolve())
+    scheme, place = parse_location(uri)
+    return place if scheme == "s3" else str(Path(place).resolve())
 
 
 ReportT = TypeVar("ReportT", bound=Report)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.options import MaintainOptions, connection_of, parse_options
+from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from ddbio.options import ConnectionOptions
@@ -42,7 +42,7 @@ def read_policy(path: str, options: ConnectionOptions) -> list[MaintainOptions]:
 
 def _parsed(path: str) -> Any:
     try:
-        text = Path(path).read_text("utf-8")
+        text = local_path(path).read_text("utf-8")
     except OSError as error:
         raise NotFoundError(f"the policy {path} cannot be read: {error.strerror}") from None
     if path.endswith(".toml"):

@@ -6,7 +6,6 @@ unread.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import secrets
@@ -23,6 +22,7 @@ from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
 from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected_again
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
+from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.checkpoint import Checkpoint
 
@@ -154,14 +154,14 @@ def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch
             else:
                 # If nulls remove attributes, NULL stands for a null.
                 yield from_dynamodb_json(lines, nulls="merge")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
 
 
 def _parse(path: str, data: bytes, plan: WritePlan) -> list[_Reject]:
     """Return each row, its item, and the row to reject again if the item cannot become columns."""
     if path.endswith(".parquet"):
-        found = pq.read_table(io.BytesIO(data)).to_pylist()
+        found = read_parquet(pa.BufferReader(data)).to_pylist()
         items = [json.loads(row["item"]) for row in found]
     else:
         found = [json.loads(line) for line in data.splitlines() if line.strip()]

@@ -7,39 +7,36 @@ import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.folders.staged import job_of
 from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.items.python_rows import python_columns, python_rows
 from ddbio.core.items.time_columns import StoredRows
+from ddbio.core.schema.arrow import require_names
 from ddbio.core.schema.declare import time_forms
-from ddbio.errors import DdbioError, NotFoundError, OptionError
-from ddbio.files.declared import look_up
-from ddbio.files.formats import is_row_file, is_splittable
-from ddbio.files.meta import manifest_path, parse_state
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import WILD, FolderColumns, matcher
+from ddbio.errors import DdbioError, OptionError
+from ddbio.files.file_format import ReadOptions
+from ddbio.files.formats import is_splittable
+from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.row_files import RowFiles
-from ddbio.files.snapshot import row_files
-from ddbio.ops.exports.source import open_export
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.data_files import find_data, require_items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StoredObject
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.schema.times import TimeForm
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
+    from ddbio.files.paths import FolderColumns
+    from ddbio.ops.data_files import DataFiles
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.options import ConnectionOptions, JsonFormat, SourceOptions
+    from ddbio.options import JsonFormat, SourceOptions
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
 """What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""
@@ -51,53 +48,76 @@ _FILES_PER_LINE = 1000
 _PYTHON_ROWS = 10_000
 
 
-def batches_of(data: Rows, timestamps: Iterable[tuple[str, str]] | None = None) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    data: Rows, timestamps: Iterable[tuple[str, str]] | None = None, *, names_nulls: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield rows in memory as record batches, declared times as the text or numbers that they are written as.
 
     Parameters
     ----------
     timestamps
         The forms of time columns.
+    names_nulls
+        Whether rows that are dictionaries say which attributes are null; see ``python_rows``.
 
     Raises
     ------
     OptionError
-        If the data holds no rows, or a time has no such form.
+        If the data holds no rows, a time has no such form, or no column has the name of a form.
     SchemaError
         If Arrow has no type for a column of a data frame, or a column cannot have its form.
     DecodeError
         If an array points outside its own memory.
     """
-    yield from map(StoredRows(time_forms(timestamps)).convert, checked_batches(_batches_of(data)))
+    forms = time_forms(timestamps)
+    batches = _Batches(forms, names_nulls).of(data)
+    if forms:
+        first = next(batches, None)
+        batches = itertools.chain([] if first is None else [first], batches)
+        if first is not None:
+            require_names(forms, first.schema.names, "option timestamps: the rows have no such column")
+    yield from batches
 
 
-def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, pa.RecordBatch):
-        yield data
-    elif isinstance(data, pa.Table):
-        yield from data.to_batches()
-    elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
-        yield from record_batch_reader(data)
-    elif isinstance(data, Mapping):
-        yield from python_columns(data).to_batches()
-    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-        yield from _batches_of_each(data)
-    elif hasattr(data, "writeTo"):
-        raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
-    else:
-        raise OptionError(
-            f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
-        )
+@dataclass(frozen=True)
+class _Batches:
+    """Make batches of what holds rows, with declared times as they are written."""
 
+    forms: Mapping[str, TimeForm | None]
+    names_nulls: bool
 
-def _batches_of_each(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
-        if is_row:
-            while rows := list(itertools.islice(group, _PYTHON_ROWS)):
-                yield from python_rows(rows).to_batches()
+    def of(self, data: Rows) -> Iterator[pa.RecordBatch]:
+        if isinstance(data, pa.RecordBatch):
+            yield from self._stored([data])
+        elif isinstance(data, pa.Table):
+            yield from self._stored(data.to_batches())
+        elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
+            yield from self._stored(record_batch_reader(data))
+        elif isinstance(data, Mapping):
+            yield from python_columns(data, self.forms).to_batches()
+        elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+            yield from self._of_each(data)
+        elif hasattr(data, "writeTo"):
+            raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
         else:
-            for batch in group:
-                yield from _batches_of(batch)
+            raise OptionError(
+                f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
+            )
+
+    def _of_each(self, data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
+            if is_row:
+                while rows := list(itertools.islice(group, _PYTHON_ROWS)):
+                    yield from python_rows(rows, self.forms, names_nulls=self.names_nulls).to_batches()
+            else:
+                stored = StoredRows(self.forms)
+                for batch in group:
+                    # One for all batches: each schema is looked at once.
+                    is_batch = isinstance(batch, pa.RecordBatch)
+                    yield from map(stored.convert, checked_batches([batch])) if is_batch else self.of(batch)
+
+    def _stored(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(StoredRows(self.forms).convert, checked_batches(batches))
 
 
 @dataclass(frozen=True)
@@ -118,6 +138,8 @@ class Unit:
     """How time columns are written, where it is declared."""
     schema: pa.Schema | None = None
     """The columns that the file was written with, if they are known and the file does not tell them."""
+    width: int = 0
+    """How many columns its footer tells."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +156,10 @@ class FileSource:
         The declared columns of its text, by attribute.
     kinds
         One file of each set of columns that footers tell, and these columns.
+    skipped
+        Paths of files that were passed over though they may hold rows.
+    null_values
+        The words of CSV that are missing values; None are the usual ones.
     """
 
     store: ObjectStore
@@ -143,6 +169,18 @@ class FileSource:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     kinds: Mapping[str, pa.Schema] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    null_values: tuple[str, ...] | None = None
+
+
+def read_options(
+    plan: WritePlan, types: Mapping[str, pa.Field[Any]], null_values: tuple[str, ...] | None
+) -> ReadOptions:
+    """Return how a write understands text."""
+    nulls = plan.nulls_matter
+    return ReadOptions(
+        dict(plan.key_types), types=types, null_values=null_values, names_nulls=nulls, takes_illegal=True
+    )
 
 
 def open_source(
@@ -176,27 +214,21 @@ def open_source(
     DecodeError
         If a file is not in the format of its name.
     """
-    source = options.source
-    if _is_export(source, options):
-        return _export_files(open_export(source, options))
-    store, files = _find(source, options)
-    if not files and "://" not in source and not any(sign in source for sign in WILD) and not Path(source).exists():
-        raise NotFoundError(f"{source} does not exist: name a file, a folder, a glob, or s3://bucket/prefix")
-    if not files:
-        raise NotFoundError(
-            f"{source} holds no file of rows: their names end in .parquet, .orc, .avro, .json, .jsonl, .ndjson, .csv, "
-            ".arrow, .feather or .ipc, of text also in .gz or .zst, and empty files are passed over"
-        )
-    columns, noted = _columns_of_folders(store, files, options, keys), look_up(store, files)
-    files, schemas = [noted.with_checksums(each) for each in files], noted.schemas
+    found = find_data(options.source, options, options.input_format)
+    if found.export is not None:
+        return _export_files(found, found.export)
+    require_items(found, "load")
+    store, files, schemas = found.store, found.files, found.noted.schemas
+    columns = _columns_of_folders(found, options, keys)
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
-        opened = RowFiles(store, splits_text=splits_text)
+        opened = RowFiles(store, ReadOptions(splits_text=splits_text))
         # Its columns may have other names in the file than they were declared with.
-        tells = is_splittable(entry.path) and entry.path not in schemas
+        tells = is_splittable(entry) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None
 
     parts_of_files: list[Parts] = []
+    widths: dict[str, int] = {}
     kinds: dict[Any, tuple[str, pa.Schema]] = {}
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         for entry, (parts, schema) in zip(files, pool.map(look, files), strict=True):
@@ -204,17 +236,30 @@ def open_source(
             if len(parts_of_files) % _FILES_PER_LINE == 0:
                 _LOG.info("opened %d of %d files", len(parts_of_files), len(files))
             if schema is not None:
+                widths[entry.path] = len(schema)
                 kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
     forms = time_forms(timestamps)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
+        (
+            *(entry, part, size, None, columns[entry.path], options.json_format, first_row, forms),
+            *(schemas.get(entry.path), widths.get(entry.path, 0)),
+        )
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
+    if all(is_splittable(each) or each.path in schemas for each in files):
+        named = {name for each in files for name, *_ in columns[each.path]}
+        told = (*(schema for _, schema in kinds.values()), *schemas.values())
+        require_names(forms, named.union(*(each.names for each in told)), "no file has such a column")
     known = [parts.rows for parts in parts_of_files if parts.rows is not None]
     rows = sum(known) if len(known) == len(files) else None
-    return FileSource(store, tuple(files), units, rows, kinds=dict(kinds.values()))
+    return FileSource(
+        *(store, files, units, rows),
+        kinds=dict(kinds.values()),
+        skipped=found.skipped,
+        null_values=options.null_values,
+    )
 
 
 def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:
@@ -228,7 +273,7 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
         return False
     path = manifest_path(job_id)
     try:
-        manifest = parse_state(source.store.read(path), path)
+        manifest = read_state(source.store, path)
         origin, files = manifest["source"], {(each["path"], each["bytes"]) for each in manifest["files"]}
         found = (origin["key"], origin["index"])
     except (DdbioError, KeyError, TypeError):
@@ -238,36 +283,17 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
     )
 
 
-def _is_export(source: str, options: ConnectionOptions) -> bool:
-    if any(sign in source for sign in WILD) or is_row_file(source.rpartition("/")[2]):
-        return False
-    return any(each.path == f"{SUMMARY}.json" for each in open_store(source, options).list(SUMMARY))
+def _export_files(found: DataFiles, export: ExportSource) -> FileSource:
+    by_path = {export.path(file): file for file in export.files}
+    units = (Unit(number, entry, 0, entry.size_bytes, by_path[entry.path]) for number, entry in enumerate(found.files))
+    rows = sum(by_path[entry.path].items for entry in found.files)
+    return FileSource(export.store, found.files, tuple(units), rows, replace(export, files=()))
 
 
-def _export_files(export: ExportSource) -> FileSource:
-    summary = export.summary
-    if summary.kind != "full" or summary.encoding != "json":
-        what = "an incremental export, whose changes are no rows" if summary.kind != "full" else "an export in Ion"
-        raise OptionError(f"{export.folder} is {what}: make rows of it by 'ddbio export read', and load these")
-    export.sizes()
-    listed = {entry.path: entry for entry in export.store.list("data/")}
-    found = sorted(((listed[export.path(file)], file) for file in export.files if file.items), key=_path_of)
-    if not found:
-        raise NotFoundError(f"{export.folder} is an export without items")
-    units = (Unit(number, entry, 0, entry.size_bytes, file) for number, (entry, file) in enumerate(found))
-    rows = sum(file.items for _, file in found)
-    without_files = replace(export, files=())
-    return FileSource(export.store, tuple(entry for entry, _ in found), tuple(units), rows, without_files)
-
-
-def _path_of(found: tuple[StoredObject, ExportFile]) -> str:
-    return found[0].path
-
-
-def _columns_of_folders(
-    store: ObjectStore, files: Sequence[StoredObject], options: SourceOptions, keys: Mapping[str, str]
-) -> dict[str, FolderColumns]:
-    columns = partition_columns(store, (entry.path for entry in files), keys)
+def _columns_of_folders(found: DataFiles, options: SourceOptions, keys: Mapping[str, str]) -> dict[str, FolderColumns]:
+    columns = found.columns(keys)
+    if found.values is not None:
+        return columns
     if options.hive_partitions == "ignore":
         return dict.fromkeys(columns, ())
     for path, each in columns.items():
@@ -276,27 +302,3 @@ def _columns_of_folders(
                 f"{path} lies in folders that say {', '.join(name for name, *_ in each)}: they are refused"
             )
     return columns
-
-
-def _find(source: str, options: ConnectionOptions) -> tuple[ObjectStore, list[StoredObject]]:
-    folder, _, last = source.rpartition("/")
-    root = "/" if source.startswith("/") else "."
-    if any(sign in source for sign in WILD):
-        fixed = source[: min(source.find(sign) for sign in WILD if sign in source)].rpartition("/")[0]
-        store = open_store(fixed or root, options)
-        pattern = matcher(source.removeprefix(fixed).lstrip("/"))
-        found = [entry for entry in store.list() if pattern.fullmatch(entry.path)]
-        if found:
-            return store, _row_files(found)
-    # A name with these characters may also be literal; and Spark writes folders that are named like files.
-    if is_row_file(last):
-        store = open_store(folder or root, options)
-        found = [entry for entry in store.list(last) if entry.path == last]
-        if found:
-            return store, _row_files(found)
-    store = open_store(source, options)
-    return store, row_files(store)
-
-
-def _row_files(found: Iterable[StoredObject]) -> list[StoredObject]:
-    return sorted((each for each in found if each.size_bytes and is_row_file(each.path)), key=attrgetter("path"))

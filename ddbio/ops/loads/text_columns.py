@@ -47,7 +47,7 @@ def declared_types(options: LoadOptions, plan: WritePlan, source: FileSource) ->
         If there is no such type, or a key of the table has another one.
     """
     found = declared_fields(options.schema, options.types)
-    if found and not any(is_read_in_pieces(entry.path) for entry in source.files):
+    if found and not any(is_read_in_pieces(entry) for entry in source.files):
         raise OptionError("schema and types are for CSV and plain JSON: other files say the types of their columns")
     for name, tag in plan.key_types:
         if name in found and tag_of_field(found[name]) != tag:
@@ -89,11 +89,11 @@ def read_layouts(
 
 
 def _is_csv(unit: Unit) -> bool:
-    return format_of(unit.entry.path) is FORMATS["csv"]
+    return format_of(unit.entry) is FORMATS["csv"]
 
 
 def _is_range(unit: Unit) -> bool:
-    return unit.size_bytes < unit.entry.size_bytes and is_read_in_pieces(unit.entry.path) and unit.exported is None
+    return unit.size_bytes < unit.entry.size_bytes and is_read_in_pieces(unit.entry) and unit.exported is None
 
 
 def _joined(schemas: Iterable[pa.Schema | None]) -> pa.Schema:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.validation.key_hashes import rows_of
-from ddbio.core.validation.key_words import key_words
+from ddbio.core.validation.key_words import key_words, row_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +63,8 @@ class RowHasher:
         """
         if self._limit < _WORD:
             batch = batch.filter(pa.array(key_words(batch, self._keys) < np.uint64(self._limit)))
-        sums = self._columns.add_rows(batch)
-        words = sums.keys
-        if words is None:
-            words = key_words(batch, self._keys) if self._keys else sums.items[:, 0]
+        sums = row_sums(self._columns, batch, self._keys)
+        words = sums.items[:, 0] if sums.keys is None else sums.keys
         return HashedRows(batch, rows_of(words, sums.items), sums.digest)
 
     def all_hashed(self, batches: Sequence[pa.RecordBatch]) -> list[HashedRows]:

@@ -26,14 +26,12 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
-from ddbio.files.meta import META, is_manifest, parse_state
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.text_reader import starts_with_item
-from ddbio.ops.data_files import is_data, is_json, read_lines
+from ddbio.files.json_forms import starts_with_item
+from ddbio.files.meta import META, is_manifest, read_state
+from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.layout import open_dataset
 from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
@@ -159,7 +157,7 @@ def open_side(
         return TableSide(name, options, connection, statistics)
     if any(each.path == f"{SUMMARY}.json" for each in open_store(name, connection).list(SUMMARY)):
         return ExportSide(name, options, connection)
-    return FilesSide(name, connection)
+    return FilesSide(name, options, connection)
 
 
 class _ReadByTasks(ABC):
@@ -369,15 +367,17 @@ class FilesSide(InOneThread):
     has_unique_keys = False
     rcu_consumed, read_bytes = 0.0, 0
 
-    def __init__(self, name: str, connection: ConnectionOptions) -> None:
+    def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
         self.name = self.place = name
-        self._store, self._files = open_dataset(name, connection)
+        self._found = find_data(name, connection, options.input_format)
+        self._store = self._found.store
+        self._files = [(self._found.live_file(each), each) for each in self._found.files]
         origin = _origin(self._store)
         self.keys = origin.keys
         self.schema = origin.schema
         # DynamoDB JSON tells NULL from missing, however it is read.
-        first = self._files[0][0].path
-        is_exact = is_json(first) and starts_with_item(read_lines(self._store, first, 1))
+        first = self._found.files[0]
+        is_exact = is_json(first) and starts_with_item(read_lines(self._store, first.path, 1))
         self.nulls: Nulls | None = None if is_exact else origin.nulls
         self.misfits: MisfitLog | None = None
 
@@ -400,10 +400,10 @@ class FilesSide(InOneThread):
 
     def _whole(self, reading: Reading) -> FilesPortion:
         self.read_bytes += sum(entry.size_bytes for _, entry in self._files)
-        columns = partition_columns(self._store, (file.path for file, _ in self._files), reading.keys)
+        columns = self._found.columns(reading.keys)
         # As they are noted: text that was edited since has the same columns.
         noted = look_up(self._store, (StoredObject(file.path, file.size_bytes) for file, _ in self._files))
-        schemas, declared = noted.schemas, self.schema or reading.schema or ()
+        schemas, declared = {**noted.schemas, **self._found.noted.schemas}, self.schema or reading.schema or ()
         units = (
             FileUnit(
                 noted.with_checksums(entry),
@@ -491,7 +491,7 @@ def _origin(store: ObjectStore) -> _Origin:
     for entry in sorted(store.list(META), key=lambda each: each.modified_at, reverse=True):
         if is_manifest(entry.path):
             try:
-                manifest = parse_state(store.read(entry.path), entry.path)
+                manifest = read_state(store, entry.path)
                 source = manifest["source"]
                 return _Origin(dict(source["key"]), arrow_schema_of(manifest["schema"]), source.get("nulls", "merge"))
             except (DdbioError, KeyError, TypeError, ValueError):

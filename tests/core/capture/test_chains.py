@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from ddbio.core.capture.audit import ImageChains, repeated
+from ddbio.core.capture.audit import ImageChains
 
 IMAGE = pa.struct([("pk", pa.string()), ("n", pa.int64())])
 SCHEMA = pa.schema(
@@ -61,11 +63,129 @@ def test_breaks_are_found_whatever_the_order_of_the_rows(seeds):
 
 
 def test_nothing_is_broken_where_nothing_is():
-    """Also where all rows were left out, or have no numbers that repeat."""
+    """Also where all rows were left out."""
     assert ImageChains(["pk"]).broken() == []
-    assert repeated(pa.chunked_array([], pa.string())) == 0
 
 
-def test_numbers_that_repeat_are_counted_across_parts():
-    """Each but one of those that are equal."""
-    assert repeated(pa.chunked_array([["9", "10", "9"], ["10", "9", "100"]])) == 3
+def test_breaks_of_items_with_rescued_keys_are_found_and_named():
+    """Items whose keys their column cannot hold have chains of their own, whatever else was rescued of them."""
+    field = pa.field("pk", pa.int64(), metadata={"ddb:type": "N"})
+    image = pa.struct([field, ("n", pa.int64())])
+    schema = SCHEMA.set(3, field).set(5, pa.field("_old_image", image))
+
+    def rescued(number, key, old, new):
+        text = f'{{"pk":{{"N":"{key}"}},"m":{{"M":{{}}}}}}'
+        return {**change(number, None, old, new), "_rescue": text, "_old_rescue": None if old is None else text}
+
+    rows = [
+        rescued(8, "1.5", None, 1),
+        rescued(9, "2.5", None, 1),
+        change(10, 1, None, 1),
+        rescued(11, "1.5", 1, 2),
+        rescued(12, "2.5", 5, 6),
+        change(13, 1, 7, 8),
+        rescued(14, "1.5", 2, None),
+        rescued(15, "9" * 38, None, 1),
+    ]
+    for parts in ([rows], [rows[:3], rows[3:]], [rows[2:3], rows[5:6], rows[:2] + rows[3:5] + rows[6:]]):
+        chains = ImageChains(["pk"])
+        for part in parts:
+            chains.add(pa.Table.from_pylist(part, schema))
+        assert [(each.key, each.sequence) for each in chains.broken()] == [
+            ({"pk": Decimal("2.5")}, "12"),
+            ({"pk": 1}, "13"),
+        ]
+
+
+@pytest.mark.parametrize("name", ["_since", "_sequence", "_event_id", "_healed_by"])
+def test_keys_are_called_as_other_columns(name):
+    """A key attribute may have the name of a column of the log, or of one that is used on the way."""
+    column = name if name == "_since" else f"{name}_1"
+    field = pa.field(column, pa.string(), metadata={"ddb:type": "S", "ddb:name": name})
+    image = pa.struct([field, ("n", pa.int64())])
+    schema = SCHEMA.set(3, field).set(5, pa.field("_old_image", image))
+    if name != "_sequence":
+        schema = schema.append(pa.field("_healed_by", pa.string()))
+
+    def named(row):
+        old = row["_old_image"]
+        return {**row, column: row["pk"], "_old_image": old and {column: old["pk"], "n": old["n"]}}
+
+    chains = ImageChains([name])
+    chains.add(pa.Table.from_pylist([named(row) for row in ROWS], schema))
+    assert [(each.key, each.sequence) for each in chains.broken()] == [({name: "b"}, "11"), ({name: "a"}, "102")]
+
+
+UNKNOWN = [
+    change(8, "a", None, 1),
+    change(9, "a", 1, 2),
+    change(10, "a", 2, 3),
+    change(11, "a", 3, None),
+    change(12, "a", None, 4),
+    change(13, "a", 4, 5),
+]
+
+
+def without_images(rows):
+    """Return rows as a file holds them that has no old images."""
+    return pa.Table.from_pylist(rows, SCHEMA).drop_columns(["_old_image", "_old_rescue"])
+
+
+def with_null_images(rows):
+    """Return rows as a compaction holds those of files without old images beside those of files with them."""
+    names = [each.name for each in SCHEMA]
+    return pa.concat_tables([without_images(rows), SCHEMA.empty_table()], promote_options="default").select(names)
+
+
+def breaks_of(*parts):
+    """Return the numbers of the changes behind which one is missing."""
+    chains = ImageChains(["pk"])
+    for part in filter(len, parts):
+        chains.add(part)
+    return [each.sequence for each in chains.broken()]
+
+
+def test_the_changes_of_several_streams_are_chains_of_their_own():
+    """Their numbers cannot be compared, and what is missing between two streams is a gap of the log."""
+    chains = ImageChains(["pk"])
+    chains.add(pa.Table.from_pylist([change(7, "a", None, 1), change(9, "a", 1, 2)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(10, "a", 4, 5), change(8, "a", 3, 4), change(8, "b", 1, 2)], SCHEMA), 2)
+    assert chains.broken() == []
+    chains.add(pa.Table.from_pylist([change(11, "a", 4, 5)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(11, "b", 3, 4)], SCHEMA), 2)
+    assert sorted((each.key["pk"], each.sequence) for each in chains.broken()) == [("a", "11"), ("b", "11")]
+
+
+@pytest.mark.parametrize("bare", [without_images, with_null_images])
+@pytest.mark.parametrize("places", [{1}, {2}, {3}, {1, 2}, {0, 4}, {1, 3}, set(range(6))])
+def test_rows_without_old_images_are_links_of_the_chain(bare, places):
+    """They break nothing themselves, unless they are inserts; what they left is what the next change begins with."""
+    known = pa.Table.from_pylist([row for place, row in enumerate(UNKNOWN) if place not in places], SCHEMA)
+    assert breaks_of(known, bare([UNKNOWN[place] for place in sorted(places)])) == []
+
+
+@pytest.mark.parametrize("bare", [without_images, with_null_images])
+def test_what_is_missing_beside_rows_without_old_images_is_found_where_it_can_be(bare):
+    """Behind such a row it is, at such a row only if it is an insert: of another what it began with is not known."""
+    known = pa.Table.from_pylist([UNKNOWN[0], UNKNOWN[3]], SCHEMA)
+    assert breaks_of(known, bare([UNKNOWN[1]])) == ["11"]
+    assert breaks_of(known, bare([UNKNOWN[2]])) == []
+    known = pa.Table.from_pylist([UNKNOWN[2], UNKNOWN[5]], SCHEMA)
+    assert breaks_of(known, bare([UNKNOWN[4]])) == ["12"]
+
+
+def test_a_row_with_an_old_image_does_not_hide_columns_that_the_image_lacks():
+    """Of files that a compaction put together, one may have a column that another rescues."""
+    wide = pa.Table.from_pylist([change(8, "a", None, 1)], SCHEMA).drop_columns(["_old_image", "_old_rescue"])
+    wide = wide.append_column("extra", pa.array(["x"]))
+    narrow = [change(9, "a", 1, 2) | {"_old_rescue": '{"extra":{"S":"x"}}'}]
+    assert breaks_of(pa.concat_tables([wide, pa.Table.from_pylist(narrow, SCHEMA)], promote_options="default")) == []
+
+
+def test_a_healed_row_is_a_link_whose_own_columns_are_no_attributes():
+    """Also where the export it is from had no old images: the column that says what healed it counts for none."""
+    healed = with_null_images([UNKNOWN[1]]).append_column("_healed_by", pa.array(["table"]))
+    known = [UNKNOWN[0], UNKNOWN[2]]
+    assert breaks_of(pa.Table.from_pylist(known, SCHEMA), healed) == []
+    bare = without_images([UNKNOWN[1]]).append_column("_event_id", pa.array(["one"]))
+    assert breaks_of(pa.Table.from_pylist(known, SCHEMA), bare.append_column("_healed_by", pa.array(["table"]))) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from decimal import Decimal
 
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import BINARIES, NUMBERS, TEXT
 
-from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_hashes, key_identity
+from ddbio.core.items.item_key import (
+    Fingerprints,
+    KeyGroups,
+    key_columns,
+    key_fingerprints,
+    key_hashes,
+    key_identity,
+    key_rows,
+    key_values,
+)
 from ddbio.core.kernel.hash.keys import hash_keys
 from ddbio.core.reference import RowBuilder
 from ddbio.core.rescue import MisfitLog
@@ -274,3 +284,79 @@ def test_rows_of_a_key_are_one_group(pairs, others):
     for pair, group in zip(others, groups.find(fingerprints(others)).tolist(), strict=True):
         assert (group >= 0) == (pair in pairs)
         assert group < 0 or pairs[members[group][0]] == pair
+
+
+COLUMN_TYPES = {
+    "S": [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+    "N": [pa.int64(), pa.int8(), pa.decimal128(38, 2), pa.float64()],
+    "B": [pa.binary(), pa.large_binary()],
+}
+HELD = {"S": ["", "a"], "N": [0, 7], "B": [b"", b"\0"]}
+RESCUED = {"S": ["x", "é"], "N": ["1.5", "-1E+30", "9" * 38, "0.125"], "B": ["AQ==", "/w=="]}
+COMBINATIONS = [
+    (tag, arrow, other) for tag, types in COLUMN_TYPES.items() for arrow in types for other in ("S", "N", "B")
+]
+
+
+@pytest.mark.parametrize(("tag", "arrow", "other"), COMBINATIONS)
+@pytest.mark.parametrize("is_table", [False, True])
+def test_keys_are_read_from_columns_and_from_the_rescue_column(tag, arrow, other, is_table):
+    """Whatever a column holds, and whatever was rescued: each row has its key, and equal keys alone are equal."""
+    held, rescued = HELD[tag], RESCUED[other]
+    fields = [pa.field("s", pa.string(), metadata={"ddb:type": "S"}), pa.field("k", arrow, metadata={"ddb:type": tag})]
+    schema = pa.schema([*fields, pa.field("x", pa.int64()), pa.field("_rescue", pa.string())])
+    values = [*held, *([None] * len(rescued))] * 2
+    texts = [*([None] * len(held)), *(json.dumps({"x": {"S": "z"}, "k": {other: each}}) for each in rescued)]
+    columns = [pa.array(["p"] * len(values)), pa.array(values, arrow), pa.nulls(len(values), pa.int64())]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array([*texts, '{"x":{"S":"y"}}', *texts[1:]])], schema=schema)
+    rows = pa.Table.from_batches([batch.slice(0, 3), batch.slice(3)]) if is_table else batch
+    found = key_fingerprints(rows, ["s", "k"])
+    groups = KeyGroups(found)
+    assert groups.counts.tolist() == [2] * (len(held) + len(rescued))
+    assert all(np.diff(groups.rows[start : start + 2]) == len(values) // 2 for start in groups.starts)
+    values = [None] * batch.num_rows
+    for places, parts in key_columns(rows, ["s", "k"]):
+        assert all(column.null_count == 0 for column, _ in parts)
+        for place, key in zip(
+            np.arange(len(values))[places].tolist(), zip(*key_values(parts), strict=True), strict=True
+        ):
+            values[place] = key
+    plain = [Decimal(each) if other == "N" else json.loads(f'"{each}"') for each in rescued]
+    plain = [base64.b64decode(each) for each in rescued] if other == "B" else plain
+    assert values == [("p", each) for each in [*held, *plain] * 2]
+
+
+def test_only_rows_that_need_it_come_with_the_rescue_column():
+    """Where all keys are in their columns nothing else is looked at."""
+    rows = pa.table({"k": [1, 2], "x": [3, 4], "_rescue": [None, "{broken"]})
+    assert key_rows(rows, ["k"]).column_names == ["k"]
+    assert key_rows(rows.set_column(0, "k", pa.array([1, None])), ["k"]).column_names == ["k", "_rescue"]
+    ((places, columns),) = key_columns(rows, ["k"])
+    assert (places, columns[0][0].to_pylist()) == (slice(0, 2), [1, 2])
+    assert key_columns(rows.slice(0, 0), ["k"]) == [] or key_columns(rows.slice(0, 0), ["k"])[0].batch.num_rows == 0
+
+
+@pytest.mark.parametrize("text", ["a", None])
+def test_a_column_of_another_name_is_not_taken_for_the_key(text):
+    """A log has a column of its own, or of another attribute, that is called as a key attribute is."""
+    named = pa.field("_op_2ac1b6cb", pa.string(), metadata={"ddb:type": "S", "ddb:name": "_op"})
+    own = [pa.field("_op", pa.string()), pa.field("_op", pa.string(), metadata={"PARQUET:field_id": "1"})]
+    rescued = None if text else '{"_op":{"N":"1"}}'
+    wanted = plain_xxh64(key_identity({"_op": {"S": "a"} if text else {"N": "1"}}, ["_op"]))
+    for field in own:
+        schema = pa.schema([field, named, pa.field("_rescue", pa.string())])
+        rows = pa.RecordBatch.from_pylist([{"_op": "PUT", named.name: text, "_rescue": rescued}], schema)
+        assert key_hashes(rows, ["_op"]).tolist() == [wanted]
+        table = pa.Table.from_batches([rows])
+        assert key_rows(table, ["_op"]).column_names == [named.name, *([] if text else ["_rescue"])]
+        assert len(key_columns(table, ["_op"])) == 1
+    other = pa.field("_op", pa.string(), metadata={"ddb:type": "S", "ddb:name": "other"})
+    rows = pa.RecordBatch.from_arrays([["x"], ['{"_op":{"S":"a"}}']], schema=pa.schema([other, schema.field(2)]))
+    assert key_hashes(rows, ["_op"]).tolist() == [plain_xxh64(key_identity({"_op": {"S": "a"}}, ["_op"]))]
+
+
+def test_a_key_without_a_column_is_in_the_rescue_column():
+    """A schema may lack the key: its values were rescued."""
+    rows = pa.record_batch({"x": [1, 2], "_rescue": ['{"k":{"N":"1"}}', '{"k":{"S":"a"}}']})
+    wanted = [plain_xxh64(key_identity({"k": each}, ["k"])) for each in ({"N": "1"}, {"S": "a"})]
+    assert key_hashes(rows, ["k"]).tolist() == wanted

@@ -68,5 +68,5 @@ def test_a_key_that_no_column_holds_is_in_the_rescue_column():
     assert key_texts(made, ["p", "s"]).to_pylist() == ["B:01|S:x", "B:0102|S:y\\|"]
     texts, buckets = keys_and_buckets(made, ["p", "s"], 4)
     assert (texts, buckets) == (key_texts(made, ["p", "s"]), buckets_of(texts, 4))
-    with pytest.raises(SchemaError, match="1 rows lack their key"):
+    with pytest.raises(SchemaError, match="row 1: p is missing"):
         key_texts(rows("S", [["a", None]]), ["p"])

@@ -5,6 +5,7 @@ import itertools
 import random
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from fold_model import item, key, window
 
@@ -12,7 +13,7 @@ import ddbio
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
 from ddbio.core.exports.manifest import ExportSummary
 from ddbio.core.reference import items_of
-from ddbio.errors import ExportIncompleteError, SchemaError
+from ddbio.errors import ExportIncompleteError
 from ddbio.testing.export import Change, ExportWriter
 
 # Sockets that PySpark left to the garbage collector in an earlier test may be found here.
@@ -125,13 +126,29 @@ def test_increment_is_no_base(tmp_path):
         ddbio.fold_exports(writer.incremental([]), [])
 
 
-def test_key_that_fits_no_column_is_refused(tmp_path):
-    """Items whose keys were rescued could not be distinguished."""
-    writer = ExportWriter(tmp_path)
-    full = writer.full([{"pk": {"N": "1"}}])
-    increment = writer.incremental([Change(1, {"pk": {"N": "1.5"}}, new={"pk": {"N": "1.5"}})])
-    with pytest.raises(SchemaError, match="key 'pk'"):
-        ddbio.fold_exports(full, [increment])
+A = {"pk": {"S": "a"}}
+KEYS = [
+    [{"pk": {"N": number}} for number in ("1", "1.5", "2.5")],
+    [{"pk": {"N": number}} for number in ("1", "9" * 38, "1E+100")],
+    [{"pk": {"N": number}} for number in ("1.5", "2", "-3")],
+    [{**A, "sk": {"N": number}} for number in ("1", "1.5", "2.5")],
+    [{"pk": {"N": one}, "sk": {"N": two}} for one, two in (("1.5", "1.5"), ("1", "2.5"), ("1", "2"))],
+    [{"pk": {"S": text}} for text in "abc"],
+    [{"pk": {"B": text}} for text in ("AA==", "AQ==", "Ag==")],
+]
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_keys_that_fit_no_column_are_told_apart(tmp_path, keys):
+    """Items whose keys were rescued are changed, put and deleted as others."""
+    writer, (kept, changed, gone) = ExportWriter(tmp_path), keys
+    full = writer.full([*keys[:2], gone])
+    first = writer.incremental([Change(1, changed, {**changed, "v": {"N": "1"}}, changed), Change(2, gone, None, gone)])
+    second = writer.incremental([Change(3, changed, {**changed, "v": {"N": "2"}}, changed)])
+    schema = pa.schema([("pk", pa.int64()), ("sk", pa.int64()), ("v", pa.int64())])
+    table = ddbio.fold_exports(full, [first, second], schema=schema)
+    found = [each for batch in table.to_batches() for each in items_of(batch)]
+    assert sorted(found, key=str) == sorted([kept, {**changed, "v": {"N": "2"}}], key=str)
 
 
 @pytest.mark.parametrize("hours", [0.25, 1, 24, 24.1, 50, 240])

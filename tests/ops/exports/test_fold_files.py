@@ -3,6 +3,7 @@
 import json
 import random
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from fold_model import item, window
@@ -10,7 +11,7 @@ from fold_model import item, window
 import ddbio
 from ddbio.cli.main import run
 from ddbio.core.reference import items_of
-from ddbio.errors import ExportIncompleteError, SchemaError, TargetError
+from ddbio.errors import ExportIncompleteError, TargetError
 from ddbio.ops.exports import fold, spill
 from ddbio.testing.export import Change, ExportWriter
 
@@ -120,13 +121,17 @@ def test_nothing_changed(tmp_path):
     assert (report.rows, report.windows, report.changes) == (1, 1, 0)
 
 
-def test_key_that_fits_no_column_is_refused(tmp_path):
-    """Items whose keys were rescued could not be distinguished."""
+def test_keys_that_fit_no_column_are_told_apart(tmp_path):
+    """Items whose keys were rescued are changed, put and deleted as others."""
     writer = ExportWriter(tmp_path / "in")
-    full = writer.full([{"pk": {"N": "1"}}])
-    increment = writer.incremental([Change(1, {"pk": {"N": "1.5"}}, new={"pk": {"N": "1.5"}})])
-    with pytest.raises(SchemaError, match="key 'pk'"):
-        ddbio.fold_exports_to_files(full, [increment], tmp_path / "out", engine="local")
+    items = [{"pk": {"S": "a"}, "sk": {"N": number}} for number in ("1", "1.5", "2.5", "3.5", "4.5")]
+    full = writer.full(items[:4])
+    changed = [{**each, "v": {"N": "1"}} for each in items]
+    changes = [Change(1, items[2], changed[2], items[2]), Change(2, items[3], None, items[3])]
+    increment = writer.incremental([*changes, Change(3, items[4], changed[4])])
+    schema = pa.schema([("pk", pa.string()), ("sk", pa.int64()), ("v", pa.int64())])
+    ddbio.fold_exports_to_files(full, [increment], tmp_path / "out", engine="local", schema=schema)
+    assert read_back(tmp_path / "out") == [items[0], items[1], changed[2], changed[4]]
 
 
 def test_commands(story, tmp_path, capsys):

@@ -301,7 +301,7 @@ def test_the_plan_of_an_export(tmp_path):
         ({"_op": ["put"] * 4}, "is not INSERT"),
         ({"_sequence": ["1", "a", "2", "3"]}, "no whole numbers"),
         ({"_sequence": [1, None, 2, 3]}, "1 rows have none"),
-        ({"pk": ["x", None, "y", "z"]}, "lack their key"),
+        ({"pk": ["x", None, "y", "z"]}, "row 1: pk is missing"),
     ],
 )
 def test_rows_that_are_no_changes(changed, message, tmp_path):

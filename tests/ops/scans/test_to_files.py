@@ -169,7 +169,7 @@ def test_read_units_are_the_service_s(scan, fake):
         ({"table": "nope"}, NotFoundError, "nope"),
         ({"index": "nope"}, OptionError, "has no index"),
         ({"endpoint_url": "http://127.0.0.1:9"}, EndpointError, "is the endpoint right and up?"),
-        ({"dest": "gs://bucket/x"}, OptionError, "neither s3:// nor"),
+        ({"dest": "gs://bucket/x"}, OptionError, "the scheme 'gs'"),
         ({"schema": pa.schema([pa.field("pk", pa.int64())])}, SchemaError, "key attribute 'pk'"),
         ({"read_ratio": 0.5}, OptionError, "give rcu_per_second instead"),
         ({"profile": "nobody"}, OptionError, "nobody"),
