@@ -33,6 +33,8 @@ __all__ = ["checked_batches", "record_batch_reader"]
 _UNNAMED = re.compile(r"__index_level_\d+__")
 # Types of polars that it exports as addresses, or as nothing that Arrow knows.
 _OPAQUE = {"Object", "Int128", "UInt128"}
+_TEXTS = {str, type(None)}
+_PLAIN = {str, int, float, bool, bytes}
 # Kinds of objects that Arrow keeps as they are where a column has no other: see _kind.
 _EXACT = {str, int, float, bool, bytes, Decimal, dt.date, dt.time, dt.timedelta, "naive", "aware"}
 _EXACT |= {np.dtype(name) for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
@@ -134,8 +136,13 @@ def _inserted(table: pa.Table | None, columns: Mapping[str, tuple[Any, Any]], or
 
 def _is_exact(values: Iterable[Any]) -> bool:
     """Return whether values have one type at each place, by which Arrow keeps them as they are."""
+    values = list(values)
+    if set(map(type, values)) <= _TEXTS:
+        return True
     present = [value for value in values if not _is_none(value)]
-    kinds = set(map(_kind, present))
+    kinds = set(map(type, present))
+    if not kinds <= _PLAIN:
+        kinds = set(map(_kind, present))
     if len(kinds) != 1:
         return not kinds
     (kind,) = kinds
