@@ -20,6 +20,7 @@ import pyarrow.json
 
 from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.items.raw_items import shift_line
+from ddbio.core.kernel.arrays import texts_array
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, tag_of_field
 from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
 from ddbio.errors import DecodeError
@@ -41,7 +42,7 @@ _LONG = r"[0-9.]{16,}|[eE][+-]?[0-9]{3,}"
 _NO_NUMBER = "[nN]"
 _KINDS = (pa.int64(), pa.float64(), pa.date32())
 _HEAD_ROWS = 100
-_BOOLEANS = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
+_BOOLEANS = texts_array("true", "True", "TRUE", "false", "False", "FALSE")
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _JSON_BLOCK_BYTES = 4 * 1024 * 1024
