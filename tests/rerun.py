@@ -7,6 +7,7 @@ not run.
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -39,10 +40,11 @@ def main(arguments: Sequence[str]) -> int:
     status = pytest.main([*arguments], plugins=[failures])
     if failures.fatal or status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failures.tests) <= MAX_RERUNS:
         return int(status)
+    settings = [word for name, value in itertools.pairwise(arguments) if name == "-o" for word in (name, value)]
     flaky, broken = [], []
     for test in failures.tests:
         print(f"\nRerunning alone: {test}", flush=True)
-        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-m", "", test]
+        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *settings, "-m", "", test]
         (broken if subprocess.run(command, check=False).returncode else flaky).append(test)
     for test in flaky:
         print(f"FLAKY {test}: it failed, and passed when rerun alone; fix it in the next change")
