@@ -230,7 +230,7 @@ class Archiver:
         if self._last_written[0] != number:
             name, store = f"/{self.state.job_id}-{number:012}.parquet", self.state.store
             paths = [each.path for each in live_files(store).files if each.path.endswith(name)]
-            tables = [pq.read_table(pa.BufferReader(store.read(path))) for path in paths]
+            tables = [read_parquet(pa.BufferReader(store.read(path))) for path in paths]
             self._last_written = number, frozenset(text for rows in tables for text in id_texts(change_ids(rows)))
         return self._last_written[1]
 
