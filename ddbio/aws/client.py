@@ -110,35 +110,6 @@ class ClientSpec:
         """
         return _client(self, service, max_pool_connections, _environment())
 
-    def connection_settings(self) -> dict[str, str]:
-        """Return credentials, region and endpoint of S3 under the names of the environment, for libraries of others.
-
-        Credentials that expire are those of now.
-
-        Raises
-        ------
-        AccessDeniedError
-            If there are no credentials.
-        """
-        client: Any = self.client("s3")
-        try:
-            plain = dataclasses.replace(self, endpoint_url=None, members=(), members_of_keys=())
-            with _SESSION_LOCK:
-                found = _session(plain, _environment()).get_credentials()
-            if found is None:
-                raise NoCredentialsError
-            keys = found.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise to_ddbio_error(error, action="find credentials for s3", resource="s3") from error
-        given = {
-            "AWS_ACCESS_KEY_ID": keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
-            "AWS_SESSION_TOKEN": keys.token,
-            "AWS_REGION": client.meta.region_name,
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-        }
-        return {name: value for name, value in given.items() if value}
-
 
 def _environment() -> frozenset[tuple[str, str]]:
     """Return AWS's variables: what is cached belongs to them, since sessions and clients read them once."""

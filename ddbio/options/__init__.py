@@ -25,7 +25,13 @@ if TYPE_CHECKING:
         ReplayOptions,
         StreamEventOptions,
     )
-    from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
+    from ddbio.options.connection import (
+        ConnectionOptions,
+        Credentials,
+        LocalSession,
+        connection_of,
+        export_connection_of,
+    )
     from ddbio.options.files import (
         Compression,
         ExportFoldOptions,
@@ -159,6 +165,7 @@ __all__ = [
     "camel_case",
     "connection_of",
     "descriptions_of",
+    "export_connection_of",
     "parse_options",
 ]
 
@@ -171,7 +178,7 @@ _NAMES = {
     "capture_audit": "CaptureHealOptions CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
-    "connection": "ConnectionOptions Credentials LocalSession connection_of",
+    "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddbio.aws.s3_gateway import S3Gateway
 from ddbio.aws.s3_store import S3Store
 from ddbio.files.contents import TABLES, kind_of
 from ddbio.lake.hudi import HudiLakeTable
@@ -24,17 +25,16 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
         If the URI is neither of S3 nor a local path, or the library of the format is not installed.
     """
     store = open_store(uri, options)
-    given = store.connection_settings() if isinstance(store, S3Store) else {}
     # Only who uses a format needs its library.
     if table_format == "iceberg":
         from ddbio.lake.iceberg import IcebergLakeTable  # noqa: PLC0415
 
-        return IcebergLakeTable(store, given)
+        return IcebergLakeTable(store)
     if table_format == "hudi":
         return HudiLakeTable(store)
     from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
 
-    return DeltaLakeTable(store, given)
+    return DeltaLakeTable(store, S3Gateway(store) if isinstance(store, S3Store) else None)
 
 
 def lake_format(store: ObjectStore) -> str | None:

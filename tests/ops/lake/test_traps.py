@@ -149,7 +149,7 @@ def test_a_replacement_by_pyiceberg_is_two_snapshots(tmp_path):
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
-    ours = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
     assert [ours.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in ours.snapshots()] == [1, 1]
     catalog.close()
 
@@ -196,7 +196,7 @@ def test_expiry_of_iceberg_removes_no_files(tmp_path):
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
-    table = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    table = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
     before = sorted((tmp_path / "lake").rglob("*.parquet"))
     older, _ = [each.snapshot_id for each in table.snapshots()][-2:]
     table.maintenance.expire_snapshots().by_id(older).commit()
