@@ -78,7 +78,7 @@ class S3Gateway:
         }
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
-        """Return the answer to a request; a refusal is kept, and nobody repeats what the store's client gave up."""
+        """Return the answer to a request, whose headers are in lower case; a refusal is kept, and nobody repeats what the store's client gave up."""
         parts = urlsplit(target)
         key, query = unquote(parts.path).partition(f"/{_BUCKET}")[2].lstrip("/"), dict(parse_qsl(parts.query, True))  # noqa: FBT003 - names without a value
         action = _action(method, query, key)
@@ -117,7 +117,7 @@ class S3Gateway:
 
     def _read(self, method: str, key: str, headers: Mapping[str, str]) -> _Answer:
         client, place, _ = self._store.at(key)
-        wanted = {"Range": headers["Range"]} if "Range" in headers else {}
+        wanted = {"Range": headers["range"]} if "range" in headers else {}
         wanted |= {name: headers[header] for name, header in _GUARDS.items() if header in headers}
         found = getattr(client, f"{method.lower()}_object")(**place, **wanted)
         data = found["Body"].read() if method == "GET" else b""
@@ -170,7 +170,7 @@ class S3Gateway:
         return _Answer(200, _xml("CompleteMultipartUploadResult", f"<ETag>{escape(found['ETag'])}</ETag>"))
 
 
-_GUARDS = {"IfMatch": "If-Match", "IfNoneMatch": "If-None-Match"}
+_GUARDS = {"IfMatch": "if-match", "IfNoneMatch": "if-none-match"}
 _SERVED: weakref.WeakValueDictionary[str, S3Gateway] = weakref.WeakValueDictionary()
 
 
@@ -181,7 +181,7 @@ class _Answer:
     headers: Mapping[str, str] | None = None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Conversation(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
@@ -191,8 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request of a gateway's library."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         token = _TOKEN.search(self.headers.get("Authorization", ""))
+        headers = {name.lower(): value for name, value in self.headers.items()}
         gateway = _SERVED.get(token[1]) if token else None
-        answer = _Answer(403) if gateway is None else gateway.answer(self.command, self.path, self.headers, body)
+        answer = _Answer(403) if gateway is None else gateway.answer(self.command, self.path, headers, body)
         self.send_response_only(answer.status)
         for name, value in {"Content-Length": str(len(answer.body)), **(answer.headers or {})}.items():
             self.send_header(name, value)
@@ -218,7 +219,7 @@ def _port(process: int) -> int:
     """Return the port of this process's server, which starts with its first gateway."""
     with _STARTING:
         if process not in _PORTS:
-            server = _Server(("127.0.0.1", 0), _Handler)
+            server = _Server(("127.0.0.1", 0), _Conversation)
             threading.Thread(target=server.serve_forever, name="ddbio-s3-gateway", daemon=True).start()
             _PORTS[process] = server.server_port
         return _PORTS[process]

@@ -74,7 +74,7 @@ def open_catalog(name: IcebergName, store: ObjectStore) -> Catalog:
     # A catalog of REST is asked for its configuration.
     with _opening(name, str(properties.get("uri", ""))):
         catalog = load_catalog(name.catalog, **properties)
-    catalog.properties |= {"py-io-impl": IMPLEMENTATION, STORE: store}  # type: ignore[dict-item]
+    catalog.properties |= {"py-io-impl": IMPLEMENTATION, STORE: store}
     return catalog
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         RollbackOptions,
         VacuumOptions,
     )
+    from ddbio.options.iam import IamOptions
     from ddbio.options.inspection import LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
@@ -125,6 +126,7 @@ __all__ = [
     "FilesListOptions",
     "FilesOptions",
     "HistoryOptions",
+    "IamOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",
     "ImportStartOptions",
@@ -180,6 +182,7 @@ _NAMES = {
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
+    "iam": "IamOptions",
     "inspection": "LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",

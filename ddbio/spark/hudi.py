@@ -390,8 +390,7 @@ def spark_place(session: SparkSession, uri: str) -> str:
     return uri
 
 
-# Options of S3 requests, and the settings of Spark's file systems for them: Hudi's writer knows nothing else. None has
-# one for an expected owner, tags or Object Lock.
+# The settings of Spark's file systems for options of S3 requests: Hudi's writer knows nothing else.
 # https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/encryption.html
 _S3A = {
     "s3_sse": "fs.s3a.encryption.algorithm",

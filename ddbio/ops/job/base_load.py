@@ -22,7 +22,7 @@ from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.staging import Staging
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class LakeTarget:
                 raise TargetError(  # noqa: TRY301 - the claim goes
                     f"{self.table.store.uri} has files and is no table: choose another folder", self.table.store.uri
                 )
+            require_writable(self.table.store)
         except BaseException:
             self.abort(job_id)
             raise

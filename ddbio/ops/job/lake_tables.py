@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws.s3_gateway import S3Gateway
 from ddbio.aws.s3_store import S3Store
+from ddbio.files.commit import require_uploads
 from ddbio.files.contents import TABLES, kind_of
+from ddbio.files.meta import META, PROBE
 from ddbio.lake.hudi import HudiLakeTable
-from ddbio.ops.job.storage import open_store
+from ddbio.ops.job.storage import new_job_id, open_store
 
 if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
@@ -35,6 +37,28 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
     from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
 
     return DeltaLakeTable(store, S3Gateway(store) if isinstance(store, S3Store) else None)
+
+
+def require_writable(store: ObjectStore, *, deletes: bool = False) -> None:
+    """Refuse a table whose files a job could not write, or not clean up, before it does its work.
+
+    Parameters
+    ----------
+    deletes
+        Whether files of the table may be deleted as well.
+
+    Raises
+    ------
+    AccessDeniedError
+        Naming the permission that is missing.
+    """
+    job_id = new_job_id()
+    require_uploads(store, job_id)
+    store.abort(job_id)
+    if deletes:
+        path = f"{META}{job_id}{PROBE}"
+        store.put(path, b"")
+        store.delete([path])
 
 
 def lake_format(store: ObjectStore) -> str | None:

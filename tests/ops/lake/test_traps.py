@@ -122,7 +122,7 @@ def test_a_merge_that_changes_nothing_is_noted_beside_the_table(tmp_path):
 @pytest.mark.parametrize("kind", [DeltaLakeTable, IcebergLakeTable])
 def test_of_two_writers_one_fails(kind, tmp_path):
     """Trap 6: nothing is retried on an old state; a commit adds and removes files in one snapshot."""
-    table = kind(LocalStore(tmp_path), {})
+    table = kind(LocalStore(tmp_path))
     schema = pa.schema(
         [("_key", pa.string()), pa.field("_b", pa.int32()), ("_ver", pa.string()), ("_ts_us", pa.int64())]
     )
