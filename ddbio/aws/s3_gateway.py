@@ -78,7 +78,10 @@ class S3Gateway:
         }
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
-        """Return the answer to a request, whose headers are in lower case; a refusal is kept, and nobody repeats what the store's client gave up."""
+        """Return the answer to a request, whose headers are in lower case.
+
+        A refusal is kept, and answered so that nobody repeats what the client of the store has given up.
+        """
         parts = urlsplit(target)
         key, query = unquote(parts.path).partition(f"/{_BUCKET}")[2].lstrip("/"), dict(parse_qsl(parts.query, True))  # noqa: FBT003 - names without a value
         action = _action(method, query, key)

@@ -64,9 +64,13 @@ class DeltaLakeTable:
 
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version; None if there is no table."""
+        if self._gateway is not None:
+            self._gateway.failure = None
         try:
             table = DeltaTable(self._uri, version=version, storage_options=self._options)
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            # Who may not read it is told that there is none.
+            self._raise_refusal(error)
             return None
         except _ERRORS as error:
             if version is None or isinstance(error, OSError):

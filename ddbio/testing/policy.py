@@ -36,6 +36,10 @@ _WITH_HEADERS = {
 _EXPORTED = ("s3:PutObject", "s3:PutObjectAcl", "s3:AbortMultipartUpload")
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondynamodb.html
 _OF_ALL = frozenset({"ListExports", "ListImports", "ListBackups", "ListTables", "DescribeLimits", "ListBulkOperations"})
+# Those that see items; others work on an encrypted table without its key.
+_OF_ITEMS = frozenset(
+    {"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"}
+)
 _FILLS_A_TABLE = ("BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Requesting.html
 _LOGS = (
@@ -284,7 +288,7 @@ class PolicyProxy:
         for name in dict.fromkeys(named):
             index = members.get("IndexName")
             yield Permission(action, f"{arn_of(name)}/index/{index}" if index else arn_of(name))
-            if self.table_key and operation not in {"DescribeTable", "CreateTable"}:
+            if self.table_key and operation in _OF_ITEMS:
                 yield self._kms("kms:Decrypt", self.table_key, region, "dynamodb")
         for name in _ARN_MEMBERS:
             if members.get(name):
@@ -302,6 +306,8 @@ class PolicyProxy:
         """Yield what DynamoDB does in the name of the caller, and what it makes."""
         via = {"aws:ViaAWSService": "true"}
         if operation == "ExportTableToPointInTime":
+            if self.table_key:
+                yield self._kms("kms:Decrypt", self.table_key, region, "dynamodb")
             below = f"arn:aws:s3:::{members['S3Bucket']}/{members.get('S3Prefix', '')}".rstrip("/") + "/*"
             yield from (Permission(each, below, via) for each in _EXPORTED)
             key = members.get("S3SseKmsKeyId") or self.bucket_key
@@ -391,9 +397,6 @@ def _denial(service: str, refused: Permission, *, has_body: bool = True) -> Http
             f"<Error>{inner}</Error>" if service == "s3" else f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>"
         )
         return HttpReply(_FORBIDDEN, [body.encode()] if has_body else [], _XML)
-    if service == "monitoring":
-        inner = f"<Code>AccessDenied</Code><Message>{_told(refused)}</Message>"
-        return HttpReply(_FORBIDDEN, [f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>".encode()], _XML)
     body = json.dumps({"__type": "AccessDeniedException", "Message": _told(refused), "message": _told(refused)})
     return HttpReply(_BAD_REQUEST, [body.encode()], _JSON)
 

@@ -61,7 +61,11 @@ def test_an_account_is_that_of_the_role():
         ("s3://lake", ["arn:aws:s3:::lake/*"], None),
         ("s3://lake/rows/", ["arn:aws:s3:::lake/rows/*"], ["rows", "rows/*"]),
         ("s3://lake/rows", ["arn:aws:s3:::lake/rows", "arn:aws:s3:::lake/rows/*"], ["rows", "rows/*"]),
-        ("s3a://lake/a.json", ["arn:aws:s3:::lake/a.json", "arn:aws:s3:::lake/a.json/*"], ["a.json", "a.json/*"]),
+        (
+            "s3a://lake/a.json",
+            ["arn:aws:s3:::lake/_ddbio/*", "arn:aws:s3:::lake/a.json", "arn:aws:s3:::lake/a.json/*"],
+            ["a.json", "a.json/*", "_ddbio/*"],
+        ),
         ("s3://lake/rows/*.json", ["arn:aws:s3:::lake/rows/*.json"], ["rows/*"]),
         ("s3://lake/rows/[ab]?.json", ["arn:aws:s3:::lake/rows/*?.json"], ["rows/*"]),
         (

@@ -3,20 +3,21 @@
 # ruff: noqa: E501 - command lines and sentences
 from __future__ import annotations
 
-from tests.iam.world import Case
+from tests.iam.world import KEY, Case
 
 OUT, LOG, LAKE = "s3://lake/{run}/out", "s3://lake/log", "s3://lake/{run}/t"
 OBJECTS = (
     "--s3-sse-kms-key-id {key} --s3-tags a=b --s3-acl private --s3-object-lock-legal-hold "
     "--s3-object-lock-mode GOVERNANCE --s3-object-lock-until 2099-01-01T00:00:00Z"
 )
+AROUND = f"--bucket-kms-key {KEY} --table-kms-key {KEY} --vpc-endpoint vpce-1"
 _IMPORT = "import files {folder}/rows/ s3://lake/{run}/imp --key pk:S"
 _START = "import start s3://lake/{run}/imp i-{run} --json"
 _BULK = "bulk start s3://lake/{run}/imp orders s3://lake/{run}/rep --json"
 _APPLY = f"apply {LOG} {LAKE}"
 _ARCHIVE = f"archive {LOG} s3://lake/{{run}}/arch --ttl ttl"
 _BOOTSTRAP = f"bootstrap orders {LAKE} --log s3://lake/{{run}}/log"
-_PARTED = f"scan orders {OUT} --catalog glue://shop.q{{n}} --partition-by day"
+_PARTED = f"scan orders {OUT} --catalog glue://db{{n}}.q{{n}} --partition-by day"
 
 CASES = [
     Case(f"scan orders {OUT}"),
@@ -32,13 +33,15 @@ CASES = [
     Case(f"scan orders {OUT} --index by_day"),
     Case(f"scan orders {OUT} --index by_day --where \"day = 'd1'\"", options="--partition-key day"),
     Case(f"scan orders {OUT} --where 'n > 1'"),
-    Case(f"scan orders {OUT} --catalog glue://shop.o{{n}}"),
-    Case(f"scan orders {OUT} --catalog glue://shop.o{{n}} --mode overwrite", (f"scan orders {OUT} --catalog glue://shop.o{{n}} --columns pk,day",)),
+    Case(f"scan orders {OUT} --catalog glue://db{{n}}.o{{n}}"),
+    Case(f"scan orders {OUT} --catalog glue://db{{n}}.o{{n}} --mode overwrite", (f"scan orders {OUT} --catalog glue://db{{n}}.o{{n}} --columns pk,day",)),
     Case(_PARTED),
     Case(f"{_PARTED} --mode overwrite --where \"day = 'd1'\"", (_PARTED,), options="--partition-key pk"),
     Case(f"scan orders {OUT} --format delta"),
     Case(f"scan orders {OUT} --format iceberg"),
     Case(f"scan orders {OUT} --format iceberg {OBJECTS}"),
+    Case(f"scan orders {OUT}", options=AROUND),
+    Case(f"scan orders {OUT} --format iceberg", options=AROUND),
     Case("read orders"),
     Case("read orders --where \"pk = 'k1'\"", options="--partition-key pk"),
     Case("read {export}"),
@@ -64,7 +67,9 @@ CASES = [
     Case("load s3://lake/rows/ orders --state s3://lake/{run}/state --job-id r{n}"),
     Case(f"load s3://lake/rows/ orders --state s3://lake/{{run}}/state --job-id r{{n}} {OBJECTS}"),
     Case("load s3://lake/rows/ orders --dry-run"),
+    Case("load s3://lake/bad/ orders --reject-to s3://lake/{run}/rej --max-rejects 5 --state s3://lake/{run}/state --job-id r{n}", options=AROUND),
     Case("copy orders copied"),
+    Case("copy orders copied", options=AROUND),
     Case("copy orders new-{run} --create-target --verify"),
     Case("copy orders new-{run} --create-target --kms-key {key}"),
     Case("copy orders new-{run} --create-target --dry-run"),
@@ -72,6 +77,7 @@ CASES = [
     Case("export start orders s3://lake/{run}/exp"),
     Case("export start orders s3://lake/{run}/exp --kms-key {key} --wait"),
     Case("export start orders s3://lake/{run}/exp --dry-run"),
+    Case("export start orders s3://lake/{run}/exp", options=AROUND),
     Case("export start new-{run} s3://lake/{run}/exp --enable-pitr", ("table create-like orders new-{run}",)),
     Case("export wait {arn}", ("export start orders s3://lake/{run}/exp --json",)),
     Case("export describe {arn}", ("export start orders s3://lake/{run}/exp --json",)),
@@ -89,6 +95,7 @@ CASES = [
     Case("import files s3://lake/rows/ s3://lake/{run}/imp --like orders"),
     Case("import start s3://lake/{run}/imp i-{run}", (_IMPORT,)),
     Case("import start s3://lake/{run}/imp i-{run} --dry-run", (_IMPORT,)),
+    Case("import start s3://lake/{run}/imp i-{run}", (_IMPORT,), options=AROUND),
     Case("import wait {arn}", (_IMPORT, _START)),
     Case("import wait {arn} --verify", (_IMPORT, _START)),
     Case("import describe {arn}", (_IMPORT, _START)),
@@ -107,6 +114,7 @@ CASES = [
     Case("backup restore {arn} new-{run}", ("backup create orders --json",)),
     Case("backup restore {arn} new-{run} --verify", ("backup create copied --json",)),
     Case("backup restore orders new-{run}"),
+    Case("backup restore orders new-{run}", options=AROUND),
     Case("backup list"),
     Case("backup list orders"),
     Case("table restore orders new-{run}"),
@@ -122,12 +130,12 @@ CASES = [
     Case("validate orders {lakefolder}"),
     Case("validate {lakefolder} {lakefolder}"),
     Case(f"compact {OUT}", (f"scan orders {OUT}", f"scan orders {OUT} --mode append")),
-    Case(f"compact {OUT} --catalog glue://shop.q{{n}}", (_PARTED, f"{_PARTED} --mode append")),
+    Case(f"compact {OUT} --catalog glue://db{{n}}.q{{n}}", (_PARTED, f"{_PARTED} --mode append")),
     Case("compact {lakefolder} --dry-run"),
     Case("publish {lakefolder} s3://lake/{run}/cur"),
-    Case("publish {lakefolder} s3://lake/{run}/cur --catalog glue://shop.p{n}"),
-    Case(f"publish {OUT} s3://lake/{{run}}/cur --catalog glue://shop.p{{n}}", (
-        f"scan orders {OUT} --partition-by day", f"publish {OUT} s3://lake/{{run}}/cur --catalog glue://shop.p{{n}}",
+    Case("publish {lakefolder} s3://lake/{run}/cur --catalog glue://db{n}.p{n}"),
+    Case(f"publish {OUT} s3://lake/{{run}}/cur --catalog glue://db{{n}}.p{{n}}", (
+        f"scan orders {OUT} --partition-by day", f"publish {OUT} s3://lake/{{run}}/cur --catalog glue://db{{n}}.p{{n}}",
         f"scan orders {OUT} --partition-by day --mode overwrite --where \"day = 'd1'\"",
     )),
     Case("publish s3://lake/{run}/cur --rollback", (
@@ -135,14 +143,14 @@ CASES = [
     )),
     Case(f"vacuum {OUT} --older-than 0s", (f"scan orders {OUT}", f"scan orders {OUT} --mode overwrite")),
     Case("vacuum {lakefolder} --older-than 1d --dry-run"),
-    Case("catalog sync {lakefolder} glue://shop.s{n}"),
-    Case(f"catalog sync {OUT} glue://shop.q{{n}}", (_PARTED, f"scan orders {OUT} --partition-by day --mode overwrite --where \"day = 'd1'\"")),
+    Case("catalog sync {lakefolder} glue://db{n}.s{n}"),
+    Case(f"catalog sync {OUT} glue://db{{n}}.q{{n}}", (_PARTED, f"scan orders {OUT} --partition-by day --mode overwrite --where \"day = 'd1'\"")),
     Case("catalog ddl {lakefolder} --for athena"),
     Case("capture orders s3://lake/{run}/log --available-now --schema {folder}/schema.json"),
     Case("capture orders s3://lake/{run}/log --available-now"),
     Case(f"capture orders s3://lake/{{run}}/log --available-now {OBJECTS}"),
     Case("capture orders s3://lake/{run}/log --available-now --source kinesis --stream {kinesis}"),
-    Case("capture orders s3://lake/{run}/log --max-seconds 2 --source kinesis --stream {kinesis} --fan-out consumer-{n}"),
+    Case("capture orders s3://lake/{run}/log --available-now --source kinesis --stream {kinesis} --fan-out consumer-{n}"),
     Case(f"capture status {LOG}"),
     Case(f"capture status {LOG} --offline"),
     Case(f"capture verify {LOG}"),
@@ -163,9 +171,10 @@ CASES = [
     Case(f"{_APPLY} --format iceberg"),
     Case(f"{_APPLY} {OBJECTS}"),
     Case(f"{_APPLY} --format iceberg {OBJECTS}"),
-    Case(f"{_APPLY} --catalog glue://shop.a{{n}}"),
-    Case(f"{_APPLY} --format iceberg --catalog glue://shop.a{{n}}"),
+    Case(f"{_APPLY} --catalog glue://db{{n}}.a{{n}}"),
+    Case(f"{_APPLY} --format iceberg --catalog glue://db{{n}}.a{{n}}"),
     Case(f"{_APPLY} --dry-run", (_APPLY,)),
+    Case(_APPLY, options=AROUND),
     Case(f"maintain {LAKE}", (_APPLY,)),
     Case(f"maintain {LAKE} --format iceberg", (f"{_APPLY} --format iceberg",)),
     Case(f"maintain {LAKE} --z-order-by pk", (_APPLY,)),

@@ -77,7 +77,7 @@ _RESOURCES = {
     "all": "all", "allstreams": "streams", "alltables": "tables", "backedup": "the backed up table", "backups": "backups of `{}`",
     "bucket": "bucket of `{}`", "consumer": "consumer `{}`", "exportkey": "KMS key", "exports": "exports of `{}`", "glue": "catalog, database, table of `{}`",
     "imported": "the new table", "importlogs": "log groups of imports", "items": "`{}`, or its index", "keys": "objects of `{}`", "kinesis": "Kinesis stream",
-    "newkey": "KMS key of the new table", "readkey": "KMS key of the bucket", "stream": "streams of `{}`", "table": "`{}`", "tablekey": "KMS key of the table",
+    "newkey": "KMS key of the new table", "readkey": "KMS key of the bucket", "reportkey": "KMS key", "stream": "streams of `{}`", "table": "`{}`", "tablekey": "KMS key of the table",
     "uploads": "bucket of `{}`", "writekey": "KMS key of objects", "arn": "`{}`",
 }  # fmt: skip
 _DERIVED = {

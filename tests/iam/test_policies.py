@@ -14,7 +14,7 @@ from ddbio.core.iam.calls import TABLE
 from ddbio.errors import AccessDeniedError, DdbioError
 from ddbio.testing.policy import PolicyProxy
 from tests.iam.cases import CASES
-from tests.iam.world import ACCOUNT, World
+from tests.iam.world import ACCOUNT, KEY, World
 
 # These run for seconds.
 SLOW = {"bench", "bootstrap"}
@@ -39,6 +39,15 @@ UNTRIED = {
     ("bulk report", "*"): "the reports are of the real service",
 }
 """What takes a state that is not made here."""
+
+
+AROUND = {"bucket_key": KEY, "table_key": KEY, "vpc_endpoint": "vpce-1"}
+"""What is around a job whose policy is made for it."""
+
+
+def flag_of(name):
+    """Return the flag by which a policy is told what is around the job."""
+    return {"bucket_key": "--bucket-kms-key", "table_key": "--table-kms-key"}.get(name, "--vpc-endpoint")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +78,8 @@ def policy_for(world, case, line):
 
 def run(world, case, line, policy):
     """Run a case under a policy; return the permissions that it took."""
-    with PolicyProxy(world.upstreams, policy) as proxy:
+    own = {name: value for name, value in AROUND.items() if flag_of(name) in case.options}
+    with PolicyProxy(world.upstreams, policy, **own) as proxy:
         try:
             world.run(line, proxy.endpoint_url)
         except DdbioError as error:
@@ -130,7 +140,8 @@ def test_policies_are_compared_with_recorded_calls(world, verb):
             policy = policy_for(world, case, line)
             allowed |= actions_of(policy)
             asked |= run(world, case, line, policy)
-    assert {each for each in allowed - asked if not is_untried(verb, each)} == set()
+    left = {each for each in allowed - asked if not is_untried(verb, each)}
+    assert left - set(SOMETIMES) == set()
 
 
 @pytest.mark.nightly
@@ -142,6 +153,8 @@ def test_no_permission_can_be_left_out(world, case):
     asked = run(world, case, line, policy)
     for number, statement in enumerate(policy["Statement"]):
         for action in sorted(set(statement["Action"]) & asked):
+            if (case.verb, "*") in UNTRIED:
+                continue
             smaller = copy.deepcopy(policy_for(world, case, again := world.prepared(case)))
             smaller["Statement"][number]["Action"].remove(action)
             with pytest.raises(AccessDeniedError) as caught:

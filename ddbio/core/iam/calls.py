@@ -15,6 +15,7 @@ from ddbio.core.iam.rows import (
     locks_objects,
     merges,
     names_table,
+    read_by_service,
     reads_changes,
     reads_items,
     reads_place,
@@ -50,7 +51,6 @@ _HEALED = (
 TABLE: dict[str, tuple[Row, ...]] = {
     "advise": (
         *describes("table", "!from_file"),
-        Row("SeeRecovery", "dynamodb:DescribeContinuousBackups", "table:table", "!from_file !point_in_time"),
         _METRICS._replace(when="!from_file !changes_per_second"),
     ),
     "apply": (
@@ -100,9 +100,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "bulk start": (
         *describes("table"),
         Row("StartTheOperation", "dynamodb:StartBulkPutItems", "table:table", "!dry_run"),
-        *reads_place("source"),
+        *read_by_service("source"),
         Row("ByDynamoDBReport", "s3:PutObject", "keys:reports", "!dry_run"),
-        Row("ByDynamoDBEncrypt", "kms:GenerateDataKey", "exportkey:reports", "!dry_run"),
+        Row("ByDynamoDBEncrypt", "kms:GenerateDataKey", "reportkey:reports", "!dry_run"),
     ),
     "bulk wait": (Row("DescribeTheOperation", "dynamodb:DescribeBulkOperation", "arn:arn"),),
     "calibrate": (),
@@ -149,7 +149,8 @@ TABLE: dict[str, tuple[Row, ...]] = {
         *reads_place("base", sid="Export"),
         *reads_place("increments", sid="Increments"),
         *writes_files("dest", "!dry_run"),
-        *writes_files("spill", "!dry_run", "Spill", locks=False),
+        *keeps_state("spill", "!dry_run", "Spill"),
+        Row("FindUploadsToSpill", "s3:ListBucketMultipartUploads", "uploads:spill", "!dry_run"),
         *names_table(when="!dry_run"),
     ),
     "export list": (*describes("table", "table"), Row("ListExports", "dynamodb:ListExports", "all:")),
@@ -173,7 +174,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "import files": (*reads_place("source"), *writes_files("dest", "!dry_run"), *describes("like", "like")),
     "import list": (*describes("table", "table"), Row("ListImports", "dynamodb:ListImports", "all:")),
     "import start": (
-        *reads_place("source"),
+        *read_by_service("source"),
         Row("StartTheImport", "dynamodb:ImportTable", "table:table", "!dry_run"),
         Row("ByDynamoDBLog", _IMPORT_LOGS, "importlogs:", "!dry_run"),
     ),
@@ -202,7 +203,6 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "publish": (
         *reads_place("staging"),
         *writes_files("dest", "!dry_run"),
-        *reads_place("dest", "dry_run", "Target"),
         *names_table(when="!dry_run", partitions=""),
     ),
     "read": (*reads_items("source"), *reads_place("source")),
@@ -232,11 +232,16 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "table create-like": (*describes("source"), *creates_like("source", "target")),
     "table describe": describes("table"),
     "table restore": restores("target"),
-    "vacuum": (*writes_files("path", "!dry_run", "Folder"), *reads_place("path", "dry_run", "Folder")),
+    "vacuum": (
+        *writes_files("path", "!dry_run", "Folder"),
+        *reads_place("path", "dry_run", "Folder"),
+        Row("FindUploadsToFolder", "s3:ListBucketMultipartUploads", "uploads:path", "dry_run"),
+    ),
     "validate": (
         *reads_items("source"),
         *reads_place("source"),
-        *reads_items("target"),
+        *reads_items("target", "!dry_run"),
+        *describes("target", "dry_run"),
         *reads_place("target", sid="Target"),
     ),
     "verify": (

@@ -238,7 +238,13 @@ def _listed(key: str, *, is_folder: bool) -> tuple[str, ...]:
     literal = _GLOB.sub(_ANY, key)
     if any(each in literal for each in "*?"):
         return (f"{re.split(r'[*?]', literal)[0]}*",)
-    return (f"{literal}/*",) if is_folder else (literal, f"{literal}/*")
+    return (f"{literal}/*",) if is_folder else (literal, f"{literal}/*", *_notes_beside(literal))
+
+
+def _notes_beside(key: str) -> list[str]:
+    """Return where it is noted what an object holds, if a key is that of one: its folder may be the output of a job."""
+    folder, _, name = key.rpartition("/")
+    return [f"{folder}/_ddbio/*".lstrip("/")] if "." in name else []
 
 
 def _bucket_arn(bucket: str, given: Given) -> str:
@@ -256,7 +262,8 @@ def _keys(given: Given, name: str) -> Iterator[str]:
         if any(each in literal for each in "*?"):
             yield f"{below}/{literal}"
         else:
-            yield from [f"{below}/{literal}/*"] if is_folder else [f"{below}/{literal}", f"{below}/{literal}/*"]
+            kept = [f"{literal}/*"] if is_folder else [literal, f"{literal}/*", *_notes_beside(literal)]
+            yield from (f"{below}/{each}" for each in kept)
 
 
 _MAYBE_FILES = frozenset({"source", "staging", "target", "retry_rejects", "path"})
@@ -295,9 +302,15 @@ def _own_key(given: Given, name: str) -> list[str]:
     return [_kms_arn(given.bucket_key, given)] if given.bucket_key and not key and not says else []
 
 
-def _export_key(given: Given, name: str) -> list[str]:
+def _report_key(given: Given, name: str) -> list[str]:
+    """Return the key of objects that DynamoDB writes, which the request need not name."""
     key = given.options.get("kms_key")
     return [_kms_arn(str(key), given)] if key and given.places(name) else _own_key(given, name)
+
+
+def _export_key(given: Given, name: str) -> list[str]:
+    """Return the key of an export's objects: without one the request says that S3's own keys encrypt them."""
+    return _report_key(replace(given, bucket_key=None), name)
 
 
 def _glue(given: Given, name: str) -> list[str]:
@@ -359,6 +372,7 @@ _RESOURCES: dict[str, Any] = {
     "readkey": lambda given, name: (
         [_kms_arn(given.bucket_key, given)] if given.bucket_key and given.places(name) else []
     ),
+    "reportkey": _report_key,
     "stream": _below_table("stream/*"),
     "table": _table,
     "tablekey": _table_key,

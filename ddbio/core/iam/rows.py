@@ -63,6 +63,15 @@ def reads_place(name: str, when: str = "", sid: str = "Source") -> tuple[Row, ..
     )
 
 
+def read_by_service(name: str) -> tuple[Row, ...]:
+    """Return what reads objects that DynamoDB reads as well, in the name of the caller."""
+    return (
+        Row("ByDynamoDBList", "s3:ListBucket", f"bucket:{name}"),
+        Row("ByDynamoDBRead", "s3:GetObject", f"keys:{name}"),
+        Row("UseTheBucketKey", "kms:Decrypt", f"readkey:{name}"),
+    )
+
+
 def writes_objects(name: str, when: str = "", sid: str = "Target") -> tuple[Row, ...]:
     """Return what the options of objects need wherever objects are written."""
     return (
@@ -95,7 +104,7 @@ def keeps_log(name: str, when: str = "", sid: str = "Log") -> tuple[Row, ...]:
     return (*keeps_state(name, when, sid), *locks_objects(name, when, sid))
 
 
-def writes_files(name: str, when: str = "", sid: str = "Target", *, locks: bool = True) -> tuple[Row, ...]:
+def writes_files(name: str, when: str = "", sid: str = "Target") -> tuple[Row, ...]:
     """Return what a job needs that writes files, by uploads that it completes at its end."""
     return (
         Row(f"ListThe{sid}", "s3:ListBucket", f"bucket:{name}", when),
@@ -107,7 +116,7 @@ def writes_files(name: str, when: str = "", sid: str = "Target", *, locks: bool 
             when,
         ),
         *writes_objects(name, when, sid),
-        *(locks_objects(name, when, sid) if locks else ()),
+        *locks_objects(name, when, sid),
         Row("DecryptObjects", "kms:Decrypt", f"writekey:{name}", when),
     )
 
@@ -144,6 +153,7 @@ def exports(name: str, dest: str, when: str = "") -> tuple[Row, ...]:
         Row("StartTheExport", "dynamodb:ExportTableToPointInTime", f"table:{name}", when),
         Row("ByDynamoDBExport", service, f"keys:{dest}", when),
         Row("ByDynamoDBEncrypt", "kms:GenerateDataKey kms:Decrypt", f"exportkey:{dest}", when),
+        Row("UseTheTableKey", "kms:Decrypt", f"tablekey:{name}", when),
     )
 
 

@@ -14,7 +14,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.core.folders.staged import FileNaming
 from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
-from ddbio.errors import DdbioError, OptionError, TargetError
+from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.job_state import JobState
@@ -132,10 +132,13 @@ class LakeTarget:
         try:
             described = describe_table(dynamodb_spec(options), table_arn or "")
         except DdbioError as error:
-            raise OptionError(
+            what = (
                 f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
                 f"({error}): give key"
-            ) from error
+            )
+            if isinstance(error, AccessDeniedError):
+                raise AccessDeniedError(what, error.action, error.resource) from error
+            raise OptionError(what) from error
         return tuple(name for name, _ in described.key_types)
 
     def staging(self, staging: Staging) -> LakeStaging:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ddbio.aws.s3_gateway import S3Gateway
 from ddbio.aws.s3_store import S3Store
+from ddbio.errors import NotFoundError
 from ddbio.files.commit import require_uploads
 from ddbio.files.contents import TABLES, kind_of
 from ddbio.files.meta import META, PROBE
@@ -64,4 +66,8 @@ def require_writable(store: ObjectStore, *, deletes: bool = False) -> None:
 def lake_format(store: ObjectStore) -> str | None:
     """Return the table format of a folder; None if it is no lake table."""
     kind = kind_of(store)
+    if kind is None:
+        # Of a folder that may not be looked at nobody knows what it is.
+        with contextlib.suppress(NotFoundError):
+            next(store.list(), None)
     return kind if kind in TABLES else None
