@@ -115,6 +115,7 @@ CASES = [
     Case("backup restore {arn} new-{run} --verify", ("backup create copied --json",)),
     Case("backup restore orders new-{run}"),
     Case("backup restore orders new-{run}", options=AROUND),
+    Case("backup restore orders new-{run} --verify", options=AROUND),
     Case("backup list"),
     Case("backup list orders"),
     Case("table restore orders new-{run}"),

@@ -82,7 +82,7 @@ _RESOURCES = {
 }  # fmt: skip
 _DERIVED = {
     "queries": "a condition on the key", "scans": "neither `--keys` nor such a condition", "writes": "", "registers": "`--fan-out` by its name",
-    "from_backup": "a backup", "deletes": "`--vacuum-older-than` or `--expire-snapshots-older-than`",
+    "from_backup": "a backup", "compares": "`--verify` or `--expect-digest`", "deletes": "`--vacuum-older-than` or `--expire-snapshots-older-than`",
 }  # fmt: skip
 _WRITES = {
     "batch": "`--mode upsert` or `delete`", "put": "`--mode create`, or `--newer-by`", "update": "`--mode update`",

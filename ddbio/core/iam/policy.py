@@ -191,6 +191,7 @@ _DERIVED: dict[str, Any] = {
         bool(given.options.get("fan_out")) and not str(given.options["fan_out"]).startswith("arn:")
     ),
     "from_backup": lambda given: "/backup/" in str(given.options.get("source")),
+    "compares": lambda given: given.options.get("verify") or given.options.get("expect_digest"),
     "deletes": lambda given: given.options.get("vacuum_older_than") or given.options.get("expire_snapshots_older_than"),
     # What is put into a table is noted beside the objects, unless another place is given.
     "replayed": lambda given: (

@@ -267,7 +267,8 @@ def restores(name: str) -> tuple[Row, ...]:
         *starts,
         Row("DescribeTheNewTable", "dynamodb:DescribeTable", f"table:{name}"),
         Row("ByDynamoDBFill", " ".join(f"dynamodb:{each}" for each in fills.split()), f"table:{name}", "!dry_run"),
-        Row("UseTheTableKey", "kms:Decrypt kms:DescribeKey kms:CreateGrant", f"tablekey:{name}", "!dry_run"),
+        Row("EncryptTheNewTable", "kms:DescribeKey kms:CreateGrant", f"tablekey:{name}", "!dry_run"),
+        Row("UseTheTableKey", "kms:Decrypt", f"tablekey:{name}", "compares !dry_run"),
         Row("CompareTheTables", "dynamodb:DescribeTable dynamodb:Scan", "table:source", "verify !from_backup !dry_run"),
         Row(
             "CompareTheTables", "dynamodb:DescribeTable dynamodb:Scan", "backedup:source", "verify from_backup !dry_run"
