@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddbio.errors import OptionError, TargetError
+from ddbio.errors import DdbioError, OptionError, TargetError
 from ddbio.lake.lake_table import ForeignFile
 from ddbio.options.locations import parse_location
 
@@ -76,6 +76,8 @@ def iceberg_files(store: ObjectStore, metadata: TableMetadata, io: Any) -> tuple
         )
     try:
         tasks = list(table.scan().plan_files())
+    except DdbioError:
+        raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise _unreadable(store, str(error)) from error
     if any(task.delete_files for task in tasks):

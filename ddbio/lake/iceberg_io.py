@@ -60,7 +60,9 @@ class StoreFileIO(FileIO):
         place = table_place(location)
         if not place.startswith(self._place):
             raise TargetError(
-                f"the Iceberg table {self._store.uri} names {location}, which is not in its folder", self._store.uri
+                f"the Iceberg table {self._store.uri} cannot be read: it has files elsewhere, such as {location}: "
+                "read it where it was made",
+                self._store.uri,
             )
         return place.removeprefix(self._place)
 
