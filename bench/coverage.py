@@ -80,6 +80,7 @@ UNMEASURED = {
         "ddbio.plan_reconcile, ddbio.plan_replay"
     ),
     "reads some notes, and no row": "capture status, export windows",
+    "asks each service once for what it is set to": "doctor",
     "arithmetic on some numbers that the service told": "advise, capacity, prices show, prices refresh",
     "measures this machine": "calibrate",
     "prints text": "view latest, view history, ddbio.latest_view_sql, ddbio.history_view_sql",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from ddbio.api.folders import compact, list_files, plan_compact, plan_publish, publish, rollback, vacuum
     from ddbio.api.iam import iam_policy
-    from ddbio.api.inspection import layout, plan_validate, validate
+    from ddbio.api.inspection import doctor, layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
         ApplyKeywords,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         CopyKeywords,
         CreateLikeKeywords,
         CreateTableKeywords,
+        DoctorKeywords,
         ExpiredReadKeywords,
         ExportFoldKeywords,
         ExportReadKeywords,
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
     from ddbio.core.benchmark import BenchReport
     from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.core.doctor import DoctorReport, Finding
     from ddbio.core.exports.fold import Window
     from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
     from ddbio.core.folders.layout import LayoutReport, LayoutSummary
@@ -256,6 +258,8 @@ __all__ = [
     "DdbioError",
     "DecodeError",
     "DeliveryReport",
+    "DoctorKeywords",
+    "DoctorReport",
     "EncodeError",
     "EndpointError",
     "Estimate",
@@ -276,6 +280,7 @@ __all__ = [
     "FileList",
     "FileReport",
     "FilesListKeywords",
+    "Finding",
     "Gap",
     "GapError",
     "HistoryKeywords",
@@ -372,6 +377,7 @@ __all__ = [
     "describe_import",
     "describe_table",
     "digest",
+    "doctor",
     "export_windows",
     "fold_exports",
     "fold_exports_to_files",
@@ -466,17 +472,17 @@ _NAMES = {
     ),
     "ddbio.api.folders": "compact list_files plan_compact plan_publish publish rollback vacuum",
     "ddbio.api.iam": "iam_policy",
-    "ddbio.api.inspection": "layout plan_validate validate",
+    "ddbio.api.inspection": "doctor layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
         "BootstrapKeywords BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords "
         "CaptureStatusKeywords CaptureVerifyKeywords CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords "
         "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
-        "CreateTableKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords ExportStartKeywords "
-        "ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords IamKeywords "
-        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords LoadKeywords "
-        "MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords "
-        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords "
+        "CreateTableKeywords DoctorKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords "
+        "ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords "
+        "IamKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords "
+        "LoadKeywords MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords "
+        "ReplayKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords "
         "SimulateScanKeywords StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords "
         "WaitKeywords WriteKeywords"
     ),
@@ -497,6 +503,7 @@ _NAMES = {
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
     "ddbio.core.planning.advice": "Advice",
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
+    "ddbio.core.doctor": "DoctorReport Finding",
     "ddbio.core.items.batch_stream": "RecordBatchStream",
     "ddbio.core.benchmark": "BenchReport",
     "ddbio.core.catalog.glue": "CatalogReport",

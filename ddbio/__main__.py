@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib.util
+import io
 import os
 import signal
 import sys
@@ -26,6 +27,10 @@ def main() -> None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Nearly all that is made while modules are imported stays: `ddbio.cli.flags.begin` lets the collector work.
     gc.disable()
+    # What is printed is data for other programs: the same bytes in every locale.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
     if missing:
         sys.stderr.write(f"ddbio: the command line needs {missing[0]}: pip install 'ddbio[cli]'\n")

@@ -170,6 +170,10 @@ class EngineProvider(Protocol):
         """Return the master of the cluster that the engine would run on, None on one machine; start nothing."""
         ...
 
+    def describe_installation(self) -> str:
+        """Return the versions of what the engine needs, or raise OptionError for what is missing; start nothing."""
+        ...
+
     def running_parallelism(self) -> int | None:
         """Return how many tasks a session of this process runs at the same time, None without one; start nothing."""
         ...
@@ -226,6 +230,18 @@ def cluster_of(master: str | None = None, conf: Mapping[str, str] | None = None)
         return _provider("spark").cluster_of(master, dict(conf or {}))
     except ImportError:
         return None
+
+
+def describe_spark() -> str:
+    """Return the versions of Spark and Java; start nothing.
+
+    Raises
+    ------
+    OptionError
+        If Spark cannot be imported, or Java is missing or too old.
+    """
+    check_engine("spark")
+    return _provider("spark").describe_installation()
 
 
 def is_spark_installed() -> bool:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from typing import Any
 from urllib.parse import unquote_plus
 
 from ddbio.core.capture.transform import transform_event
+from ddbio.core.text.stream_records import table_of
 from ddbio.errors import OptionError
 
+_LOG = logging.getLogger("ddbio.changes")
 TABLE, LOAD_OPTIONS = "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"
 LOG, LOG_OPTIONS = "DDBIO_LOG", "DDBIO_LOG_OPTIONS"
 
@@ -24,23 +27,29 @@ _LOGS: dict[tuple[str, str, str], Any] = {}
 def firehose_transform(event: dict[str, Any], context: object = None) -> dict[str, Any]:
     """Transform change records for Firehose: one line of plain JSON a change, with partition keys by its hour in UTC.
 
-    A record that is no change is ``ProcessingFailed``, so that Firehose puts it under the error prefix.
+    A record that is no change is ``ProcessingFailed``, so that Firehose puts it under the error prefix. With
+    ``DDBIO_TABLE``, changes of other tables are ``Dropped``; without it, each line names its table in ``_table``.
     """
     del context
-    return transform_event(event)
+    answer = transform_event(event, os.environ.get(TABLE))
+    foreign = sum(each["result"] == "Dropped" for each in answer["records"])
+    if foreign:
+        _LOG.warning("%d changes of other tables than %s were dropped", foreign, os.environ[TABLE])
+    return answer
 
 
 def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]:
     """Write the records of a table's stream into the log in the folder of ``DDBIO_LOG``, each once.
 
-    ``DDBIO_LOG_OPTIONS`` holds ``old_image``, ``schema``, ``reject_to`` and their like as a JSON object. Turn on
+    ``DDBIO_LOG_OPTIONS`` holds ``table``, ``old_image``, ``schema``, ``reject_to`` and their like as a JSON object. A
+    log is of one table: with ``table`` records of others are left out, without it they are refused. Turn on
     ``ReportBatchItemFailures``: of a batch with a record that is no change, what is before it is written, and Lambda
     sends the rest again.
 
     Raises
     ------
     OptionError
-        If the folder or the options are missing or wrong.
+        If the folder or the options are missing or wrong, or the log has the changes of another table.
     DdbioError
         If the log cannot be written; Lambda then sends the batch again, whole or divided.
     """
@@ -53,11 +62,16 @@ def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]
     if not dest or not isinstance(options, dict):
         raise OptionError(f"set {LOG} to a folder, and {LOG_OPTIONS}, if at all, to options as JSON")
     records, failed = event.get("Records", []), list[dict[str, str]]()
+    table = options.get("table")
     for arn in dict.fromkeys(each.get("eventSourceARN", "") for each in records):
-        place = (dest, text, arn)
+        place, found = (dest, text, arn), [each for each in records if each.get("eventSourceARN", "") == arn]
+        own = table_of({"eventSourceARN": arn})
+        if table is not None and own not in {None, table, table_of({"eventSourceARN": table})}:
+            _LOG.warning("%d changes of table %s were left out: the log is of %s", len(found), own, table)
+            continue
         if place not in _LOGS:
             _LOGS[place] = StreamEventLog(parse_options(StreamEventOptions, {**options, "dest": dest}), arn)
-        number = _LOGS[place].write([each for each in records if each.get("eventSourceARN", "") == arn])
+        number = _LOGS[place].write(found)
         failed += [] if number is None else [{"itemIdentifier": number}]
     return {"batchItemFailures": failed}
 

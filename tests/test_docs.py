@@ -13,6 +13,7 @@ import pytest
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.backups import BackupJob, RestoreJob
+from ddbio.core.doctor import DoctorReport, Finding
 from ddbio.core.exports.jobs import ExportJob
 from ddbio.core.folders.layout import LayoutReport
 from ddbio.core.imports.jobs import BulkJob, ImportJob
@@ -108,6 +109,8 @@ def test_decisions_are_listed_and_short():
         ("bulk", BulkJob),
         ("bulk", BulkSummary),
         ("compact", CompactReport),
+        ("doctor", DoctorReport),
+        ("doctor", Finding),
         ("export", ExportFoldReport),
         ("export", ExportJob),
         ("export", ExportReadReport),

@@ -15,6 +15,7 @@ import yaml
 
 import ddbio
 from ddbio.core.capture import transform
+from ddbio.core.capture.columns import attribute_of_member
 from ddbio.errors import OptionError
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.testing import FakeDynamoDB, MotoServer
@@ -91,6 +92,44 @@ def test_a_delete_by_the_time_to_live_has_its_key():
         (answer,) = firehose_transform(event_of(json.dumps(record)))["records"]
         found = json.loads(base64.b64decode(answer["data"]))
         assert (found["_op"], found["_sequence"], found["_expired"], found["pk"]) == ("REMOVE", "123", True, "a")
+
+
+def test_binary_of_kinesis_is_base64_once():
+    """The service encodes it twice, in sets and nested values too."""
+    twice = base64.b64encode(base64.b64encode(b"abc")).decode()
+    image = {"pk": {"S": "a"}, "b": {"B": twice}, "l": {"L": [{"BS": [twice]}]}}
+    (answer,) = firehose_transform(
+        event_of(json.dumps({**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": image}}))
+    )["records"]
+    found = json.loads(base64.b64decode(answer["data"]))
+    assert (found["b"], found["l"]) == ("YWJj", [["YWJj"]])
+
+
+@pytest.mark.parametrize("spacing", [None, (",", ":")])
+def test_a_line_names_its_table(monkeypatch, caplog, spacing):
+    """Changes of other tables than the one of DDBIO_TABLE are dropped, and counted in the log of the function."""
+    texts = [json.dumps({**CHANGE, "tableName": each}, separators=spacing) for each in ("orders", "users", "orders")]
+    answers = firehose_transform(event_of(*texts, "no change"))["records"]
+    assert [json.loads(base64.b64decode(each["data"]))["_table"] for each in answers[:3]] == [
+        "orders",
+        "users",
+        "orders",
+    ]
+    monkeypatch.setenv("DDBIO_TABLE", "orders")
+    answers = firehose_transform(event_of(*texts, "no change"))["records"]
+    assert [each["result"] for each in answers] == ["Ok", "Dropped", "Ok", "ProcessingFailed"]
+    assert "1 changes of other tables than orders were dropped" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["_op", "_sequence", "_event_id", "_event_time", "_expired", "_table"])
+def test_an_attribute_that_is_called_as_a_member_has_a_checksum(name):
+    """The line has both; ``replay`` takes the checksum off."""
+    image = {"pk": {"S": "a"}, name: {"S": "mine"}}
+    event = event_of(json.dumps({**CHANGE, "dynamodb": {**CHANGE["dynamodb"], "NewImage": image}}))
+    (answer,) = firehose_transform(event)["records"]
+    line = json.loads(base64.b64decode(answer["data"]))
+    ((member, value),) = [each for each in line.items() if each[0].startswith(f"{name}_")]
+    assert (value, attribute_of_member(member)) == ("mine", name)
 
 
 def test_what_is_no_change_fails_alone():
@@ -229,6 +268,19 @@ def test_a_change_without_the_item_behind_it_is_none(log, view):
     found = log_changes({"Records": [gone, bad, stream_record(3)]})
     assert found["batchItemFailures"] == [{"itemIdentifier": bad["dynamodb"]["SequenceNumber"]}]
     assert [(row["_op"], row["pk"]) for row in rows_of(log)] == [("REMOVE", "user#1")]
+
+
+def test_a_log_is_of_one_table(log, monkeypatch, caplog):
+    """Records of another table are refused, in the same event or another; with an option they are left out."""
+    own, other = stream_record(1), stream_record(2, eventSourceARN=ARN.replace("/orders/", "/users/"))
+    for event in ([own, other], [other]):
+        with pytest.raises(OptionError, match=r"of table 'orders', and these are of 'users'.* say with table"):
+            log_changes({"Records": event})
+    assert [row["n"] for row in rows_of(log)] == [1]
+    monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"table": "orders"}))
+    assert log_changes({"Records": [own, other, stream_record(3)]}) == {"batchItemFailures": []}
+    assert [row["n"] for row in rows_of(log)] == [1, 3]
+    assert "1 changes of table users were left out" in caplog.text
 
 
 def test_a_log_needs_a_folder_and_records_of_a_stream(log, monkeypatch):

@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 # Which module uses which names.
 NAMES = {
     "ddbio/__main__.py": ["atexit _run_exitfuncs"],
-    "ddbio/aws/client.py": ["botocore.credentials RefreshableCredentials._refresh_using"],
+    "ddbio/aws/client.py": [
+        "botocore.credentials RefreshableCredentials._expiry_time",
+        "botocore.credentials RefreshableCredentials._refresh_using",
+    ],
     "ddbio/aws/endpoint_route.py": [
         "botocore.credentials RefreshableCredentials._frozen_credentials",
         "botocore.credentials RefreshableCredentials._protected_refresh",

@@ -404,3 +404,43 @@ def test_the_time_that_all_benchmarks_take_is_told(machine):
     """The list of recipes says that timing every benchmark takes about an hour, not some minutes."""
     (line,) = (line for line in machine.run().stdout.splitlines() if line.split()[:1] == ["bench"])
     assert "about an hour" in line
+
+
+AUDITS = [
+    ("clean", "No known vulnerabilities found", 0, 0, "No known"),
+    ("vulnerable", "Found 1 known vulnerability in 1 package\nurllib3 1.0 CVE-2020-1", 1, 1, "CVE-2020-1"),
+    ("out of reach", "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='h')", 1, 75, "NOT AUDITED"),
+    ("refused", "ERROR:pip_audit._cli:Could not connect to PyPI's vulnerability feed", 1, 75, "NOT AUDITED"),
+    (
+        "unknown",
+        "No known vulnerabilities found\nDependency not found on PyPI and could not be audited",
+        0,
+        75,
+        "NOT AUDITED",
+    ),
+    ("both", "Found 2 known vulnerabilities in 1 package\nb could not be audited: b", 1, 1, "Found 2"),
+    ("broken", "error: no such option", 2, 1, "no such option"),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "code", "told"), [each[1:] for each in AUDITS], ids=[each[0] for each in AUDITS]
+)
+def test_an_audit_tells_what_it_did_not_do(ready, said, ended, code, told):
+    """Vulnerabilities fail it; a service that is away, or knows no library, ends it with 75, and is never a success."""
+    for name in ("cat", "grep", "mktemp", "tail"):
+        (ready.folder / "bin" / name).unlink(missing_ok=True)
+        (ready.folder / "bin" / name).symlink_to(shutil.which(name))
+    for name in ("requirements-audit.lock", "requirements-floor.lock"):
+        (ready.folder / name).write_text(name)
+    ready.run("audit")
+    (ready.folder / "said").write_text(f"{said}\n")
+    ready.command(".venv-audit/bin/pip-audit", f'echo "$*" >>audit.log; cat said; exit {ended}')
+    done = ready.run("audit", "--", "-s", "osv")
+    assert (done.returncode, told in done.stdout + done.stderr) == (code, True)
+    asked = [words.rpartition("--requirement ")[2] for words in ready.logged("audit.log")]
+    assert asked == [
+        f"{name} -s osv" for name in ("requirements-audit.lock", "requirements-ministack.lock", "requirements.lock")
+    ]
+    assert ready.run("audit", "requirements-floor.lock").returncode == code
+    assert ready.logged("audit.log")[-1].endswith("--requirement requirements-floor.lock")

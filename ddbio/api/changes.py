@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 
 @takes(ChangesReadOptions)
-def read_changes(source: str | os.PathLike[str], **options: Unpack[ChangesReadKeywords]) -> pa.Table:
+def read_changes(
+    source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]
+) -> pa.Table:
     """Return the changes that Firehose has delivered under a prefix, as rows of the log of ``capture``.
 
     Parameters
     ----------
     source
-        ``s3://bucket/prefix`` or a local folder: change records behind each other, gzip or plain; lines of
-        ``ddbio.lambda_handlers.firehose_transform``; Parquet of either.
+        ``s3://bucket/prefix`` or a local folder: change records behind each other, plain, gzip, ZIP or Snappy; lines of
+        ``ddbio.lambda_handlers.firehose_transform``; Parquet and ORC of either.
+    table
+        Table whose changes are taken, by the name in their records; those of others are left out.
     **options
         ``keys`` names the key of lines; ``reject_to`` keeps what is no change; see
         :class:`ddbio.ChangesReadKeywords` for all.
@@ -39,33 +43,41 @@ def read_changes(source: str | os.PathLike[str], **options: Unpack[ChangesReadKe
     ------
     NotFoundError
         If there are no objects.
+    OptionError
+        If there are changes of several tables, and ``table`` is not given.
     DecodeError
         If something is no change, and ``reject_to`` is not given.
     """
-    return read_changes_batches(source, **options).read_all()
+    return read_changes_batches(source, table=table, **options).read_all()
 
 
 @takes(ChangesReadOptions)
-def read_changes_batches(source: str | os.PathLike[str], **options: Unpack[ChangesReadKeywords]) -> RecordBatchStream:
+def read_changes_batches(
+    source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]
+) -> RecordBatchStream:
     """Return the same as a stream of batches, one for each object.
 
     Parameters
     ----------
-    source, **options
+    source, table, **options
         As for :func:`read_changes`.
 
     Raises
     ------
-    NotFoundError, DecodeError
+    NotFoundError, OptionError, DecodeError
         As for :func:`read_changes`.
     """
-    given = {**options, "source": os.fspath(source)}
+    given = {**options, "table": table, "source": os.fspath(source)}
     return delivered.read_changes_batches(parse_options(ChangesReadOptions, given))
 
 
 @takes(ChangesWriteOptions)
 def write_changes(
-    changes: Iterable[bytes], dest: str | os.PathLike[str], **options: Unpack[ChangesWriteKeywords]
+    changes: Iterable[bytes],
+    dest: str | os.PathLike[str],
+    *,
+    table: str | None = None,
+    **options: Unpack[ChangesWriteKeywords],
 ) -> DeliveryReport:
     """Write change records below a prefix as Firehose would deliver them; what is no change goes to the error prefix.
 
@@ -75,6 +87,8 @@ def write_changes(
         Texts of change records, with any number in each: answers of GetRecords too.
     dest
         ``s3://bucket/prefix`` or a local folder.
+    table
+        Table whose changes are written, by the name in their records; default is all, each with the name of its own.
     **options
         ``prefix`` and ``error_prefix`` as Firehose takes them; see :class:`ddbio.ChangesWriteKeywords` for all.
 
@@ -83,7 +97,8 @@ def write_changes(
     OptionError
         If a prefix has an expression that is not known.
     """
-    return delivery.write_changes(changes, parse_options(ChangesWriteOptions, {**options, "dest": os.fspath(dest)}))
+    given = {**options, "table": table, "dest": os.fspath(dest)}
+    return delivery.write_changes(changes, parse_options(ChangesWriteOptions, given))
 
 
 @takes(ReplayOptions)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OF_COMMANDS = frozenset({
     "as_json", "base", "conf", "create_table", "csv", "days", "diff", "dry_run", "exit_code", "files", "form",
     "from_file", "history", "increments", "like", "master", "out", "paths", "policy", "rollback", "to", "to_version",
-    "waits", "write_to",
+    "strict", "waits", "write_to",
 })  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Look at what is there, and change nothing: the layout of files, and whether two sides hold the same items."""
+"""Look at what is there, and change nothing: the layout of files, whether two sides are the same, what jobs need."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ddbio.api.signature import takes
+from ddbio.ops import doctor as doctors
 from ddbio.ops import layout as layouts
 from ddbio.ops.validation import validate as validations
-from ddbio.options import LayoutOptions, ValidateOptions, parse_options
+from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,11 +17,38 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.api.keywords import LayoutKeywords, ValidateKeywords
+    from ddbio.api.keywords import DoctorKeywords, LayoutKeywords, ValidateKeywords
+    from ddbio.core.doctor import DoctorReport
     from ddbio.core.folders.layout import LayoutReport
     from ddbio.core.validation.comparison import ValidatePlan, ValidationReport
 
     Side: TypeAlias = str | os.PathLike[str] | pa.Table | pa.RecordBatch | Any
+
+
+@takes(DoctorOptions)
+def doctor(
+    table: str | None = None, location: str | None = None, **options: Unpack[DoctorKeywords]
+) -> DoctorReport:  # fmt: skip
+    """Return what is wrong with this machine, credentials, endpoints, a table and a bucket, and what to do about it.
+
+    What fails, be it for a missing permission, is a finding and no error. Nothing is changed, and no item or object is
+    read; no check takes longer than half a minute.
+
+    Parameters
+    ----------
+    table
+        Name or ARN of a table whose settings are checked.
+    location
+        ``s3://bucket/prefix`` whose bucket's settings are checked.
+    **options
+        Those of the connection, as the job would have them.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong by itself.
+    """
+    return doctors.doctor(parse_options(DoctorOptions, {**options, "table": table, "location": location}))
 
 
 @takes(LayoutOptions)

@@ -66,6 +66,8 @@ class ConnectionKeywords(TypedDict, total=False):
     """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: str | None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
+    allow_http: bool
+    """Send credentials and data unencrypted to ``http://`` endpoints other than this machine's own."""
     deadline_seconds: float
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
@@ -268,6 +270,10 @@ class DeliveredKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for what is no change, in Firehose's own form; without it the first one fails the verb."""
 
 
+class DoctorKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.DoctorOptions`."""
+
+
 class ExpiredReadKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExpiredReadOptions`."""
 
@@ -387,6 +393,8 @@ class SourceKeywords(ConnectionKeywords, total=False):
     """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: Literal["auto", "plain", "dynamodb"]
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: str | Sequence[str] | None
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"]
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 
@@ -539,7 +547,7 @@ class ChangesReadKeywords(DeliveredKeywords, total=False):
     """Keywords of :class:`ddbio.options.ChangesReadOptions`."""
 
     since: datetime | str | None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
     until: datetime | str | None
     """Take changes before this time."""
 
@@ -997,6 +1005,8 @@ class ImportFilesFromKeywords(SourceKeywords, ImportFilesKeywords, total=False):
 class ReplayKeywords(DeliveredKeywords, LimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ReplayOptions`."""
 
+    source_table: str | None
+    """Table whose changes are put through, by the name in their records; default is ``table``."""
     newer_by: str | None
     """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
     wcu_per_second: float | None

@@ -16,6 +16,8 @@ from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shar
 from ddbio.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.connection_pool import PendingResponse
     from ddbio.aws.endpoint_route import Api
@@ -30,27 +32,19 @@ _LEAST_OFFSET_SECONDS = 2.0
 _ACTIONS = {"dynamodbstreams": "dynamodb", "kinesis": "kinesis"}
 
 
-def stream_of(spec: ClientSpec, table: str) -> tuple[str, str]:
-    """Return the ARN and the view of the stream of a table.
+def stream_of(described: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the ARN and the view of the stream of a table, by DescribeTable's ``Table``.
 
     Raises
     ------
-    NotFoundError
-        If there is no such table.
     OptionError
         If the table has no stream.
     """
-    client: Any = spec.client("dynamodb")
-    try:
-        described = repeat(
-            lambda: client.describe_table(TableName=table)["Table"], may_pass, attempts=_ATTEMPTS, pause_seconds=0.1
-        )
-    except (BotoCoreError, ClientError) as error:
-        raise to_ddbio_error(error, action="dynamodb:DescribeTable", resource=f"table {table!r}") from error
     found = described.get("StreamSpecification")
     if not found or not found.get("StreamEnabled"):
         raise OptionError(
-            f"table {table!r} has no stream: turn one on with the view NEW_AND_OLD_IMAGES or NEW_IMAGE (UpdateTable)"
+            f"table {described['TableName']!r} has no stream: turn one on with the view NEW_AND_OLD_IMAGES or "
+            "NEW_IMAGE (UpdateTable)"
         )
     return described["LatestStreamArn"], found["StreamViewType"]
 

@@ -33,6 +33,16 @@ _MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 _RECOVERY_NOT_READY = "ContinuousBackupsUnavailableException"
 _RECOVERY_POLL_SECONDS = 2.0
 
+# Permissions that IAM does not name after the operation.
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html
+_PERMISSIONS = {
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
+    "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+    "s3:GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration",
+    "s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock",
+    "s3:HeadBucket": "s3:ListBucket",
+}
+
 
 def call(
     spec: ClientSpec,
@@ -74,7 +84,8 @@ def call(
     try:
         return repeat(partial(method, **members), may_pass, attempts=attempts, pause_seconds=_PAUSE_SECONDS)
     except (BotoCoreError, ClientError) as error:
-        raise to_ddbio_error(error, action=f"{service}:{operation}", resource=where) from error
+        action = f"{service}:{operation}"
+        raise to_ddbio_error(error, action=_PERMISSIONS.get(action, action), resource=where) from error
 
 
 def list_pages(

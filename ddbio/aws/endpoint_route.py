@@ -194,7 +194,7 @@ class RouteTable:
         region = signing.get("region", request_signer.region_name)
         service = signing.get("signing_name", request_signer.signing_name)
         headers = {name.lower(): str(value) for name, value in request["headers"].items()}
-        host, endpoint = self._endpoint(request["url"])
+        host, endpoint = endpoint_of(request["url"], self._client, self._spec)
         return Route(
             endpoint=endpoint,
             host=host,
@@ -205,16 +205,18 @@ class RouteTable:
             source=getattr(request_signer, "_credentials", None),
         )
 
-    def _endpoint(self, url: str) -> tuple[str, Endpoint]:
-        parts = urlsplit(url)
-        name = parts.hostname or ""
-        host = f"[{name}]" if ":" in name else name
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
-        if port != _DEFAULT_PORTS[parts.scheme]:
-            host = f"{host}:{port}"
-        config = self._client.meta.config
-        tls = _tls(_ca_bundle(self._spec)) if parts.scheme == "https" else None
-        return host, Endpoint(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
+
+def endpoint_of(url: str, client: Any, spec: ClientSpec) -> tuple[str, Endpoint]:
+    """Return the header ``host`` for a URL, and how to connect to it with what is configured for a client."""
+    parts = urlsplit(url)
+    name = parts.hostname or ""
+    host = f"[{name}]" if ":" in name else name
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    if port != _DEFAULT_PORTS[parts.scheme]:
+        host = f"{host}:{port}"
+    config = client.meta.config
+    tls = _tls(ca_bundle(spec)) if parts.scheme == "https" else None
+    return host, Endpoint(url, name, port, tls, float(config.connect_timeout), float(config.read_timeout))
 
 
 def call_minimal(client: Any, operation: str, table: str) -> Any:
@@ -277,7 +279,8 @@ def _take_prepared(params: dict[str, Any], request_signer: Any, **_: Any) -> tup
     return AWSResponse(params["url"], 200, HTTPHeaders(), None), {}
 
 
-def _ca_bundle(spec: ClientSpec) -> str:
+def ca_bundle(spec: ClientSpec) -> str:
+    """Return the file of certificates that are trusted."""
     # As botocore decides it: AWS_CA_BUNDLE or the profile's ca_bundle, then REQUESTS_CA_BUNDLE, then its own.
     configured = botocore.session.Session(profile=spec.profile).get_config_variable("ca_bundle")
     verify: Any = configured or os.environ.get("REQUESTS_CA_BUNDLE") or True

@@ -23,6 +23,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
+from ddbio.core.text.secrets import without_secrets
 from ddbio.errors import (
     AccessDeniedError,
     DdbioError,
@@ -164,13 +165,16 @@ def to_ddbio_error(error: Exception, *, action: str, resource: str) -> DdbioErro
         return _without_credentials(error, f"{action} on {resource}", action, resource)
     if isinstance(error, (NoRegionError, ProfileNotFound)):
         advice = "give a profile that exists and a region, as options or by AWS_PROFILE and AWS_REGION"
-        return OptionError(f"{str(error).rstrip('.')}: {advice}")
+        return OptionError(f"{_text(error)}: {advice}")
     if isinstance(error, (HTTPClientError, BotoConnectionError)):
-        text = str(error).rstrip(".")
-        return EndpointError(f"{action} on {resource}: {text}; is the endpoint right and up?", resource)
+        return EndpointError(f"{action} on {resource}: {_text(error)}; is the endpoint right and up?", resource)
     if isinstance(error, BotoCoreError):
-        return ServiceError(f"{action} on {resource} failed: {error}")
-    return OptionError(f"{action} on {resource}: {error}")
+        return ServiceError(f"{action} on {resource} failed: {_text(error)}")
+    return OptionError(f"{action} on {resource}: {_text(error)}")
+
+
+def _text(error: Exception) -> str:
+    return without_secrets(str(error)).rstrip(".")
 
 
 def _without_credentials(error: Exception, what: str, action: str, resource: str) -> AccessDeniedError:
@@ -178,9 +182,9 @@ def _without_credentials(error: Exception, what: str, action: str, resource: str
         advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or run where a role is attached"
         return AccessDeniedError(f"no AWS credentials found for {what}: {advice}", action, resource)
     if isinstance(error, (SSOError, TokenRetrievalError)):
-        return AccessDeniedError(f"{str(error).rstrip('.')}: log in again by aws sso login", action, resource)
+        return AccessDeniedError(f"{_text(error)}: log in again by aws sso login", action, resource)
     advice = "check what hands out the credentials: the role's trust policy, the instance's role, the process"
-    return AccessDeniedError(f"no credentials for {what}: {error}; {advice}", action, resource)
+    return AccessDeniedError(f"no credentials for {what}: {_text(error)}; {advice}", action, resource)
 
 
 def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
@@ -192,7 +196,8 @@ def _from_service(error: ClientError, action: str, resource: str) -> DdbioError:
 
 
 def _message(error: ClientError) -> str:
-    return str(_error_member(error).get("Message") or _error_member(error).get("message") or "no text").rstrip(".")
+    text = _error_member(error).get("Message") or _error_member(error).get("message") or "no text"
+    return without_secrets(str(text)).rstrip(".")
 
 
 def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:

@@ -68,16 +68,14 @@ def update_table(spec: ClientSpec, name: TableName, table: dict[str, Any], versi
     _call(spec, "UpdateTable", name, members | ({"VersionId": version} if version else {}))
 
 
-def read_partitions(spec: ClientSpec, name: TableName) -> dict[tuple[str, ...], str]:
-    """Return the locations of a table's partitions, by their values."""
-    members: dict[str, Any] = {
-        "DatabaseName": name.database, "TableName": name.table, "ExcludeColumnSchema": True,
-    }  # fmt: skip
-    found: dict[tuple[str, ...], str] = {}
+def read_partitions(spec: ClientSpec, name: TableName) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return a table's partitions as GetPartitions has them, by their values."""
+    members: dict[str, Any] = {"DatabaseName": name.database, "TableName": name.table}
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     while True:
         reply = _call(spec, "GetPartitions", name, members)
         for each in reply.get("Partitions", ()):
-            found[tuple(each["Values"])] = str(each.get("StorageDescriptor", {}).get("Location", ""))
+            found[tuple(each["Values"])] = dict(each)
         if not reply.get("NextToken"):
             return found
         members["NextToken"] = reply["NextToken"]
@@ -95,13 +93,13 @@ def create_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[di
         _change_partitions(spec, "BatchCreatePartition", name, {"PartitionInputList": group}, "AlreadyExistsException")
 
 
-def move_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:
-    """Give registered partitions other locations, a hundred at once.
+def update_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:
+    """Give registered partitions other locations or columns, a hundred at once.
 
     Raises
     ------
     ServiceError
-        If Glue refuses one; others may have moved.
+        If Glue refuses one; others may be changed.
     """
     for group in _groups(partitions, _CREATED_AT_ONCE):
         entries = [{"PartitionValueList": each["Values"], "PartitionInput": each} for each in group]

@@ -159,6 +159,11 @@ class Connection:
         self._readiness = select.poll()
         self._readiness.register(self._socket, select.POLLIN)
 
+    @property
+    def tls_version(self) -> str | None:
+        """The version of TLS that was agreed on, like ``TLSv1.3``; None without TLS."""
+        return self._socket.version() if isinstance(self._socket, ssl.SSLSocket) else None
+
     def close(self) -> None:
         """Close the socket; later sends and receives fail."""
         self._socket.close()

@@ -49,6 +49,20 @@ _LOCATION = re.compile(rf"s3://(?P<bucket>{_ACCESS_POINT}|[^/]+)(?:/(?P<prefix>.
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
+def split_location(location: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``s3://bucket/prefix``; the bucket may be an access point.
+
+    Raises
+    ------
+    OptionError
+        If it names no bucket.
+    """
+    found = _LOCATION.fullmatch(location)
+    if found is None:
+        raise OptionError(f"target {location!r} is not an S3 location: write s3://bucket/prefix")
+    return found["bucket"], (found["prefix"] or "").strip("/")
+
+
 class S3Store:
     """The objects under one S3 prefix. Picklable: each process makes its own client.
 
@@ -66,10 +80,8 @@ class S3Store:
     """
 
     def __init__(self, spec: ClientSpec, target: str) -> None:
-        found = _LOCATION.fullmatch(target)
-        if found is None:
-            raise OptionError(f"target {target!r} is not an S3 location: write s3://bucket/prefix")
-        self._spec, self._bucket, self._prefix = spec, found["bucket"], (found["prefix"] or "").strip("/")
+        self._spec = spec
+        self._bucket, self._prefix = split_location(target)
 
     @property
     def uri(self) -> str:

@@ -10,6 +10,7 @@ import hmac
 import json
 import secrets
 import socket
+import time
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -35,26 +36,41 @@ class BudgetAddress:
 class MessageChannel:
     """Sends and receives JSON messages, one a line, over a connected socket.
 
-    Every failure is an ``OSError`` (no peer, or a wrong one) or a ``ValueError`` (not JSON); close the channel then.
+    The timeout is of a whole message: a peer that sends it byte by byte has no longer for it. Every failure is an
+    ``OSError`` (no peer, or a wrong one) or a ``ValueError`` (not JSON); close the channel then.
     """
 
     def __init__(self, connection: socket.socket, timeout_seconds: float) -> None:
         self._socket = connection
-        self._socket.settimeout(timeout_seconds)
+        self._timeout_seconds: float | None = timeout_seconds
         # Two short messages in a row would otherwise wait for a delayed acknowledgement.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._reader = connection.makefile("rb")
+        self._received = b""
 
     def send(self, message: object) -> None:
         """Send one message."""
+        if self._timeout_seconds is not None:
+            # What is left of it after a message is that of the next one no more.
+            self._socket.settimeout(self._timeout_seconds)
         self._socket.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
 
     def receive(self) -> Any:
         """Return the next message."""
-        line = self._reader.readline(_MAX_MESSAGE_BYTES)
-        if not line.endswith(b"\n"):
-            raise ConnectionError("the peer hung up or sent an overlong message")
+        limit = self._timeout_seconds
+        until = None if limit is None else time.monotonic() + limit
+        while b"\n" not in self._received:
+            if until is not None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("the peer took too long for a message")
+                self._socket.settimeout(left)
+            piece = self._socket.recv(_MAX_MESSAGE_BYTES)
+            self._received += piece
+            is_overlong = len(self._received) >= _MAX_MESSAGE_BYTES and b"\n" not in self._received[:_MAX_MESSAGE_BYTES]
+            if not piece or is_overlong:
+                raise ConnectionError("the peer hung up or sent an overlong message")
+        line, _, self._received = self._received.partition(b"\n")
         return json.loads(line, parse_constant=_refuse_constant)
 
     def authenticate_worker(self, key: bytes) -> None:
@@ -87,11 +103,11 @@ class MessageChannel:
 
     def disable_timeout(self) -> None:
         """Wait without a timeout from now on."""
+        self._timeout_seconds = None
         self._socket.settimeout(None)
 
     def close(self) -> None:
         """Close the connection."""
-        self._reader.close()
         self._socket.close()
 
 

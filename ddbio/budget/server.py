@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 import socket
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["BudgetServer"]
 
 _HANDSHAKE_SECONDS = 10.0
+_NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PAUSE_SECONDS = 0.02
 # A server may outlive many jobs; the tasks that were silent longest are forgotten.
 _MAX_TASKS = 100_000
 _log = logging.getLogger("ddbio.budget")
@@ -32,6 +35,10 @@ _log = logging.getLogger("ddbio.budget")
 
 class BudgetServer:
     """Serves a budget while the context is open, with one daemon thread for each worker.
+
+    A peer has 10 seconds to prove that it knows the job's key. At most 128 connections may be without that proof: the
+    oldest is closed for the next one, but not in its first 0.1 s. While this process has no file descriptors left, it
+    accepts no connection.
 
     To stop a job, close the budget first: workers learn it from this server. A worker that can no longer reach the
     server goes on with its static portion. Of the attempts of a task that say so, only the latest is granted requests.
@@ -100,12 +107,18 @@ class _Listener(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 256
     server_address: tuple[str, int]
+    # Connections that have not proved that they know the key. A worker does within milliseconds.
+    most_strangers = 128
+    # Many workers may begin at once: none of them is taken for a stranger before.
+    grace_seconds = 0.1
 
     def __init__(self, host: str, port: int, budget: LocalBudget, key: bytes) -> None:
         self.budget = budget
         self.key = key
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
+        # When each came, in that order.
+        self._strangers: dict[socket.socket, float] = {}
         self._workers = 0
         self._latest: dict[str, int] = {}
         self._holds: dict[str, tuple[int, float]] = {}
@@ -158,14 +171,44 @@ class _Listener(socketserver.ThreadingTCPServer):
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:
+                # The connection is still waiting, so the selector would return at once.
+                self._drop_stranger()
+                time.sleep(_PAUSE_SECONDS)
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
+        while len(self._strangers) >= self.most_strangers and not self._drop_stranger(self.grace_seconds):
+            time.sleep(_PAUSE_SECONDS)
         with self._lock:
             self._connections.add(request)
+            self._strangers[request] = time.monotonic()
         super().process_request(request, client_address)
+
+    def note_worker(self, request: socket.socket) -> None:
+        """Note that the peer of a connection has proved that it knows the key."""
+        with self._lock:
+            self._strangers.pop(request, None)
+
+    def _drop_stranger(self, grace_seconds: float = 0.0) -> bool:
+        """Hang up on the oldest peer that has shown no key, if it had its grace; its thread closes the connection."""
+        with self._lock:
+            oldest, began = next(iter(self._strangers.items()), (None, 0.0))
+            if oldest is None or time.monotonic() - began < grace_seconds:
+                return False
+            del self._strangers[oldest]
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+            return True
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._connections.discard(request)
+            self._strangers.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's signature
@@ -183,6 +226,7 @@ class _Worker(socketserver.BaseRequestHandler):
         try:
             channel.authenticate_worker(self.server.key)
             channel.disable_timeout()
+            self.server.note_worker(self.request)
             self.server.count_worker(1)
             try:
                 while True:

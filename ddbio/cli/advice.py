@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
-from ddbio.cli.inspection import print_table
 from ddbio.cli.show import format_bytes
+from ddbio.cli.terminal import print_table
 from ddbio.options import AdviseOptions
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ def advise(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_advice(advice: Advice) -> None:
-    from rich.console import Console
-
     from ddbio.charts.advice import break_even_cells, time_text, usd_text
 
     asked = advice.workload
@@ -53,9 +50,8 @@ def _print_advice(advice: Advice) -> None:
         *(("note", note) for note in advice.notes),
     ]
     click.echo("\n".join(f"{name:<8}{value}" for name, value in rows))
-    console = Console(file=sys.stdout, highlight=False)
     print_table(
-        console, ("road", "USD a month", "once", "a run takes", "RCU a month", "of the capacity", ""),
+        ("road", "USD a month", "once", "a run takes", "RCU a month", "of the capacity", ""),
         [
             (
                 each.name, f"{each.usd:,.2f}" + ("+" if each.unpriced else ""), usd_text(each.usd_once),
@@ -71,8 +67,8 @@ def _print_advice(advice: Advice) -> None:
             (line.what, f"{line.quantity:,.4g} {line.unit}", usd_text(line.usd))
             for line in (*best.lines, *best.lines_once)
         ]
-        print_table(console, (best.name, "quantity", "USD"), lines)
-    print_table(console, ("break even", "at", "below", "above"), list(map(break_even_cells, advice.break_evens)))
+        print_table((best.name, "quantity", "USD"), lines)
+    print_table(("break even", "at", "below", "above"), list(map(break_even_cells, advice.break_evens)))
     click.echo()
     for each in advice.roads:
         click.echo(f"{each.name} cannot\n" + "\n".join(f"  {text}" for text in each.cannot))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddbio.cli.flags import flags_of, output_flags, parse_flags
-from ddbio.cli.inspection import print_table
+from ddbio.cli.terminal import print_table
 from ddbio.options import PlanCapacityOptions
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ def capacity(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_capacity(plan: CapacityPlan) -> None:
-    from rich.console import Console
-
     from ddbio.charts.provisioning import need_names, need_rows
 
     breaks = ", ".join(f"{what} {share:.1%}" for what, share in plan.mode_break_even.items())
@@ -54,7 +51,6 @@ def _print_capacity(plan: CapacityPlan) -> None:
         saved = f"saves {each.usd_saved:,.2f} USD a month; breaks even at {each.break_even:.0%} of the hours"
         rows.append(("reserve", f"{what}, {saved}"))
     click.echo("\n".join(f"{name:<10}{value}" for name, value in rows))
-    console = Console(file=sys.stdout, highlight=False)
-    print_table(console, need_names(), need_rows(plan))
+    print_table(need_names(), need_rows(plan))
     choices = [(each.mode, each.table_class, f"{each.usd:,.2f}") for each in plan.choices]
-    print_table(console, ("mode", "class", "USD a month"), choices)
+    print_table(("mode", "class", "USD a month"), choices)

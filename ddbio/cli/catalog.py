@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ddbio.cli.flags import JSON_FLAG, flags_of, parse_flags
+from ddbio.cli.terminal import data_out
 from ddbio.options import CatalogDdlOptions, CatalogSyncOptions
 
 
@@ -36,4 +37,4 @@ def ddl(**flags: Any) -> None:
     """Print the statements that make a table of the live files of folder PATH, or name the lake table there."""
     from ddbio.ops import catalog as catalogs
 
-    click.echo(catalogs.write_ddl(parse_flags(CatalogDdlOptions, flags)), nl=False)
+    data_out().write(catalogs.write_ddl(parse_flags(CatalogDdlOptions, flags)))

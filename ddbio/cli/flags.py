@@ -90,6 +90,7 @@ _WORDS = {
     "small_than": "SIZE",
     "spill": "FOLDER",
     "state": "FOLDER",
+    "table": "TABLE",
     "timestamps": "A=FORM,…",
     "types": "A=TYPE,…",
     "write_to": "TABLE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from ddbio.cli.show import (
     planned_rows,
     print_plan,
 )
+from ddbio.cli.terminal import data_out
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
     elif form == "manifest":
         click.echo(found.to_manifest())
     else:
-        click.echo(found.to_symlinks(), nl=False)
+        # A manifest names files as they are called; lines are for people too.
+        (data_out() if form == "symlink" else sys.stdout).write(found.to_symlinks())
 
 
 def _versions(versions: list[dict[str, Any]]) -> str:

@@ -1,9 +1,8 @@
-"""The commands that look at what is there: ``layout`` and ``validate``."""
+"""The commands that look at what is there: ``doctor``, ``layout`` and ``validate``."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,18 +17,44 @@ from ddbio.cli.flags import (
     parse_flags,
 )
 from ddbio.cli.show import counted, format_bytes, format_duration
-from ddbio.options import LayoutOptions, ValidateOptions
+from ddbio.cli.terminal import MOST_ROWS, print_table
+from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import Console
-
+    from ddbio.core.doctor import DoctorReport
     from ddbio.core.folders.layout import LayoutReport
     from ddbio.core.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 
-_SHOWN = 20
-DIFFERENT_EXIT = 1
+DIFFERENT_EXIT = FOUND_EXIT = 1
+
+
+@click.command()
+@click.argument("location", required=False)
+@flags_of(DoctorOptions, without=["location"])
+@click.option("--strict", is_flag=True, help="Exit with 1 also if there are only warnings.")
+@output_flags
+def doctor(*, as_json: bool, strict: bool, **flags: Any) -> None:
+    """Check this machine, credentials and endpoints, a --table and the bucket of LOCATION, and say what to do.
+
+    Nothing is changed. The exit code is 0 if there is no problem, and 1 if there is one.
+    """
+    from ddbio.ops.doctor import doctor as run
+
+    report = run(parse_flags(DoctorOptions, flags))
+    click.echo(report.to_json() if as_json else format_doctor(report))
+    if report.problems or (strict and report.warnings):
+        raise SystemExit(FOUND_EXIT)
+
+
+def format_doctor(report: DoctorReport) -> str:
+    """Return what was found, a line each, with what to do below it, and the counts."""
+    lines = []
+    for each in report.findings:
+        lines.append(f"{each.level:<9}{each.check:<27}{each.found}")
+        if each.action is not None:
+            lines.append(f"{'':<9}-> {each.action}")
+    counts = f"{counted(report.problems, 'problem')}, {counted(report.warnings, 'warning')}"
+    return "\n".join([*lines, counts])
 
 
 @click.command()
@@ -51,7 +76,6 @@ def layout(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_layout(report: LayoutReport) -> None:
-    from rich.console import Console
 
     from ddbio.charts.layout import class_text, partition_text
 
@@ -70,9 +94,8 @@ def _print_layout(report: LayoutReport) -> None:
         ("means", ", ".join(f"{name} {value:,g}" for name, value in means.items() if value is not None)),
     ]
     click.echo("\n".join(f"{name:<9}{value}" for name, value in lines if value))
-    console = Console(file=sys.stdout, highlight=False)
     print_table(
-        console, ("size", "files", "bytes"),
+        ("size", "files", "bytes"),
         [(class_text(each), f"{each.files:,}", format_bytes(each.bytes)) for each in report.histogram],
     )  # fmt: skip
     if report.partitions:
@@ -81,31 +104,15 @@ def _print_layout(report: LayoutReport) -> None:
                 partition_text(each), f"{each.files:,}", format_bytes(each.bytes),
                 "" if each.rows is None else f"{each.rows:,}", f"{each.small_files:,}",
             )
-            for each in report.partitions[:_SHOWN]
+            for each in report.partitions[:MOST_ROWS]
         ]  # fmt: skip
-        print_table(console, ("partition", "files", "bytes", "rows", "small files"), found, len(report.partitions))
+        print_table(("partition", "files", "bytes", "rows", "small files"), found, len(report.partitions))
     if report.columns:
         largest = [
             (each.name, format_bytes(each.bytes), format_bytes(each.uncompressed_bytes), f"{each.bytes_per_row:,g}")
-            for each in report.columns[:_SHOWN]
+            for each in report.columns[:MOST_ROWS]
         ]
-        print_table(console, ("column", "stored", "uncompressed", "bytes a row"), largest, len(report.columns))
-
-
-def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]], whole: int = 0) -> None:
-    """Print a table, its first column as text and the others as numbers, and how many rows there are beyond it."""
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False)
-    for place, name in enumerate(names):
-        shown.add_column(name, justify="right" if place else "left", overflow="fold")
-    for row in rows:
-        # A name in brackets is no style.
-        shown.add_row(*(each.replace("[", r"\[") for each in row))
-    console.print()
-    console.print(shown)
-    if whole > _SHOWN:
-        console.print(f"… and {whole - _SHOWN:,} more: --json has all")
+        print_table(("column", "stored", "uncompressed", "bytes a row"), largest, len(report.columns))
 
 
 @click.command()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddbio.cli.flags import QUIET_FLAG, flags_of, output_flags, parse_flags
+from ddbio.cli.terminal import data_out, print_table
 from ddbio.options import HistoryOptions, VerifyOptions, ViewOptions
 
 if TYPE_CHECKING:
@@ -60,10 +60,6 @@ def history(*, as_json: bool, **flags: Any) -> None:
 def _print_history(report: HistoryReport) -> None:
     import json
 
-    from rich.console import Console
-
-    from ddbio.cli.inspection import print_table
-
     rows = [
         (
             each.key,
@@ -74,7 +70,7 @@ def _print_history(report: HistoryReport) -> None:
         )
         for each in report.states
     ]
-    print_table(Console(file=sys.stdout, highlight=False), ("key", "from", "to", "operation", "item"), rows)
+    print_table(("key", "from", "to", "operation", "item"), rows)
 
 
 @click.group()
@@ -91,7 +87,7 @@ def latest(**flags: Any) -> None:
     """Print the view of the newest state of all items: LAKE, and what LOG has since it was applied."""
     from ddbio.ops.lake.views import latest_view_sql
 
-    click.echo(f"{latest_view_sql(parse_flags(ViewOptions, flags))};")
+    data_out().write(f"{latest_view_sql(parse_flags(ViewOptions, flags))};\n")
 
 
 @view.command("history")
@@ -102,4 +98,4 @@ def history_view(**flags: Any) -> None:
     """Print the view of the history of all items of LOG: each state with the times from and to which it was valid."""
     from ddbio.ops.lake.views import history_view_sql
 
-    click.echo(f"{history_view_sql(parse_flags(ViewOptions, flags))};")
+    data_out().write(f"{history_view_sql(parse_flags(ViewOptions, flags))};\n")

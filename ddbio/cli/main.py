@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 import click
 
+from ddbio.cli.terminal import escaping
 from ddbio.errors import DdbioError
 from ddbio.version import __version__
 
@@ -120,6 +122,10 @@ VERBS = Verbs(
             "reading:digest",
             "Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.",
         ),
+        "doctor": (
+            "inspection:doctor",
+            "Check this machine, credentials and endpoints, a --table and the bucket of LOCATION, and say what to do.",
+        ),
         "export": ("exports:export", "Work with DynamoDB's native exports to S3."),
         "files": (
             "folders:files",
@@ -193,13 +199,28 @@ VERBS = Verbs(
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", help="Log to stderr from this level on.")  # fmt: skip # noqa: E501
 def cli(log_level: str) -> None:
     """Move data between Amazon DynamoDB and S3, fast and exactly."""
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    own = logging.StreamHandler(sys.stderr)
+    own.setFormatter(_WithoutSecrets("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=log_level.upper(), handlers=[own])
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_for_users)
 
 
+class _WithoutSecrets(logging.Formatter):
+    """Format records, of whichever library, without secrets: botocore logs headers and signatures, py4j all values."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return _without_secrets(super().format(record))
+
+
 def run(argv: Sequence[str]) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    with escaping():
+        _run(argv)
+
+
+def _run(argv: Sequence[str]) -> None:
     as_json = "--json" in argv
     try:
         cli.main(args=list(argv), prog_name="ddbio", standalone_mode=False)
@@ -223,6 +244,9 @@ def run(argv: Sequence[str]) -> None:
     except DdbioError as error:
         logging.getLogger("ddbio").debug("failed", exc_info=error)
         _fail(type(error).__name__, str(error), FAILURE_EXIT, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - as Python does, which would print it with secrets and unescaped
+        sys.stderr.write(_without_secrets("".join(traceback.format_exception(error))))
+        raise SystemExit(FAILURE_EXIT) from None
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
@@ -231,10 +255,18 @@ def _is_for_users(record: logging.LogRecord) -> bool:
     return not is_interrupt and not (record.exc_info and record.name.startswith("py4j"))
 
 
+def _without_secrets(text: str) -> str:
+    # Imported when there is something to say: --help is answered at once.
+    from ddbio.core.text.secrets import remember_secrets, without_secrets
+
+    remember_secrets(*map(os.environ.get, ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))
+    return without_secrets(text)
+
+
 def _fail(kind: str, message: str, code: int, *, as_json: bool) -> None:
     from ddbio.cli.flags import in_flags
 
-    line = in_flags(" ".join(message.split()))
+    line = in_flags(_without_secrets(" ".join(message.split())))
     sys.stderr.write(f"ddbio: {line}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": {"type": kind, "message": line}}, ensure_ascii=False) + "\n")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
+from ddbio.cli.terminal import escaped, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,11 +147,13 @@ def _bar(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> Non
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-        TextColumn("{task.fields[detail]}"), TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
+        TextColumn("{task.fields[detail]}", markup=False), TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task(outline.name, total=outline.goal, detail="starting")
+    # The bar consists of escape sequences. What others print meanwhile is not led through it, but escaped as ever.
+    console = Console(file=plain(sys.stderr))
+    with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as progress:
+        bar = progress.add_task(escaped(outline.name), total=outline.goal, detail="starting")
         while not end.came.wait(REFRESH_SECONDS):
             usage = budget.usage()
             progress.update(bar, completed=pace.items(usage), detail=pace.describe(usage))

@@ -23,6 +23,7 @@ from ddbio.cli.flags import (
 )
 from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_plan, format_report
+from ddbio.cli.terminal import data_out
 from ddbio.errors import SchemaError
 from ddbio.options import (
     ExportReadOptions,
@@ -108,7 +109,10 @@ def read(*, source: str, form: str, **flags: Any) -> None:
     from ddbio.cli.rows import print_csv, print_json
 
     batches = _batches(source, parse_flags(ScanOptions, {**flags, "table": source}))
-    (print_csv if form == "csv" else print_json)(batches, sys.stdout)
+    if form == "csv":
+        print_csv(batches, data_out())
+    else:
+        print_json(batches, sys.stdout)
 
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_OFFSET_BYTES = 4
+
+
 def batch_bytes(batch: pa.RecordBatch) -> int:
     """Return the bytes of a batch's own rows, without the validity bits of structs and lists.
 
@@ -19,10 +22,29 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
     return sum(_array_bytes(column) for column in batch.columns)
 
 
+def value_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of a batch without the places of nulls, of which sparse rows have many."""
+    rows, total = batch.num_rows, 0
+    for array in batch.columns:
+        nulls = array.null_count
+        if nulls < rows:
+            total += _array_bytes(array) - nulls * (_place_bytes(array.type) if nulls else 0)
+    return max(0, total)
+
+
+def _place_bytes(kind: Any) -> int:
+    """Return the bytes of a null's place; 0 if its column has more than one array."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _OFFSET_BYTES
+    return int(kind.bit_width) // 8 if pa.types.is_primitive(kind) else 0
+
+
 def _array_bytes(array: Any) -> int:
     if not len(array):
         return 0
     kind = array.type
+    if not kind.num_fields:
+        return int(array.nbytes)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         offsets = array.offsets
         first, stop = offsets[0].as_py(), offsets[-1].as_py()

@@ -44,6 +44,7 @@ from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.schema.own_names import told_apart
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -160,9 +161,8 @@ class ColumnDigest:
             return
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._schema = batch.schema
-            stored = stored_columns(batch.schema)
-            columns = _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
-            self._key_columns = tuple(each for each in columns if name_of_field(each.field) in self._keys)
+            columns = _columns_of(_stored_key(batch.schema))
+            self._key_columns = tuple(each for each in columns if self._is_key(each.field))
             self._columns = tuple(each for each in columns if each not in self._key_columns)
             self._has_times = declares_times(batch.schema)
             self._measured = 0
@@ -181,10 +181,14 @@ class ColumnDigest:
         keys = sums[::2].copy() if self._holds_keys(batch) else None
         _add_columns(batch, self._columns, sums)
         if RESCUE_NAME in batch.schema.names and batch.column(RESCUE_NAME).null_count < batch.num_rows:
-            fields = (field for field, _ in (*self._key_columns, *self._columns) if field.name != RESCUE_NAME)
+            left = {RESCUE_NAME, *_own_columns(batch.schema)}
+            fields = (field for field, _ in (*self._key_columns, *self._columns) if field.name not in left)
             beside = {name_of_field(field): batch.column(field.name) for field in fields}
             _add_members(batch.column(RESCUE_NAME), beside, sums, first_row)
         return sums, keys
+
+    def _is_key(self, field: pa.Field[Any]) -> bool:
+        return field.name != RESCUE_NAME and name_of_field(field) in self._keys
 
     def _holds_keys(self, batch: pa.RecordBatch) -> bool:
         """Return whether each row has all keys in their columns, as S, N or B."""
@@ -194,6 +198,13 @@ class ColumnDigest:
             and len(fields) == len(self._keys)
             and all(tag_of_field(field) in _KEY_TYPES and not batch.column(field.name).null_count for field in fields)
         )
+
+
+def _own_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns of no attribute, as a log has them: what is rescued may have their names."""
+    if DDB_TYPE not in (schema.field(RESCUE_NAME).metadata or {}):
+        return []
+    return [field.name for field in schema if DDB_TYPE not in (field.metadata or {})]
 
 
 def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
@@ -212,8 +223,12 @@ def digest_of_batches(batches: Iterable[pa.RecordBatch]) -> Digest:
 
 def require_digest(schema: pa.Schema) -> None:
     """Raise SchemaError if a column has an Arrow type that DynamoDB has no exact form for."""
-    stored = stored_columns(schema)
-    _columns_of(_SchemaKey(stored.serialize().to_pybytes(), stored))
+    _columns_of(_stored_key(schema))
+
+
+def _stored_key(schema: pa.Schema) -> _SchemaKey:
+    stored = stored_columns(told_apart(schema))
+    return _SchemaKey(stored.serialize().to_pybytes(), stored)
 
 
 @functools.lru_cache(maxsize=64)

@@ -39,7 +39,8 @@ from ddbio.files.snapshot import change_of
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.claim import ForeignClaim, WriteMode
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
 
 # What a job without a claim staged is deleted when its id is so old: an attempt to repair it deleted the claim.
-_DEAD_AFTER = timedelta(days=7)
+DEAD_AFTER = timedelta(days=7)
 _THREADS = 16
 _LOG = logging.getLogger("ddbio.commit")
 
@@ -225,6 +226,24 @@ def abort(store: ObjectStore, job_id: str) -> None:
     store.abort(job_id)
 
 
+def abort_old(store: ObjectStore, before: datetime, spared: Collection[str] = ()) -> None:
+    """Discard what jobs have staged that began before a time, as their ids tell; killed ones leave it.
+
+    Parameters
+    ----------
+    spared
+        Jobs that keep what they have staged.
+    """
+    for each in old_jobs(store, before).difference(spared):
+        store.abort(each)
+
+
+def old_jobs(store: ObjectStore, before: datetime) -> set[str]:
+    """Return the jobs that have something staged, and began before a time."""
+    began = ((each, started_at(each)) for each in store.staged_jobs())
+    return {job_id for job_id, at in began if at is not None and at <= before}
+
+
 def check_target(target: Target) -> None:
     """Refuse a target that ``prepare`` would refuse because of the mode, without writing anything.
 
@@ -283,9 +302,8 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
         # A commit without a claim: a job that began to repair it died too, or the job itself did at its very end.
         if is_intent(each.path) and (dead := job_of_state(each.path)) not in live:
             finished += _recover(store, dead, keeps_claim=dead == job_id)
-    for staged in store.staged_jobs() - live - {job_id}:
-        if _is_old(staged, job_id):
-            store.abort(staged)
+    if (now := started_at(job_id)) is not None:
+        abort_old(store, now - DEAD_AFTER, live | {job_id})
     store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
     store.delete([each.path for each in store.list(STAGING) if _is_old(each.path.removeprefix(STAGING), job_id)])
     return live, finished
@@ -385,7 +403,7 @@ def list_manifests(store: ObjectStore) -> list[StoredObject]:
 
 def _is_old(text: str, job_id: str) -> bool:
     began, now = started_at(text), started_at(job_id)
-    return began is not None and now is not None and now - began > _DEAD_AFTER
+    return began is not None and now is not None and now - began > DEAD_AFTER
 
 
 def _is_content(path: str) -> bool:

@@ -26,6 +26,9 @@ Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark",
 TABLES: Final = frozenset({"delta", "iceberg", "hudi"})
 """Kinds whose own metadata says which files, and which of their rows, belong to them."""
 
+LOGS: Final = frozenset({"log", "archive"})
+"""Kinds whose folders are times of changes, and whose rows have columns of ddbio's own beside those of attributes."""
+
 
 _NAMES: Final[dict[Kind, str]] = {
     "files": "a folder of files",
@@ -47,20 +50,18 @@ _OPTIMIZE: Final[dict[Kind, str]] = {
 _ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
 _WITHIN = re.compile(rf"(?:(?P<root>.*?)/)?(?:(?P<delta>_delta_log)/.+|(?P<hudi>\.hoodie)/.+|(?P<iceberg>{_ICEBERG}))")
 # What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
-_MARKS: Final[tuple[tuple[Kind, str, re.Pattern[str]], ...]] = tuple(
-    (kind, prefix, re.compile(pattern))
-    for kind, prefix, pattern in (
-        ("delta", "_delta_log/", r".+"),
-        ("hudi", ".hoodie/", r".+"),
-        ("iceberg", "metadata/", _ICEBERG),
-        ("spark", STREAM_LOG, r".+"),
-        ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
-        ("export", STARTED, STARTED),
-        ("log", META, rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"),
-        ("archive", META, rf"{META}[A-Za-z0-9_]+\.archive\.json"),
-        ("ddbio", META, rf"{META}(?:snapshots/.+|[^./]+\.json)"),
-    )
+_PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
+    ("delta", "_delta_log/", r".+"),
+    ("hudi", ".hoodie/", r".+"),
+    ("iceberg", "metadata/", _ICEBERG),
+    ("spark", STREAM_LOG, r".+"),
+    ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
+    ("export", STARTED, STARTED),
+    ("log", META, rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"),
+    ("archive", META, rf"{META}[A-Za-z0-9_]+\.archive\.json"),
+    ("ddbio", META, rf"{META}(?:snapshots/.+|[^./]+\.json)"),
 )
+_MARKS: Final = tuple((kind, prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
 # One page of a listing.
 _LISTED = 1000
 _THREADS = 16

@@ -10,11 +10,16 @@ import pyarrow.csv
 from ddbio.core.items.declared_text import csv_type, has_map, json_type, restore
 from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_list, is_number, is_text, tag_of_field
-from ddbio.core.text.json_text import parse_documents, parse_json
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import NO_TYPES
-from ddbio.files.json_values import item_of, with_declared_texts
-from ddbio.files.text_rows import has_inexact_numbers, lines_of_source, parse_csv, parse_json_rows, utf8_json
+from ddbio.files.text_rows import (
+    has_inexact_numbers,
+    json_items,
+    lines_of_source,
+    parse_csv,
+    parse_json_rows,
+    utf8_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,13 +151,7 @@ def _json_exactly(
 ) -> pa.RecordBatch:
     """Return the rows as columns; values of ``fields`` have these types, others their own."""
     lines, places = list[bytes](), list[int]()
-    for line, row in parse_documents(data, decimals=True):
-        if not isinstance(row, dict):
-            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
-        rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
-        item = item_of(with_declared_texts(row, types, line), fields)
-        if rescued is not None:
-            item |= parse_json(rescued.encode())
+    for line, _, item in json_items(data, types, fields):
         lines.append(utf8_json(item, line))
         places.append(line)
     with lines_of_source(places):

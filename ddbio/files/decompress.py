@@ -13,7 +13,7 @@ import itertools
 import re
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from isal import igzip, isal_zlib
@@ -22,8 +22,11 @@ from ddbio.errors import DdbioError, DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Literal, TypeAlias
 
     from typing_extensions import Buffer
+
+    _Codec: TypeAlias = Literal["gzip", "zstd", "bz2"]
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block is at most so much, unless one line is more."""
@@ -40,6 +43,7 @@ _RATIO_FROM_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
 _STREAM_BLOCK_BYTES = 1024 * 1024
+
 
 # Text may begin like bzip2 up to its level, a digit.
 _MAGIC = re.compile(
@@ -73,10 +77,10 @@ def is_compressed(head: bytes) -> bool:
     return _codec_of(head) is not None
 
 
-def _codec_of(head: bytes) -> str | None:
+def _codec_of(head: bytes) -> _Codec | None:
     """Return the name of the codec of a file that begins so, as Arrow calls it; None if it has none."""
     found = _MAGIC.match(head)
-    return None if found is None else found.lastgroup
+    return None if found is None else cast("_Codec", found.lastgroup)
 
 
 def decompress_head(head: bytes, most_bytes: int) -> tuple[bytes, int]:
@@ -132,7 +136,7 @@ def line_blocks(
         yield b"".join(held)
 
 
-def _inflated(chunks: Iterable[bytes], place: str, codec: str) -> Iterator[bytes]:
+def _inflated(chunks: Iterable[bytes], place: str, codec: _Codec) -> Iterator[bytes]:
     stored: Any = _StoredBytes(chunks)
     try:
         with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec) as stream:

@@ -131,8 +131,14 @@ class ReadOptions:
         Whether a large file of text is read by ranges of bytes, of which each part may have columns of its own.
     starts
         Where the rows of each range begin, if it does not show that itself, and the end of the file.
+    null_values
+        The words of CSV that are missing values, in every column; None are those of ``text_rows.NULL_WORDS``.
     range_bytes
         The most bytes of a range; None is those of a load.
+    names_nulls
+        Whether rows of JSON have the column of ``nulls_field``, which tells members that are null from missing ones.
+    takes_illegal
+        Whether JSON with values that no item may have is read, for a write to reject their rows, instead of an error.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
@@ -143,6 +149,9 @@ class ReadOptions:
     splits_text: bool = False
     starts: tuple[TextStart, ...] = ()
     range_bytes: int | None = None
+    null_values: tuple[str, ...] | None = None
+    names_nulls: bool = False
+    takes_illegal: bool = False
 
 
 @dataclass(frozen=True)

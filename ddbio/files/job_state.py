@@ -110,10 +110,10 @@ def require_same(job_id: str, begun: Mapping[str, Any], identity: Mapping[str, A
         if begun.get(name) == value:
             continue
         said = names.get(name, name)
-        reason = f"it was begun with {said} {begun.get(name)!r}, and {value!r} is asked for"
+        reason = f"it was begun with {said} {begun.get(name)!r}, and {value!r} is asked for; give {said} as then, or"
         if not said:
-            reason = "the files of its source have changed since"
-        raise OptionError(f"job {job_id!r} cannot go on: {reason}; give another job_id")
+            reason = "the files of its source have changed since; give"
+        raise OptionError(f"job {job_id!r} cannot go on: {reason} another job_id")
 
 
 def _text(values: Mapping[str, Any]) -> bytes:

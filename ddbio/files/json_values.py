@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.schema.arrow import is_list, name_of_field, tag_of_field, tagged_field
-from ddbio.core.text.json_text import compact_json, parse_documents, parse_json
-from ddbio.errors import DecodeError
+from ddbio.core.text.json_text import WrittenNumber, compact_json, parse_documents, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ddbio.core.attribute import Item
 
@@ -72,25 +71,19 @@ def _of_text(text: str, tag: str) -> dict[str, Any]:
     return {tag: text} if tag in {"N", "B"} else {"S": text}
 
 
-def with_declared_texts(row: dict[str, Any], types: Mapping[str, pa.Field[Any]], line: int) -> dict[str, Any]:
-    """Return a row in which numbers are text where text is declared.
+def with_declared_texts(row: dict[str, Any], texts: Collection[str]) -> dict[str, Any]:
+    """Return a row in which numbers are text, as they are written, where text is declared.
 
-    Raises
-    ------
-    DecodeError
-        If a number has an exponent: its text is not known here.
+    Parameters
+    ----------
+    texts
+        The columns that are declared as text.
     """
-    return {name: _declared_text(value, types.get(name), line) for name, value in row.items()} if types else row
-
-
-def _declared_text(value: Any, field: pa.Field[Any] | None, line: int) -> Any:
-    if field is None or not isinstance(value, Decimal) or tag_of_field(field) != "S":
-        return value
-    text = str(value)
-    if "E" in text:
-        message = f"line {line}: {field.name}: the number {text} cannot become text as it is written: quote it"
-        raise DecodeError(message, line=line)
-    return text
+    if not texts:
+        return row
+    return {
+        name: value.text if name in texts and isinstance(value, WrittenNumber) else value for name, value in row.items()
+    }
 
 
 def declared_cells(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Field[Any], Any]:

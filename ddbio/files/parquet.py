@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -114,6 +115,9 @@ class ParquetFileWriter:
             self._buffer.detach()
 
 
+_FOOTERS: WeakValueDictionary[tuple[str, StoredObject], pq.FileMetaData] = WeakValueDictionary()
+
+
 class ParquetReader:
     """Read one Parquet file by its row groups.
 
@@ -125,7 +129,10 @@ class ParquetReader:
         self._entry = entry
         self._file = pa.PythonFile(RangeFile(store, entry), "r")
         # A row group's columns are asked for in few, large ranges.
-        self._opened = open_parquet(self._file, pre_buffer=True)
+        # A footer of thousands of columns takes 100 MB: readers of one file share it.
+        known = store.uri, entry
+        self._opened = open_parquet(self._file, pre_buffer=True, metadata=_FOOTERS.get(known))
+        _FOOTERS[known] = self._opened.metadata
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
@@ -155,8 +162,12 @@ class ParquetReader:
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group."""
         rows = self._opened.metadata.row_group(part).num_rows
-        for batch in self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])):
+        batches = iter(self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])))
+        for batch in batches:
             rows -= batch.num_rows
+            if rows <= 0:
+                # What reads thousands of columns takes more memory than their rows: it ends before these are used.
+                rows -= sum(each.num_rows for each in batches)
             yield _without_digest(batch)
         if rows:
             raise DecodeError(f"row group {part} is damaged: {abs(rows)} rows too {'few' if rows > 0 else 'many'}")

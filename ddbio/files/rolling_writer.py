@@ -48,6 +48,8 @@ class FileOptions:
         Name of a format in ``formats.py`` that is written.
     statistics
         Attributes whose nulls, least and greatest value are noted for each file.
+    column_statistics
+        The same for columns of a lake table, by their own names.
     dictionaries, stored_types
         As of :class:`ddbio.files.file_format.WriterOptions`; the dictionaries are decided for each file by None.
     """
@@ -56,6 +58,7 @@ class FileOptions:
     target_file_bytes: int = 256 * 1024 * 1024
     format: str = "parquet"
     statistics: tuple[str, ...] = ()
+    column_statistics: tuple[str, ...] = ()
     dictionaries: tuple[str, ...] | None = None
     stored_types: tuple[tuple[str, bool], ...] = ()
 
@@ -89,7 +92,7 @@ class RollingWriter:
         self._partition, self._folder = dict(partition), folder_of(partition)
         self._format = FORMATS[options.format]
         self._file: FileWriter | None = None
-        self._statistics = FileStatistics(schema, options.statistics)
+        self._statistics = self._new_statistics()
         self._staged: list[StagedFile] = []
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -204,10 +207,13 @@ class RollingWriter:
             sink.abort()
             raise
 
+    def _new_statistics(self) -> FileStatistics:
+        return FileStatistics(self._schema, self._options.statistics, self._options.column_statistics)
+
     def _close_file(self) -> None:
         if self._file:
             staged = self._file.finish()
             self._staged.append(replace(staged, partition=self._partition, statistics=self._statistics.to_dict()))
-            self._statistics = FileStatistics(self._schema, self._options.statistics)
+            self._statistics = self._new_statistics()
             self.ratio = max(1, staged.size_bytes) / max(1, self._file_arrow_bytes)
             self._file = None

@@ -6,8 +6,9 @@ import codecs
 import itertools
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -16,11 +17,12 @@ from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.avro import AvroReader
 from ddbio.files.checksums import checked
 from ddbio.files.decompress import line_blocks
-from ddbio.files.file_format import BATCH_ROWS, NO_KEYS, NO_TYPES, ReadOptions, TextLayout
+from ddbio.files.file_format import BATCH_ROWS, ReadOptions, TextLayout
 from ddbio.files.formats import ENDINGS, format_of
+from ddbio.files.json_forms import starts_with_item
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader, starts_with_item
+from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 # As pyarrow reads Parquet by default: for whole files that are read once.
 _WHOLE_BATCH_ROWS = 65_536
+_NO_OPTIONS = ReadOptions()
 
 
 class RowFiles:
@@ -40,27 +43,19 @@ class RowFiles:
 
     Parameters
     ----------
-    keys
-        Key attributes and their types, by which text formats are read.
-    types
-        Declared columns of text; see ``ReadOptions``.
+    options
+        How text is understood.
     texts
         What was found out of files of text by reading them once.
-    splits_text
-        Whether large files of text have parts.
     """
 
     def __init__(
         self,
         store: ObjectStore,
-        keys: Mapping[str, str] = NO_KEYS,
-        types: Mapping[str, pa.Field[Any]] = NO_TYPES,
+        options: ReadOptions = _NO_OPTIONS,
         texts: Mapping[str, TextLayout] = MappingProxyType({}),
-        *,
-        splits_text: bool = False,
     ) -> None:
-        self._store = store
-        self._keys, self._types, self._texts, self._splits_text = dict(keys), types, texts, splits_text
+        self._store, self._options, self._texts = store, options, texts
         self._opened: tuple[tuple[str, str, bool], FileReader] | None = None
 
     def parts(self, entry: StoredObject) -> Parts:
@@ -112,7 +107,7 @@ class RowFiles:
         found = format_of(entry)
         with _naming(entry.path):
             if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
-                options = ReadOptions(self._keys, schema=schema)
+                options = replace(self._options, schema=schema)
                 ahead = TextAhead(checked(self._store, entry), entry, found, options, AHEAD_BYTES)
                 if ahead.is_split:
                     yield from ahead.batches()
@@ -221,8 +216,8 @@ class RowFiles:
         if self._opened is None or self._opened[0] != asked:
             known = None if found.keeps_types else schema
             text = self._texts.get(entry.path, TextLayout())
-            options = ReadOptions(
-                *(self._keys, json_format, known, self._types, text.columns, self._splits_text, text.starts)
+            options = replace(
+                self._options, json_format=json_format, schema=known, columns=text.columns, starts=text.starts
             )
             self._opened = asked, found.open_reader(checked(self._store, entry), entry, options)
         return self._opened[1]

@@ -137,7 +137,7 @@ def replaced_files(store: ObjectStore) -> set[str]:
 def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredObject]:
     """Return those of some files that belong to a log of changes, or an archive, by what jobs noted in the folder."""
     jobs = _log_jobs(store.list(META))
-    return [each for each in files if _log_job_of(each.path) in jobs]
+    return [each for each in files if log_job_of(each.path) in jobs]
 
 
 def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
@@ -265,18 +265,27 @@ def _committed(store: ObjectStore, found: Sequence[StoredObject]) -> Snapshot:
 
 
 def _with_log(store: ObjectStore, committed: Snapshot, found: Iterable[StoredObject]) -> Snapshot:
-    """Return a version with the files that captures wrote since: a file of theirs is whole when it is there."""
+    """Return a version with the files that captures wrote since: a file of theirs is whole when it is there.
+
+    Files that are gone, and older than all that are there, have expired by a lifecycle rule.
+    """
     jobs = _log_jobs(found)
     if not jobs:
         return committed
     removed = {path for each in read_history(store) for path in each.removed}
     known = committed.paths | removed
-    listed = [each for each in store.list() if is_row_file(each.path) and _log_job_of(each.path) in jobs]
-    added = _of_listing([each for each in listed if each.path not in known], [])
-    return dataclasses.replace(committed, files=sorted_files([*committed.files, *added]))
+    listed = {each.path: each for each in store.list() if is_row_file(each.path)}
+    added = _of_listing([each for path, each in listed.items() if log_job_of(path) in jobs and path not in known], [])
+    oldest = min(map(_folder_of, listed), default="")
+    kept = [each for each in committed.files if each.path in listed or _folder_of(each.path) >= oldest]
+    return dataclasses.replace(committed, files=sorted_files([*kept, *added]))
 
 
-def _log_job_of(path: str) -> str:
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def log_job_of(path: str) -> str:
     """Return the job that a file of a log is named by, as ``JOB-NUMBER.parquet``."""
     return path.rpartition("/")[2].partition("-")[0]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import functools
 import itertools
-import re
 import sys
 import zlib
 from contextlib import contextmanager
@@ -18,18 +17,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.core.items.raw_items import shift_line
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
-from ddbio.files.declared_rows import read_csv_as, read_json_as, read_json_by_columns
+from ddbio.files.declared_rows import read_csv_as
 from ddbio.files.decompress import decompress_head, is_compressed, line_blocks
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
-from ddbio.files.row_lines import RowLines, lines_of_csv, lines_of_json
-from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, last_document, read_documents
-from ddbio.files.text_rows import joined_columns, read_csv, read_json
+from ddbio.files.json_forms import is_answer, starts_with_item
+from ddbio.files.json_rows import JsonRows
+from ddbio.files.row_lines import RowLines, lines_of_csv
+from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, read_documents
+from ddbio.files.text_rows import csv_columns, joined_columns, read_csv
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
 
 if TYPE_CHECKING:
@@ -43,17 +41,12 @@ if TYPE_CHECKING:
 PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
 
+MOST_ROW_BYTES = 128 * 1024 * 1024
+"""A row that is larger is none: items have 400 KB, and the longest text of one is 18 MB."""
+
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
-_TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
-_FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
-# An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
-_TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
-# A saved answer of Scan or Query, of which no member but Items holds items.
-_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
-_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
-_NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 # https://www.unicode.org/faq/utf_bom.html: what Excel and others write before "Unicode text".
 _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -202,6 +195,7 @@ class TextReader:
         starts, entry = self._options.starts, self._entry
         if starts:
             begin, end = starts[part].byte, starts[part + 1].byte
+            _check_row(end - begin - self._range_bytes)
             text = memoryview(self._store.read_range(entry, begin, end - begin) if begin < end else b"")
         else:
             begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
@@ -270,7 +264,7 @@ class TextReader:
         is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
         text = _utf8(text)
         may_be_answer = self._options.json_format != "plain" and self._options.schema is None
-        if not is_whole and may_be_answer and _is_answer(text):
+        if not is_whole and may_be_answer and is_answer(text):
             return None
         reader = self._make_rows(self._options)
         whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
@@ -290,6 +284,7 @@ class TextReader:
                 continue
             joined = b"".join(held)
             end = rows.cut(joined)
+            _check_row(len(joined) - end - self._piece_bytes)
             if end:
                 yield joined[:end]
             held, held_bytes = [joined[end:]], len(joined) - end
@@ -323,9 +318,9 @@ def _lines_of_file(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
         raise shift_line(error, lines) from None
 
 
-def starts_with_item(text: bytes) -> bool:
-    """Return whether a text begins with DynamoDB JSON: an item, or a line of an export."""
-    return bool(_TYPED.match(text))
+def _check_row(size_bytes: int) -> None:
+    if size_bytes > MOST_ROW_BYTES:
+        raise DecodeError(f"a row is larger than {MOST_ROW_BYTES:,} bytes: a quote or a bracket is not closed")
 
 
 def _utf8(text: bytes) -> bytes:
@@ -342,73 +337,6 @@ def _utf8(text: bytes) -> bytes:
             "iconv -f UTF-16 -t UTF-8)"
         )
     return text.removeprefix(codecs.BOM_UTF8)
-
-
-class JsonRows:
-    """Read JSON: plain rows, or DynamoDB JSON."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._is_typed = None if options.json_format == "auto" else options.json_format == "dynamodb"
-
-    @property
-    def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than what is read at once."""
-        return None if self._options.schema is not None else self._options.columns
-
-    def begin(self, head: bytes) -> None:
-        """Learn from a file's beginning whether it is DynamoDB JSON."""
-        self._begins_typed(head)
-
-    def cut(self, text: bytes) -> int:
-        """Return where the last document begins that is known to follow another one."""
-        return last_document(text)
-
-    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a file that is one piece."""
-        if not text.strip():
-            return []
-        if self._options.schema is not None:
-            return read_json_as(text, self._options.schema).to_batches(BATCH_ROWS)
-        if self._begins_typed(text):
-            return [from_dynamodb_json(text)]
-        return self._read(text).to_batches(BATCH_ROWS)
-
-    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
-        """Return columns that hold the rows of all pieces."""
-        first = next(pieces, b"")
-        pieces = itertools.chain([first], pieces)
-        if self._begins_typed(first):
-            seen = functools.reduce(ItemSchema.merge, map(infer_schema_of_body, pieces))
-            return seen.to_arrow()
-        found = functools.reduce(joined_columns, (self._read(piece).schema for piece in pieces))
-        return normalize_schema(found)
-
-    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next piece as these columns."""
-        if self._options.schema is None and self._begins_typed(piece):
-            return [from_dynamodb_json(piece, columns, nulls="keep")]
-        read = read_json_by_columns if self._options.schema is None else read_json_as
-        return read(piece, columns, self._options.types).to_batches(BATCH_ROWS)
-
-    def _read(self, text: bytes) -> pa.Table:
-        return read_json(text, self._options.keys, self._options.types)
-
-    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines on which documents begin."""
-        return lines_of_json(piece, rows, first_line)
-
-    def _begins_typed(self, text: bytes) -> bool:
-        # The first row decides for all: a later piece may begin with one whose first value looks typed.
-        if self._is_typed is None:
-            self._is_typed = starts_with_item(text) or _is_answer(text)
-        return self._is_typed
-
-
-def _is_answer(text: bytes) -> bool:
-    if not _ANSWER.match(text):
-        return False
-    return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
 
 
 class CsvRows:
@@ -435,7 +363,7 @@ class CsvRows:
         """Return the rows of a file that is one piece."""
         if self._options.schema is not None:
             return read_csv_as(text, self._options.schema).to_batches(BATCH_ROWS)
-        return read_csv(text, self._options.keys, types=self._options.types).to_batches(BATCH_ROWS)
+        return read_csv(text, self._options).to_batches(BATCH_ROWS)
 
     def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
         """Return columns that hold the rows of all pieces."""
@@ -444,17 +372,15 @@ class CsvRows:
             # All is declared: there is nothing to choose.
             pieces = iter(())
         pieces = itertools.chain([first], pieces)
-        tables = (
-            read_csv(piece, self._options.keys, self._header(piece), types=self._options.types) for piece in pieces
-        )
-        return functools.reduce(joined_columns, (table.schema for table in tables))
+        found = (csv_columns(piece, self._options, self._header(piece)) for piece in pieces)
+        return functools.reduce(joined_columns, found)
 
     def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
         """Return the rows of the next piece as these columns."""
         names = self._header(piece)
         if self._options.schema is not None:
             return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
-        return read_csv(piece, self._options.keys, names, columns, self._options.types).to_batches(BATCH_ROWS)
+        return read_csv(piece, self._options, names, columns).to_batches(BATCH_ROWS)
 
     def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
         """Return the lines on which records begin."""

@@ -7,6 +7,7 @@ times, lose nulls at the head of lists, and have no form for objects that are al
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from contextlib import contextmanager
 from decimal import Decimal
@@ -19,26 +20,48 @@ import pyarrow.json
 
 from ddbio.core.items.decode import from_dynamodb_json
 from ddbio.core.items.raw_items import shift_line
-from ddbio.core.schema.arrow import fields_within, tag_of_field
-from ddbio.core.text.json_text import compact_json, parse_documents
+from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, tag_of_field
+from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
 from ddbio.errors import DecodeError
-from ddbio.files.csv_records import record_starts
-from ddbio.files.file_format import NO_KEYS, NO_TYPES
+from ddbio.files.csv_records import check_quotes, header_names, record_starts
+from ddbio.files.file_format import NO_KEYS, NO_TYPES, ReadOptions
 from ddbio.files.json_values import declared_cells, item_of, with_declared_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ddbio.core.attribute import Item
+
 # A double keeps numbers of fewer digits, but not with every exponent.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")
 # Arrow reads a number here, but these are texts: the number of a house, a phone or a part.
-_MARKED = r"^\s*(?:\+|-?0[0-9xX])"
-_MARKED_CELL = re.compile(rb"""(?:^|[,\n\r"])[ \t]*(?:\+|-?0[0-9xX])""")
+_MARKED = r"^(?:\+|-?0[0-9xX])"
+_LONG = r"[0-9.]{16,}|[eE][+-]?[0-9]{3,}"
+# Arrow takes nan and inf for numbers, which DynamoDB has not.
+_NO_NUMBER = "[nN]"
+_KINDS = (pa.int64(), pa.float64(), pa.date32())
+_HEAD_ROWS = 100
+_BOOLEANS = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _JSON_BLOCK_BYTES = 4 * 1024 * 1024
+_BAD_ENCODING = re.compile(r"In CSV column #([0-9]+): .*invalid UTF8")
 _BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
 _NUMBER_FIELD = {b"ddb:type": b"N"}
+# What the cells of a column of text are, where empty ones are missing.
+_CELLS = b"ddbio:cells"
+_DAY, _OF_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2}(?:\.[0-9]+)?)?)?"
+_PATTERNS = {
+    "code": r"^[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+\.)$",
+    "timestamp": f"^{_DAY}(?:[ T]{_OF_DAY} ?(?:Z|[+-]{_OF_DAY})?)?$",
+    "time": f"^{_OF_DAY}$",
+}
+# Columns of these kinds are one of the latter.
+_ALIKE = ({"number", "code"}, {"date32[day]", "timestamp"})
+_NO_OPTIONS = ReadOptions()
+
+NULL_WORDS = ("NA", "null")
+"""What is missing in columns of CSV that are no text, beside empty cells, if nobody gives other words."""
 
 
 def read_json(
@@ -69,52 +92,145 @@ def read_json(
 
 def read_csv(
     data: bytes,
-    keys: Mapping[str, str] = NO_KEYS,
+    options: ReadOptions = _NO_OPTIONS,
     names: Sequence[str] | None = None,
     columns: pa.Schema | None = None,
-    types: Mapping[str, pa.Field[Any]] = NO_TYPES,
 ) -> pa.Table:
-    """Return the rows of CSV; times stay text, as do numbers that begin with +, 0x or needless zeros.
+    """Return the rows of CSV: a column is numbers, booleans or dates if all its cells are, otherwise text as written.
+
+    In a column of text no cell is missing; in others empty ones are, and ``NULL_WORDS``. Times are text, as are numbers
+    that begin with +, 0x or needless zeros.
 
     Parameters
     ----------
-    keys
-        As for ``read_json``; a key of type N is a number in every row, so that another cell rejects only its row.
+    options
+        A key of type S is text, one of type N a number in every row, so that another cell rejects only its row; so does
+        a cell that is no value of its declared column. The words of ``null_values`` are missing in all columns.
     names
         The names of the columns if the text does not begin with them.
     columns
         What :func:`joined_columns` has made of the columns of all parts of a file, or of all files.
-    types
-        Declared columns: a cell that is none of their values rejects only its row.
 
     Raises
     ------
     DecodeError
-        If its text is not UTF-8.
-    pyarrow.ArrowInvalid
-        If it is no CSV.
+        If it is not UTF-8, or no CSV.
     """
-    if columns is not None:
-        return _declared(_with_number_keys(_csv_as(data, names, columns, types), keys), types)
-    table = _csv(data, [*_of_type("S", keys), *types], names=names)
+    table = _cells(data, names, options)
+    if len(set(table.schema.names)) < table.num_columns:
+        return table
+    known = {} if columns is None else {each.name: each for each in columns}
+    made = [
+        _column(known.get(name) or _chosen(name, cells, options), cells, options)
+        for name, cells in zip(table.schema.names, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays([array for _, array in made], schema=pa.schema([field for field, _ in made]))
+
+
+def csv_columns(data: bytes, options: ReadOptions = _NO_OPTIONS, names: Sequence[str] | None = None) -> pa.Schema:
+    """Return the columns that hold the cells of CSV, to be joined with those of other parts; see :func:`read_csv`."""
+    table = _cells(data, names, options)
+    return pa.schema(list(map(_chosen, table.schema.names, table.columns, itertools.repeat(options))))
+
+
+def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa.Table:
+    """Return all cells as text; those that are missing in any column are null."""
+    known = header_names(data) if names is None else names
+    converting = pa.csv.ConvertOptions(column_types=dict.fromkeys(known, pa.string()))
+    if options.null_values is not None:
+        converting.null_values, converting.strings_can_be_null = list(options.null_values), True
+    table = parse_csv(data, names, converting)
     try:
-        found = table.schema.names
+        _ = table.schema.names
     except UnicodeDecodeError:
         raise DecodeError("the name of a column is not UTF-8: write the file in UTF-8") from None
-    for field in table.schema:
-        if pa.types.is_binary(field.type):
-            line = _undecodable_line(data)
-            where = "" if line is None else f"line {line}: "
-            raise DecodeError(
-                f"{where}column {field.name!r} holds bytes that are not UTF-8: write the file in UTF-8", line=line
-            )
-    doubtful = bool(_MARKED_CELL.search(data) or _LONG_NUMBER.search(data))
-    asked = [field.name for field in table.schema if _is_time(field.type) or (doubtful and _is_number(field.type))]
-    if len(set(found)) < len(found):
-        return table
-    if asked:
-        table = _as_written(table, _csv(data, asked, only=asked, names=names))
-    return _declared(_with_number_keys(table, keys), types)
+    return table
+
+
+def _shown(cells: Any) -> Any:
+    """Return cells without white space around."""
+    return pc.utf8_trim_whitespace(cells)
+
+
+def _without_missing(cells: Any, shown: Any, options: ReadOptions) -> Any:
+    """Return cells, null where what they show is missing in a column that is no other text."""
+    missing = ["", *(NULL_WORDS if options.null_values is None else ())]
+    return pc.if_else(pc.is_in(shown, pa.array(missing)), pa.scalar(None, pa.string()), cells)
+
+
+def _chosen(name: str, cells: Any, options: ReadOptions) -> pa.Field[Any]:
+    """Return the column that holds all cells."""
+    if name in options.types or options.keys.get(name) == "S":
+        return pa.field(name, pa.string())
+    shown: Any = _shown(cells)
+    shown = _without_missing(shown, shown, options).drop_null()
+    if not len(shown):
+        is_empty = not _has(cells, ".")
+        return pa.field(name, pa.null()) if is_empty else _text(name, "words")
+    for kind in _KINDS:
+        # A cast does not end at the first cell that is none of its values.
+        for part in (shown[:_HEAD_ROWS], shown):
+            try:
+                values: Any = part.cast(kind)
+            except pa.ArrowInvalid:
+                break
+        else:
+            return _exact(name, shown, values)
+    if pc.all(pc.is_in(shown, _BOOLEANS)).as_py():
+        return pa.field(name, pa.bool_())
+    for said, pattern in _PATTERNS.items():
+        if all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (shown[:_HEAD_ROWS], shown)):
+            return _text(name, said)
+    return pa.field(name, pa.string())
+
+
+def _exact(name: str, shown: Any, values: Any) -> pa.Field[Any]:
+    """Return the column of cells that can be read as these values, if the values say all that the cells do."""
+    if pa.types.is_date(values.type):
+        return pa.field(name, values.type)
+    is_float = pa.types.is_floating(values.type)
+    others = shown if is_float else shown.filter(pc.not_equal(values.cast(pa.string()), shown))
+    if is_float and _has(others, _NO_NUMBER):
+        return pa.field(name, pa.string())
+    if _has(others, _MARKED):
+        return _text(name, "code")
+    if is_float and not _are_exact(shown.filter(pc.match_substring_regex(shown, _LONG)).to_pylist()):
+        return pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
+    return pa.field(name, values.type)
+
+
+def _has(texts: Any, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def _text(name: str, cells: str) -> pa.Field[Any]:
+    metadata: dict[bytes | str, bytes | str] = {_CELLS: cells.encode()}
+    return pa.field(name, pa.string(), metadata=metadata)
+
+
+def _said(field: pa.Field[Any]) -> str:
+    """Return what the cells of a column say."""
+    if field.metadata == _NUMBER_FIELD or _is_number(field.type):
+        return "number"
+    return (field.metadata or {}).get(_CELLS, b"").decode() or str(field.type)
+
+
+def _column(field: pa.Field[Any], cells: Any, options: ReadOptions) -> tuple[pa.Field[Any], Any]:
+    """Return the column with these cells."""
+    name, said = field.name, _said(field)
+    if name in options.types:
+        return declared_cells(cells, options.types[name].with_name(name))
+    if said == "null":
+        return field, pa.chunked_array([pa.nulls(len(cells))])
+    text = pa.field(name, pa.string())
+    if options.keys.get(name) == "N" and pa.types.is_string(field.type):
+        return pa.field(name, pa.string(), metadata=_NUMBER_FIELD), _shown(cells)
+    if said in _PATTERNS:
+        return text, _without_missing(cells, _shown(cells), options)
+    if said in {"string", "words"}:
+        return text, cells
+    shown = _shown(cells)
+    return field, _without_missing(shown, shown, options).cast(field.type)
 
 
 def joined_columns(one: pa.Schema, other: pa.Schema) -> pa.Schema:
@@ -125,84 +241,29 @@ def joined_columns(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def _joined(one: Any, other: Any) -> Any:
-    if one.equals(other, check_metadata=True) or pa.types.is_null(other.type):
+def _joined(one: Any, other: Any) -> Any:  # noqa: PLR0911 - one line a kind
+    if one.equals(other, check_metadata=True):
         return one
-    if pa.types.is_null(one.type):
-        return other
+    said = [_said(one), _said(other)]
+    for nothing in ("null", "words"):
+        if nothing in said:
+            return one if said[1] == nothing else other
     kinds = one.type, other.type
     if all(map(pa.types.is_struct, kinds)):
         return pa.field(one.name, pa.struct(list(joined_columns(*(pa.schema(list(kind)) for kind in kinds)))))
     if all(map(pa.types.is_list, kinds)):
         return pa.field(one.name, pa.list_(_joined(one.type.value_field, other.type.value_field)))
-    if all(_is_number(each.type) or each.metadata == _NUMBER_FIELD for each in (one, other)):
+    if said == ["number", "number"]:
         return pa.field(one.name, pa.string(), metadata=_NUMBER_FIELD)
+    for group in _ALIKE:
+        if group.issuperset(said):
+            return _text(one.name, max(said, key=list(_PATTERNS).__contains__))
     # Values of JSON that are no text are rescued.
     return pa.field(one.name, pa.string())
 
 
-def _csv_as(
-    data: bytes, names: Sequence[str] | None, columns: pa.Schema, types: Mapping[str, pa.Field[Any]]
-) -> pa.Table:
-    """Return the rows of CSV as columns that hold all of them."""
-    kinds = {each.name: each.type for each in columns} | dict.fromkeys(types, pa.string())
-    options = pa.csv.ConvertOptions(column_types=kinds)
-    table = _csv(data, (), names=names, options=options)
-    for place, field in enumerate(table.schema):
-        declared = columns.field(field.name)
-        if declared.metadata == _NUMBER_FIELD and field.name not in types:
-            texts = pc.utf8_trim_whitespace(table.column(place))
-            is_null = pc.is_in(table.column(place), pa.array(options.null_values or [], pa.string()))
-            texts = pc.if_else(is_null, pa.scalar(None, pa.string()), texts)
-            table = table.set_column(place, declared, texts)
-    return table
-
-
-def _declared(table: pa.Table, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
-    for place, name in enumerate(table.schema.names):
-        if name in types:
-            table = table.set_column(place, *declared_cells(table.column(place), types[name].with_name(name)))
-    return table
-
-
-def _with_number_keys(table: pa.Table, keys: Mapping[str, str]) -> pa.Table:
-    names = table.schema.names
-    for name in _of_type("N", keys):
-        if name in names and pa.types.is_string(table.column(name).type):
-            field = pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
-            table = table.set_column(names.index(name), field, pc.utf8_trim_whitespace(table.column(name)))
-    return table
-
-
 def _of_type(tag: str, keys: Mapping[str, str]) -> list[str]:
     return [name for name, given in keys.items() if given == tag]
-
-
-def _as_written(table: pa.Table, written: pa.Table) -> pa.Table:
-    """Return a table in which columns that Arrow has changed are the text that is written."""
-    for name in written.schema.names:
-        place, read = table.schema.get_field_index(name), table.column(name)
-        shown = pc.if_else(read.is_valid(), written.column(name), pa.scalar(None, pa.string()))
-        if _is_time(read.type) or pc.any(pc.match_substring_regex(shown, _MARKED)).as_py():
-            table = table.set_column(place, pa.field(name, pa.string()), shown)
-        elif pa.types.is_floating(read.type) and not _are_exact(shown.drop_null().to_pylist()):
-            field = pa.field(name, pa.string(), metadata=_NUMBER_FIELD)
-            table = table.set_column(place, field, pc.utf8_trim_whitespace(shown))
-    return table
-
-
-def _csv(
-    data: bytes,
-    texts: Collection[str],
-    only: Collection[str] = (),
-    *,
-    names: Sequence[str] | None = None,
-    options: pa.csv.ConvertOptions | None = None,
-) -> pa.Table:
-    options = options or pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only)
-    )
-    return parse_csv(data, names, options)
 
 
 def parse_csv(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertOptions) -> pa.Table:
@@ -220,6 +281,7 @@ def parse_csv(data: bytes, names: Sequence[str] | None, converting: pa.csv.Conve
     pyarrow.ArrowInvalid
         If it is no CSV.
     """
+    check_quotes(data)
     # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
     parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
     reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
@@ -231,6 +293,11 @@ def parse_csv(data: bytes, names: Sequence[str] | None, converting: pa.csv.Conve
         try:
             return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
         except pa.ArrowInvalid as error:
+            if (encoded := _BAD_ENCODING.search(str(error))) is not None:
+                line = _undecodable_line(data)
+                column = (names or header_names(data))[int(encoded[1])]
+                message = f"line {line}: column {column!r} holds bytes that are not UTF-8: write the file in UTF-8"
+                raise DecodeError(message, line=line) from None
             found = _BAD_RECORD.search(str(error))
             starts = record_starts(data)
             if found is None or int(found[1]) > len(starts):
@@ -290,10 +357,7 @@ def has_inexact_numbers(data: bytes) -> bool:
 def _read_json_exactly(data: bytes, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
     lines, given, named = list[bytes](), set[str](), dict[str, None]()
     places = list[int]()
-    for line, row in parse_documents(data, decimals=True):
-        if not isinstance(row, dict):
-            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
-        item = item_of(with_declared_texts(row, types, line), types)
+    for line, row, item in json_items(data, types, types):
         lines.append(utf8_json(item, line))
         places.append(line)
         given.update(item)
@@ -305,6 +369,34 @@ def _read_json_exactly(data: bytes, types: Mapping[str, pa.Field[Any]]) -> pa.Ta
         if name not in given:
             table = table.append_column(name, pa.nulls(len(lines)))
     return table
+
+
+def json_items(
+    data: bytes, types: Mapping[str, pa.Field[Any]], fields: Mapping[str, pa.Field[Any]]
+) -> Iterator[tuple[int, dict[str, Any], Item]]:
+    """Yield for each object of plain JSON its line, the object, and its item, whose values need not be legal.
+
+    Parameters
+    ----------
+    types
+        The columns that a person has declared: a number becomes text where text is declared.
+    fields
+        The columns whose types values have; others have their own.
+
+    Raises
+    ------
+    DecodeError
+        If the text is anything else.
+    """
+    texts = _of_type("S", {name: tag_of_field(field) for name, field in types.items()})
+    for line, row in parse_documents(data, decimals=True, written=bool(texts)):
+        if not isinstance(row, dict):
+            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
+        rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
+        item = item_of(with_declared_texts(row, texts), fields)
+        if rescued is not None:
+            item |= parse_json(rescued.encode())
+        yield line, row, item
 
 
 @contextmanager
@@ -363,10 +455,6 @@ def _kinds(kind: Any) -> Iterator[str]:
         yield from _kinds(kind.field(place).type)
 
 
-def _is_time(kind: Any) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_time(kind)
-
-
 def _is_number(kind: Any) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
@@ -378,7 +466,7 @@ def _are_exact(texts: Iterable[str]) -> bool:
 
 def _is_exact(text: str) -> bool:
     try:
-        return Decimal(repr(float(text))) == Decimal(text.strip())
+        return Decimal(repr(float(text))) == exact_number(text.strip())
     except (ValueError, ArithmeticError):
         # Digits that are no number are part of some text.
         return True

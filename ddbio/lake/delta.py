@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
+from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ _ERRORS = (DeltaError, OSError)
 _UNREADABLE = "cannot be read"
 _LOG = "_delta_log/"
 _LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
-# Text statistics longer than this are left out: what is cut off would have to be rounded up.
-_MOST_TEXT = 128
+# Readers that use deltalake's statistics take a missing least or greatest value for null, unless this property of the
+# table leaves the column out: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+_STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 class DeltaLakeTable:
@@ -128,7 +130,7 @@ class DeltaLakeTable:
                 self._uri,
                 schema,
                 partition_by=[BUCKET],
-                configuration=dict(properties),
+                configuration={**properties, _STATISTICS: ",".join(NOTED)},
                 storage_options=self._options,
                 raise_if_key_not_exists=False,
             )
@@ -161,6 +163,7 @@ class DeltaLakeTable:
         if not any(True for _ in self.store.list(f"{_LOG}{state.version:020}.json")):
             # The next version may be free only because it was deleted for its age.
             raise ConflictError(f"version {state.version} of {self.store.uri} has expired")
+        self._limit_statistics(state)
         now_ms = int(time.time() * 1000)
         actions: list[Any] = [_add_action(each, now_ms) for each in commit.added]
         actions += [
@@ -190,6 +193,7 @@ class DeltaLakeTable:
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
         """Rewrite all files in Z-order of some columns, by deltalake."""
+        self._limit_statistics(state)
         table: DeltaTable = state.handle
         try:
             table.optimize.z_order(
@@ -264,6 +268,22 @@ class DeltaLakeTable:
             # One that cannot be read is there.
             return True
 
+    def _limit_statistics(self, state: LakeState) -> None:
+        """Make the table's property name only columns whose statistics all files have."""
+        table: DeltaTable = state.handle
+        known = table.metadata().configuration.get(_STATISTICS)
+        if known is not None and {*filter(None, known.split(","))} <= {*NOTED}:
+            return
+        version = state.version
+        # Deltalake tells statistics of the columns alone that the property names.
+        for columns in (lambda: NOTED, lambda: _columns_with_statistics(table)):
+            wanted = ",".join(columns())
+            if table.metadata().configuration.get(_STATISTICS) != wanted:
+                self.alter(state, (), {_STATISTICS: wanted})
+                version += 1
+        if table.version() != version:
+            raise ConflictError(f"another writer changed {self.store.uri} before its property {_STATISTICS} was set")
+
     def _failure(self, error: Exception, what: str = "took no commit") -> Exception:
         self._raise_refusal(error)
         if what != _UNREADABLE and (isinstance(error, CommitFailedError) or _CONFLICT.search(str(error))):
@@ -277,14 +297,24 @@ class DeltaLakeTable:
             raise failure from error
 
 
+def _columns_with_statistics(table: DeltaTable) -> list[str]:
+    """Return the columns whose least and greatest value all files have; older releases left out those of long texts."""
+    files: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        name
+        for name in NOTED
+        if all(
+            each.get(f"min.{name}") is not None or each.get(f"null_count.{name}") == each.get("num_records")
+            for each in files
+        )
+    ]
+
+
 def _add_action(staged: StagedFile, now_ms: int) -> AddAction:
     statistics: dict[str, Any] = {"numRecords": staged.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, each in (staged.statistics or {}).items():
         statistics["nullCount"][name] = each["nulls"]
-        ends = each.get("min"), each.get("max")
-        if name in {KEY, VERSION, TIME} and all(
-            isinstance(end, (int, str)) and len(str(end)) <= _MOST_TEXT for end in ends
-        ):
-            statistics["minValues"][name], statistics["maxValues"][name] = ends
+        if each["min"] is not None:
+            statistics["minValues"][name], statistics["maxValues"][name] = each["min"], each["max"]
     # Deltalake takes paths as they are stored, URL-encoded; ours have nothing to encode.
     return AddAction(staged.path, staged.size_bytes, dict(staged.partition), now_ms, True, json.dumps(statistics))  # noqa: FBT003 - deltalake's

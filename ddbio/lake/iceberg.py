@@ -277,22 +277,33 @@ class _DataFiles:
         schema = footer.schema.to_arrow_schema()
         if self._known is None or not schema.equals(self._known, check_metadata=True):
             # It holds the columns against those of the table.
-            found = parquet_file_to_data_file(self._io, self._metadata, path)
+            parquet_file_to_data_file(self._io, self._metadata, path)
             self._known = schema
-            return found
-        statistics = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
+        described = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
+        statistics = described.to_serialized_dict()
+        for number in self._without_bounds(footer):
+            statistics["lower_bounds"].pop(number, None)
+            statistics["upper_bounds"].pop(number, None)
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=statistics.partition(self._metadata.spec(), self._metadata.schema()),
+            partition=described.partition(self._metadata.spec(), self._metadata.schema()),
             file_size_in_bytes=len(given),
             sort_order_id=None,
             spec_id=self._metadata.default_spec_id,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **statistics,
         )
+
+    def _without_bounds(self, footer: pq.FileMetaData) -> Iterator[int]:
+        """Yield the numbers of columns whose bounds are not known in some row group: Parquet leaves out long texts."""
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                found = column.statistics
+                if found is None or (found.num_values and not found.has_min_max):
+                    yield self._numbers[column.path_in_schema]
 
 
 class _FolderCatalog(NoopCatalog):

@@ -18,18 +18,28 @@ from ddbio.core.catalog.definition import (
     TableName,
     columns_of,
     merge_schemas,
+    nameable,
     parse_table_name,
     partition_values,
 )
-from ddbio.core.catalog.glue import STORAGE, CatalogReport, changed_input, home_of, partition_inputs, table_input
+from ddbio.core.catalog.glue import (
+    STORAGE,
+    CatalogReport,
+    changed_input,
+    home_of,
+    partition_changes,
+    partition_inputs,
+    table_input,
+)
 from ddbio.core.catalog.lake import hudi_input
 from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.core.folders.snapshot import PUBLISHED, published_folder
+from ddbio.core.folders.time_parts import PARTS
 from ddbio.core.lake.columns import BUCKET
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
-from ddbio.files.contents import require_own_files
+from ddbio.files.contents import LOGS, kind_of, require_own_files
 from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import parse_state
 from ddbio.files.row_files import read_schema
@@ -39,7 +49,7 @@ from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -220,7 +230,7 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
     require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
     _location(store, path)
     spec, wanted = catalog_spec(options), describe_folder(store)
-    action, added = _make_table(spec, name, wanted)
+    action, added, columns = _make_table(spec, name, wanted)
     stale = _stale_files(store, wanted.location.removeprefix(store.uri.rstrip("/")).removeprefix("/"))
     if stale:
         _LOG.warning(
@@ -229,21 +239,14 @@ def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> Cat
         )
     if not wanted.partition_columns:
         return CatalogReport(str(name), action, added, 0, 0, 0, stale)
-    existing = glue.read_partitions(spec, name)
-    inputs = {tuple(each["Values"]): each for each in partition_inputs(wanted)}
-    missing = [each for values, each in inputs.items() if values not in existing]
-    glue.create_partitions(spec, name, missing)
-    below = f"{home_of(wanted.location)}/"
-    own = {values: place for values, place in existing.items() if f"{place}/".startswith(below)}
-    moved = [each for values, each in inputs.items() if values in own and own[values].rstrip("/") != _place(each)]
-    glue.move_partitions(spec, name, moved)
-    gone = [values for values in own if values not in inputs]
-    glue.delete_partitions(spec, name, gone)
-    return CatalogReport(str(name), action, added, len(inputs), len(missing), len(gone), stale, len(moved))
-
-
-def _place(partition: dict[str, Any]) -> str:
-    return str(partition["StorageDescriptor"]["Location"]).rstrip("/")
+    inputs = partition_inputs(wanted, columns)
+    changes = partition_changes(inputs, glue.read_partitions(spec, name), home_of(wanted.location))
+    glue.create_partitions(spec, name, changes.new)
+    glue.update_partitions(spec, name, changes.changed)
+    glue.delete_partitions(spec, name, changes.gone)
+    return CatalogReport(
+        *(str(name), action, added, len(inputs), len(changes.new), len(changes.gone), stale, len(changes.changed))
+    )
 
 
 def _stale_files(store: ObjectStore, folder: str) -> int:
@@ -253,24 +256,27 @@ def _stale_files(store: ObjectStore, folder: str) -> int:
     return sum(path not in live and (bool(folder) or not path.startswith(PUBLISHED)) for path in found)
 
 
-def _make_table(spec: ClientSpec, name: TableName, wanted: TableDefinition) -> tuple[str, tuple[str, ...]]:
-    """Return what became of the table, and the columns that were added."""
+def _make_table(
+    spec: ClientSpec, name: TableName, wanted: TableDefinition
+) -> tuple[str, tuple[str, ...], list[dict[str, str]]]:
+    """Return what became of the table, the columns that were added, and all columns."""
     for attempt in range(1, _ATTEMPTS + 1):
         existing = glue.read_table(spec, name)
         try:
             if existing is None:
                 glue.require_database(spec, name)
-                glue.create_table(spec, name, table_input(name, wanted))
-                return "created", ()
+                made = table_input(name, wanted)
+                glue.create_table(spec, name, made)
+                return "created", (), made["StorageDescriptor"]["Columns"]
             changed, added = changed_input(name, existing, wanted)
             if changed is None:
-                return "unchanged", ()
+                return "unchanged", (), existing["StorageDescriptor"].get("Columns") or []
             glue.update_table(spec, name, changed, existing.get("VersionId"))
         except ServiceError as error:
             if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
                 raise
         else:
-            return "updated", added
+            return "updated", added, changed["StorageDescriptor"]["Columns"]
     raise AssertionError
 
 
@@ -282,10 +288,19 @@ def _location(store: ObjectStore, given: str) -> str:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What the manifests of a folder say of its rows."""
+    """What the manifests of a folder say of its rows.
 
-    schema: pa.Schema | None
-    partition_names: list[str]
+    Attributes
+    ----------
+    paths
+        The files whose columns they say.
+    parts
+        The columns of the folders in their order, each with the part of a time that it is.
+    """
+
+    schemas: Sequence[pa.Schema]
+    paths: frozenset[str]
+    parts: Mapping[str, str | None]
 
 
 def describe_folder(store: ObjectStore) -> TableDefinition:
@@ -310,12 +325,18 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
         raise TargetError(f"{store.uri} holds files of the formats {', '.join(sorted(formats))}: a table has one", store.uri)  # fmt: skip # noqa: E501
     named = {tuple(each.partition) for each in files}
     # A job without rows leaves one file, which lies in no partition.
-    names = recorded.partition_names if named == {()} else list(next(iter(named - {()})))
+    names = list(recorded.parts) if named == {()} else list(next(iter(named - {()})))
     if len(named - {()}) > 1 or (() in named and len(named) > 1 and any(each.rows for each in files if not each.partition)):  # fmt: skip # noqa: E501
         raise TargetError(f"{store.uri} holds files in folders of several partitionings: a table has one", store.uri)
-    schema = recorded.schema if recorded.schema is not None else read_schema(store, files[0].path)
+    schema = merge_schemas([*recorded.schemas, *_schemas(store, [each.path for each in files if each.path not in recorded.paths])])  # fmt: skip # noqa: E501
     (file_format,), publication = formats, published_folder(each.path for each in files)
-    columns, partition_columns = columns_of(schema, names)
+    # Their folders are hours and months of changes, whatever attributes items have.
+    is_log = kind_of(store) in LOGS and PARTS.keys() >= {*names}
+    if is_log and (left := [name for name in schema.names if name not in nameable(schema).names]):
+        _LOG.warning("%s: the catalog cannot name the columns %s, and does not have them", store.uri, ", ".join(left))
+        schema = nameable(schema)
+    parts = {name: name for name in names} if is_log else recorded.parts
+    columns, partition_columns = columns_of(schema, names, parts, are_attributes=is_log)
     folders = {tuple(each.partition[name] for name in names): each.path.rpartition("/")[0].removeprefix(publication) for each in files if each.partition}  # fmt: skip # noqa: E501
     values = partition_values([each.partition for each in files if each.partition], names)
     return TableDefinition(
@@ -332,10 +353,19 @@ def _recorded(store: ObjectStore) -> _Recorded:
     entries = sorted(list_manifests(store), key=lambda entry: (entry.modified_at, entry.path))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifests") as pool:
         states = [each for each in pool.map(lambda entry: _state(store, entry.path), entries) if each is not None]
-    schemas: Sequence[pa.Schema] = [schema_from_json(each["schema"]) for each in states if each.get("schema")]
+    told = [each for each in states if each.get("schema")]
     partitions = [each["partition_by"] for each in states if each.get("partition_by")]
-    names = [str(each["name"]) for each in partitions[-1]] if partitions else []
-    return _Recorded(merge_schemas(schemas) if schemas else None, names)
+    return _Recorded(
+        [schema_from_json(each["schema"]) for each in told],
+        frozenset(file["path"] for each in told for file in each.get("files") or ()),
+        {str(each["name"]): each.get("part") for each in partitions[-1]} if partitions else {},
+    )
+
+
+def _schemas(store: ObjectStore, paths: Sequence[str]) -> list[pa.Schema]:
+    """Return the columns that files have which no manifest describes, as those of logs."""
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-columns") as pool:
+        return list(pool.map(lambda path: read_schema(store, path), paths))
 
 
 def _state(store: ObjectStore, path: str) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ddbio.core.folders.snapshot import PUBLISHED, LiveFile
 from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.files.contents import TABLES, recognize, require_no_tables
+from ddbio.files.contents import LOGS, TABLES, recognize, require_no_tables
 from ddbio.files.declared import Noted, look_up
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
@@ -91,9 +91,14 @@ class DataFiles:
     export: ExportSource | None = None
 
     def columns(self, keys: Mapping[str, str]) -> dict[str, FolderColumns]:
-        """Return the columns that the folders of each file, or the metadata of its table, give to its rows."""
+        """Return the columns that the folders of each file, or the metadata of its table, give to its rows.
+
+        The folders of logs and archives are times of changes, and no attributes.
+        """
         if self.values is not None:
             return dict(self.values)
+        if self.contents.kind in LOGS:
+            return {each.path: () for each in self.files}
         return partition_columns(self.store, (each.path for each in self.files), keys)
 
     def live_file(self, entry: StoredObject) -> LiveFile:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         VacuumOptions,
     )
     from ddbio.options.iam import IamOptions
-    from ddbio.options.inspection import LayoutOptions, ValidateOptions
+    from ddbio.options.inspection import DoctorOptions, LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
@@ -116,6 +116,7 @@ __all__ = [
     "CreateTableOptions",
     "Credentials",
     "DeliveredOptions",
+    "DoctorOptions",
     "Engine",
     "ExpiredReadOptions",
     "ExportFoldOptions",
@@ -183,7 +184,7 @@ _NAMES = {
     "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
     "iam": "IamOptions",
-    "inspection": "LayoutOptions ValidateOptions",
+    "inspection": "DoctorOptions LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",
     "lake_proof": "HistoryOptions VerifyOptions ViewOptions",

@@ -36,8 +36,10 @@ class DeliveredOptions(ConnectionOptions):
 class ChangesReadOptions(DeliveredOptions):
     """Choose which of their changes are read."""
 
+    table: str | None = None
+    """Table whose changes are taken, by the name in their records; without it, several tables are refused."""
     since: AwareDatetime | None = None
-    """Take changes from this time on, with its zone; folders of days long before are not read."""
+    """Take changes from this time on, with its zone; objects of S3 that were written a day before it are not read."""
     until: AwareDatetime | None = None
     """Take changes before this time."""
 
@@ -50,6 +52,8 @@ class ReplayOptions(DeliveredOptions, LimitOptions):
     """Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder."""
     table: str | None = None
     """Table that changes are applied to instead, those of an item in their order."""
+    source_table: str | None = None
+    """Table whose changes are put through, by the name in their records; default is ``table``."""
     newer_by: str | None = None
     """With ``table``: the attribute by which an older change never replaces or deletes a newer item."""
     wcu_per_second: Annotated[float, Field(ge=1)] | None = None
@@ -79,6 +83,8 @@ class ChangesWriteOptions(ConnectionOptions):
 
     dest: Annotated[str, Field(min_length=1)]
     """Folder below which the prefixes lie: ``s3://bucket/prefix`` or a local folder."""
+    table: str | None = None
+    """Table whose changes are written, by the name in their records; default is all, each with the name of its own."""
     prefix: str = DEFAULT_PREFIX
     """Prefix of objects, with ``!{timestamp:…}``, ``!{firehose:random-string}``, ``!{partitionKeyFromLambda:…}``."""
     error_prefix: str = DEFAULT_ERROR_PREFIX
@@ -99,6 +105,8 @@ class StreamEventOptions(ConnectionOptions):
 
     dest: Annotated[str, Field(min_length=1)]
     """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    table: str | None = None
+    """Table whose changes are written; without it, the log takes those of the first table that comes, and no others."""
     schema: Any = None
     """Columns of the items, as for a scan; default is inferred from the first event."""
     old_image: bool = False

@@ -135,6 +135,8 @@ class ConnectionOptions:
     """Agree to pay for the requests to buckets whose owners have the requester pay."""
     s3_expected_bucket_owner: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
     """Account that must own every bucket that is read or written; S3 refuses requests to buckets of others."""
+    allow_http: bool = False
+    """Send credentials and data unencrypted to ``http://`` endpoints other than this machine's own."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions
+from ddbio.options.locations import parse_location
 from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
 """Size below which a file counts as small, unless a caller says otherwise."""
+
+
+def _on_s3(location: str) -> str:
+    scheme, place = parse_location(location)
+    if scheme != "s3":
+        raise ValueError("give s3://bucket/prefix, and a table by option 'table'")
+    return place
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class DoctorOptions(ConnectionOptions):
+    """Choose the table and the bucket that are checked; without either, only what every job needs is."""
+
+    location: Annotated[str, AfterValidator(_on_s3)] | None = None
+    """``s3://bucket/prefix`` that a job reads or writes."""
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """Table, by its name or ARN, that a job reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, InputFormat, Pairs, split_indexes
+from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names, Pairs, split_indexes
 from ddbio.options.waiting import WaitPolicyOptions
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
@@ -25,6 +25,8 @@ class SourceOptions(ConnectionOptions):
     """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
     json_format: JsonFormat = "auto"
     """Read JSON as plain rows or as DynamoDB JSON; ``auto`` decides by the first value of each file."""
+    null_values: Names | None = None
+    """Words that are missing in all columns of CSV: ``NA,null,n/a``; default is ``NA,null``, but not in text."""
     hive_partitions: Literal["add", "ignore", "refuse"] = "add"
     """Folders called name=value: ``add`` them as columns, ``ignore`` them, or ``refuse`` to load."""
 

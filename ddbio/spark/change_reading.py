@@ -17,8 +17,10 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ddbio.engine import available_cores
+from ddbio.files.job_state import JobState
+from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.capture import open_capture, prepare_capture
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of, read_log_file
+from ddbio.ops.capture.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
 from ddbio.ops.job.storage import open_store
 from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
 from ddbio.options.aliases import known_names
@@ -85,7 +87,7 @@ def describe_stream(values: Mapping[str, str], source: str) -> StructType:
     """Return the columns of the changes of a table, which are decided now if they were not before."""
     options = _table_options(values, source)
     job_id = prepare_capture(options)
-    return to_spark_schema(CapturedLog(open_store(options.dest, options), [job_id]).schema())
+    return to_spark_schema(_own_log(open_store(options.dest, options), job_id).schema())
 
 
 def open_log_reader(values: Mapping[str, str], schema: StructType) -> LogReader:
@@ -103,7 +105,7 @@ def open_stream_reader(values: Mapping[str, str], source: str, schema: StructTyp
     store = open_store(options.dest, options)
     terms = _Terms(options.max_records_per_batch, options.tasks)
     columns = to_arrow_schema(schema).remove_metadata()
-    return CapturingReader(options, store, CapturedLog(store, [job_id]), columns, terms)
+    return CapturingReader(options, store, _own_log(store, job_id), columns, terms)
 
 
 def _log_options(values: Mapping[str, str]) -> LogStreamOptions:
@@ -117,7 +119,12 @@ def _table_options(values: Mapping[str, str], source: str) -> TableStreamOptions
 
 def _open_log(options: LogStreamOptions) -> tuple[ObjectStore, CapturedLog]:
     store = open_store(options.path, options)
-    return store, CapturedLog(store, captures_of(store, options.job_id))
+    return store, open_log(store, options.job_id)
+
+
+def _own_log(store: ObjectStore, job_id: str) -> CapturedLog:
+    """Return what one capture writes: the query captures it itself."""
+    return CapturedLog(store, [JobState(store, job_id, CAPTURE)])
 
 
 @dataclass(frozen=True)
@@ -143,13 +150,14 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: i
         self._store, self._log, self._columns, self._terms = store, log, columns, terms
         self._reached: dict[str, int] | None = None
         """The last offset that was given out, or that Spark has shown: a limit counts from there."""
+        self._began: dict[str, int] | None = None
+        """Where this run has begun a new query: hours of its first micro-batch may have expired."""
         self._target: dict[str, int] | None = None
         """Where a query of AvailableNow ends."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's own
         """Return where a new query begins."""
-        written = self._log.written()
-        self._reached = written if self._terms.starts_late else dict.fromkeys(written, 0)
+        self._reached = self._began = self._log.written() if self._terms.starts_late else self._log.first()
         return self._reached
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's own, from 4.2 on
@@ -182,6 +190,9 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: i
         """Return parts of the batches behind one offset up to another, about equal in rows."""
         self._reached = dict(end)
         files = self._log.files(start, end)
+        if dict(start) == self._began:
+            oldest = oldest_hour(self._store)
+            files = [each for each in files if each.path >= oldest]
         terms = request_lease_terms(SparkFiles.getRootDirectory(), None)
         wanted = self._terms.tasks or (available_cores() if terms is None else terms.parallelism)
         return [LogPart(part) for part in _parts(files, wanted)]
@@ -222,6 +233,9 @@ class CapturingReader(LogReader):
             self._closing = contextlib.ExitStack()
             self._opened = self._closing.enter_context(open_capture(self._options, threading.Event()))
         self._opened.loop.run(available_now=True)
+        if self._opened.loop.has_ended:
+            # The stream was turned off: the next look finds the one that follows, or says that there is none.
+            self.stop()
         return super()._newest()
 
     def stop(self) -> None:

@@ -24,6 +24,7 @@ from ddbio.spark.session import (
     CpuMeter,
     budget_place,
     cluster_of,
+    describe_installation,  # noqa: F401 - a part of what a provider offers
     how_the_jvm_ended,
     is_connect,
     lost_after_seconds,

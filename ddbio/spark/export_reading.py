@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
@@ -23,7 +23,7 @@ from ddbio.options import ExportReadOptions, parse_options
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
-from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.types import to_arrow_schema, to_spark_schema, with_attribute_names
 from ddbio.spark.worker import tidy_worker
 
 if TYPE_CHECKING:
@@ -79,11 +79,14 @@ def open_reader(values: Mapping[str, str], described: ExportReadDescription | No
         If a change has no such column.
     """
     if described is not None:
-        return ExportReader(described, schema, is_given=False)
+        return ExportReader(described, schema)
     described = describe_export_read(values)
     if described.columns.keys is None and described.options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
-    return ExportReader(_with_columns(described, to_arrow_schema(schema)), schema, is_given=True)
+    given = to_arrow_schema(schema)
+    if described.columns.keys is None:
+        given = with_attribute_names(given, attributes_of(described.columns.items))
+    return ExportReader(_with_columns(described, given), schema, given)
 
 
 def _with_columns(described: ExportReadDescription, given: pa.Schema) -> ExportReadDescription:
@@ -114,10 +117,10 @@ class ExportReader(DataSourceReader):  # type: ignore[misc]
     If the user gives the columns, a value that does not fit its column fails the read unless ``_rescue`` is one.
     """
 
-    def __init__(self, described: ExportReadDescription, schema: StructType, *, is_given: bool) -> None:
+    def __init__(self, described: ExportReadDescription, schema: StructType, given: pa.Schema | None = None) -> None:
         self._described = described
         self._columns = to_arrow_schema(schema).remove_metadata()
-        self._names = {name_of_field(field) for field in to_arrow_schema(schema)} if is_given else None
+        self._names = None if given is None else {name_of_field(field) for field in given}
 
     def partitions(self) -> list[FileGroup]:
         """Return the tasks of the Spark partitions, about equal in bytes; together they read every file once."""

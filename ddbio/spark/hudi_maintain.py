@@ -15,6 +15,7 @@ from ddbio.lake.lake_table import FLOOR
 from ddbio.ops.lake.maintain import (
     SMALL_RATIO,
     MaintainReport,
+    abort_staged,
     columns_of,
     open_maintainer,
     plan_expired,
@@ -70,6 +71,7 @@ def maintain_table(
                 services = _clustering(options, before, files) | _cleaning(options, table, sweep, log, now)
                 _commit(table, kept, tombstones, services)
             after = job.state()
+            abort_staged(table, options, now)
             register_lake(options, table, after)
         cpu_seconds = round(engine.cpu_seconds(), 3)
     left = _stored(table.store)

@@ -24,8 +24,15 @@ from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import OptionError
 from ddbio.ops.scans.plan import describe_scan, sample_table, unsampled
 from ddbio.spark.lease_server import request_lease_terms
-from ddbio.spark.reading import ReadDescription, TableReader, describe_read, open_budget, parse_read_options
-from ddbio.spark.types import to_arrow_schema
+from ddbio.spark.reading import (
+    ReadDescription,
+    TableReader,
+    describe_read,
+    open_budget,
+    parse_read_options,
+    table_attributes,
+)
+from ddbio.spark.types import to_arrow_schema, with_attribute_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,6 +111,9 @@ def _described(options: DataFrameOptions, pushed: Mapping[str, Any], schema: Str
     rate = budget_of(table, options)
     terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
     known = _arrow_schema(given)
+    if not is_inferred:
+        with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
+            known = with_attribute_names(known, table_attributes(table, options, budget))
     if not is_inferred and (rules := ColumnRules.of(options)):
         if rules.sampled:
             asked = dataclasses.replace(options, schema=known)

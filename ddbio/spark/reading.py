@@ -16,17 +16,17 @@ from pyspark import SparkFiles
 
 from ddbio.budget import BudgetClient, LocalBudget
 from ddbio.core.scans.plan import Resources, budget_of, plan_scan
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.core.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
-from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
+from ddbio.ops.scans.plan import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.task_counts import TaskCounts
-from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.types import to_arrow_schema, to_spark_schema, with_attribute_names
 from ddbio.spark.worker import tidy_worker
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def describe_read(values: Mapping[str, str]) -> ReadDescription:
 def describe_read_of(values: Mapping[str, str], schema: StructType) -> ReadDescription:
     """Return the description of the table, for columns that the user gives; no other attribute is read.
 
+    A few items are read to find attributes whose names differ only by case; see ``with_attribute_names``.
     A value of another type fails the read unless the schema has the column ``_rescue`` to keep it.
 
     Raises
@@ -121,21 +122,32 @@ def describe_read_of(values: Mapping[str, str], schema: StructType) -> ReadDescr
     if options.schema is not None:
         raise OptionError("the columns are given twice, by .schema() and by the option 'schema': keep one")
     given = to_arrow_schema(schema)
-    names = tuple(name_of_field(field) for field in given if field.name != RESCUE_NAME)
-    columns = options.columns or names
     if RESCUE_NAME not in given.names:
         if options.on_misfit == "drop":
             raise OptionError("on_misfit=drop keeps what it does not drop in _rescue: add that column to the schema")
         options = dataclasses.replace(options, on_misfit="fail")
-    return _described(dataclasses.replace(options, schema=given, columns=columns))
+    return _described(options, given)
 
 
-def _described(options: DataFrameOptions) -> ReadDescription:
+def _described(options: DataFrameOptions, given: pa.Schema | None = None) -> ReadDescription:
     table = describe_scan(options)
     rate = budget_of(table, options)
     terms = request_lease_terms(SparkFiles.getRootDirectory(), rate)
     with closing(open_budget(None if terms is None else terms.lease, rate)) as budget:
+        if given is not None:
+            given = with_attribute_names(given, table_attributes(table, options, budget))
+            names = tuple(name_of_field(field) for field in given if field.name != RESCUE_NAME)
+            options = dataclasses.replace(options, schema=given, columns=options.columns or names)
         return ReadDescription(options, table, sample_table(table, options, budget), terms)
+
+
+def table_attributes(table: TableDescription, options: DataFrameOptions, budget: Budget) -> list[str]:
+    """Return the attributes of the table's keys and of a few items."""
+    few = min(options.sample_items, PROBE_ITEMS)
+    asked = dataclasses.replace(options, schema=None, columns=None, timestamps=None, types=None, sample_items=few)
+    keys = (key for index in table.indexes for key in index.keys)
+    sampled = attributes_of(sample_table(table, asked, budget).schema)
+    return list(dict.fromkeys([*dict(table.key_types), *(key.name for key in keys), *sampled]))
 
 
 def open_budget(lease: BudgetAddress | None, portion: float | None) -> Budget:

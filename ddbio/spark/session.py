@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -257,12 +258,24 @@ def _reason_in(stream: IO[bytes]) -> str:
     return next(iter(telling or [line for line in lines[-1:] if line]), "")
 
 
-def _check_java() -> None:
+def describe_installation() -> str:
+    """Return the versions of Spark and Java that a session here would be started with.
+
+    Raises
+    ------
+    OptionError
+        If Java is missing or too old.
+    """
+    java = "the Java that SPARK_HOME chooses" if "SPARK_HOME" in os.environ else _check_java()
+    return f"Spark {pyspark.__version__}, {java}"
+
+
+def _check_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     said = _java_version(java) if java else ""
     if (version := re.search(r'version "(?:1\.)?(\d+)', said)) and int(version[1]) >= OLDEST_JAVA:
-        return
+        return f"Java {version[1]}"
     found = f"{java} is {version[1]}" if version else "none was found" if not java else f"{java} does not run"
     advice = next((line for tool, line in _INSTALLERS if shutil.which(tool)), f"install Java {OLDEST_JAVA}")
     advice += ", and let JAVA_HOME name it" if home else ""

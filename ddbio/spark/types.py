@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -28,7 +28,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ddbio.core.schema.arrow import DDB_NAME, RESCUE_NAME, name_of_field
 from ddbio.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _Known: TypeAlias = tuple[tuple[pa.DataType, type[DataType]], ...]
 
@@ -74,6 +78,30 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
         If a column has a type that no DynamoDB attribute has.
     """
     return pa.schema([_to_arrow_field(field, field.name, _READ) for field in schema.fields])
+
+
+def with_attribute_names(given: pa.Schema, known: Collection[str]) -> pa.Schema:
+    """Return columns with the names of the attributes that they stand for: the same, or else the same but for case.
+
+    Spark matches names of columns so, unless ``spark.sql.caseSensitive`` is on. A name that no known attribute has
+    stays: few items may have it.
+
+    Raises
+    ------
+    SchemaError
+        If several attributes differ from the column only by case.
+    """
+    fields = list(given)
+    for place, field in enumerate(given):
+        name = name_of_field(field)
+        alike = [each for each in known if each.lower() == name.lower() and each not in given.names]
+        if name in known or field.name == RESCUE_NAME or not alike:
+            continue
+        if len(alike) > 1:
+            raise SchemaError(f"{name}: there are attributes {' and '.join(sorted(alike))}: write one as it is")
+        metadata: dict[bytes | str, bytes | str] = {**(field.metadata or {})}  # type: ignore[dict-item] # stubs
+        fields[place] = field.with_metadata(metadata | {DDB_NAME: alike[0].encode()})
+    return pa.schema(fields)
 
 
 def written_schema(schema: StructType) -> pa.Schema:

@@ -27,9 +27,11 @@ from ddbio.budget.counted import CountedBudget
 from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import legal_key_hashes
+from ddbio.core.schema.arrow import require_names
 from ddbio.core.schema.declare import time_forms
 from ddbio.errors import OptionError
 from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import WriteReport
 from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.loads.load import plan_of
@@ -96,11 +98,14 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise OptionError("a table cannot be overwritten: write with mode('append'), which replaces item by item")
         self._began = time.time()
         self._options = parse_options(FrameWriteOptions, known_names(values, "write"))
+        require_reject_place(self._options.reject_to, self._options)
         self._application = SparkFiles.getRootDirectory()
         self._plan, terms = self._planned()
-        self._rows = StoredRows(time_forms(self._options.timestamps))
+        forms = time_forms(self._options.timestamps)
+        self._rows = StoredRows(forms)
         self._job_id = new_job_id()
         self._metadata = {field.name: field.metadata for field in written_schema(schema)}
+        require_names(forms, self._metadata, "option timestamps: the DataFrame has no such column")
         rate = self._plan.wcu_per_second
         self._is_ordered = self._orders(self._plan)
         tasks = self._options.tasks or (None if terms is None else terms.parallelism)

@@ -32,6 +32,14 @@ _WITH_HEADERS = {
     "x-amz-object-lock-mode": "s3:PutObjectRetention",
     "x-amz-object-lock-legal-hold": "s3:PutObjectLegalHold",
 }
+_OF_BUCKETS = {
+    "uploads": "s3:ListBucketMultipartUploads",
+    "encryption": "s3:GetEncryptionConfiguration",
+    "versioning": "s3:GetBucketVersioning",
+    "publicAccessBlock": "s3:GetBucketPublicAccessBlock",
+    "lifecycle": "s3:GetLifecycleConfiguration",
+    "object-lock": "s3:GetBucketObjectLockConfiguration",
+}
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html
 _EXPORTED = ("s3:PutObject", "s3:PutObjectAcl", "s3:AbortMultipartUpload")
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondynamodb.html
@@ -194,8 +202,8 @@ class PolicyProxy:
         """Yield the permissions of a request to S3 that can be told before it is answered."""
         whole, each = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
         if not key:
-            if "uploads" in query:
-                yield Permission("s3:ListBucketMultipartUploads", whole)
+            if told := [action for name, action in _OF_BUCKETS.items() if name in query]:
+                yield Permission(told[0], whole)
             else:
                 prefix = {"s3:prefix": query["prefix"]} if "prefix" in query else {}
                 yield Permission("s3:ListBucket", whole, prefix)

@@ -16,7 +16,7 @@ KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
 
 _LINE = 120
 # What functions take as arguments of their own.
-ARGUMENTS = {"arn", "dest", "dialect", "path", "place", "reports", "source", "table", "target"}
+ARGUMENTS = {"arn", "dest", "dialect", "location", "path", "place", "reports", "source", "table", "target"}
 
 # What users give, if it is more than the type of the field says.
 _GIVEN = {
@@ -61,6 +61,7 @@ _PAGE_PARTS = [
     ("Connection: every verb", "ConnectionOptions", "ConnectionOptions"),
     ("Reading a table: `scan`, `schema`, `digest`, `read_table`, `scan_batches`", "ScanOptions", "ConnectionOptions"),
     ("Writing files: `scan`, besides those of reading", "ScanToFilesOptions", "ScanOptions"),
+    ("`doctor`", "DoctorOptions", "ConnectionOptions"),
     ("The layout of files: `layout`", "LayoutOptions", "ConnectionOptions"),
     ("Validation: `validate`", "ValidateOptions", "ConnectionOptions"),
     (

@@ -184,7 +184,7 @@ class ScriptedServer:
                 while line := reader.readline().decode().strip():
                     name, _, value = line.partition(":")
                     headers[name.lower()] = value.strip()
-                body = reader.read(int(headers["content-length"]))
+                body = reader.read(int(headers.get("content-length", 0)))
                 with self._lock:
                     self.requests.append(Request(number, headers, body))
                     step = self._steps.pop(0) if self._steps else answer()

@@ -1,5 +1,6 @@
 """Clients from a picklable recipe, descriptions of tables, and errors a user can act on."""
 
+import dataclasses
 import http.server
 import inspect
 import pickle
@@ -16,13 +17,14 @@ from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
     EndpointConnectionError,
+    HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     UnauthorizedSSOTokenError,
 )
 
 from ddbio.aws import client as client_module
-from ddbio.aws.client import ClientSpec
+from ddbio.aws.client import ClientSpec, check_endpoint
 from ddbio.aws.control_plane import describe_table
 from ddbio.aws.error_codes import is_transient, to_ddbio_error
 from ddbio.errors import (
@@ -266,3 +268,96 @@ def test_botocore_gets_the_clients_that_it_asks_for_credentials():
     session = client_module._botocore_session(None, "us-east-1")
     for service in asked | {"dynamodb", "glue", "s3", "sso-oidc"}:
         session.create_client(service, aws_access_key_id="a", aws_secret_access_key="b")
+
+
+LOOPBACK = ["127.0.0.1", "127.8.9.1", "localhost", "LOCALHOST", "localhost.", "bucket.localhost", "[::1]"]
+ELSEWHERE = ["192.0.2.2", "10.0.0.1", "dynamodb", "host.docker.internal", "localhost.example.com", "127.0.0.1.nip.io", "[2001:db8::1]", "0.0.0.0", "169.254.1.1"]  # fmt: skip # noqa: E501
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "dynamodbstreams", "s3", "glue", "kinesis", "cloudwatch", "pricing"])
+@pytest.mark.parametrize("source", ["option", "variable", "variable of the service", "profile", "session"])
+def test_plain_http_is_for_this_machine_only(service, source, monkeypatch, tmp_path):
+    """Wherever an endpoint comes from, whatever the service: the client is refused before it can sign anything."""
+    url = "http://192.0.2.2:8000"
+    given = {}
+    if source == "option":
+        given["endpoint_url"] = url
+    elif source == "variable":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    elif source == "variable of the service":
+        name = {"dynamodbstreams": "DYNAMODB_STREAMS"}.get(service, service.upper())
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{name}", url)
+    elif source == "profile":
+        (tmp_path / "config").write_text(f"[profile p]\nendpoint_url = {url}\n")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+        given["profile"] = "p"
+    else:
+        given |= {"session": LocalSession(boto3.Session("a", "b", region_name="eu-west-1")), "endpoint_url": url}
+    spec = ClientSpec(region="eu-west-1", **given)
+    with pytest.raises(OptionError, match=r"http://192\.0\.2\.2:8000 is plain HTTP.* set allow_http"):
+        spec.client(service)
+    assert dataclasses.replace(spec, allow_http=True).client(service).meta.endpoint_url == url
+
+
+@pytest.mark.parametrize("host", [*LOOPBACK, *ELSEWHERE])
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "https"])
+def test_this_machine_is_known_by_the_host_itself(host, scheme):
+    """By an address of the loopback network or a name that cannot be another; no name is looked up."""
+    url = f"{scheme}://{host}:8000/path"
+    if scheme == "https" or host in LOOPBACK:
+        check_endpoint(url, allow_http=False)
+    else:
+        with pytest.raises(OptionError, match="allow_http"):
+            check_endpoint(url, allow_http=False)
+        check_endpoint(url, allow_http=True)
+
+
+@pytest.mark.parametrize("way", ["option", "profile", "web identity"])
+def test_no_credentials_are_exchanged_over_plain_http(way, monkeypatch, tmp_path):
+    """What signs in for a role, or gives a token for it, goes to no such endpoint either: the error names it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://192.0.2.2:9")
+    role = "role_arn = arn:aws:iam::123456789012:role/r\n"
+    (tmp_path / "token").write_text("eyJ.x.y")
+    more = {"profile": "source_profile = s\n", "web identity": f"web_identity_token_file = {tmp_path}/token\n"}
+    keys = "[profile s]\naws_access_key_id = a\naws_secret_access_key = b\n"
+    (tmp_path / "config").write_text(f"{keys}[profile p]\n{role}{more.get(way, '')}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    given = {"role_arn": "arn:aws:iam::123456789012:role/r"} if way == "option" else {"profile": "p"}
+    spec = ClientSpec("http://127.0.0.1:9", "eu-west-1", **given)
+    with pytest.raises(OptionError, match=r"http://192\.0\.2\.2:9 is plain HTTP"):
+        spec.client("dynamodb").list_tables()
+
+
+SECRET = "SECRETVALUE"
+
+
+@pytest.mark.parametrize("role_arn", [None, "arn:aws:iam::123456789012:role/r"])
+@pytest.mark.parametrize("sign", ["\n", "\r\n", " ", "\t", "\x00", "\u00e9", "\u200b"])
+@pytest.mark.parametrize("part", ["access_key_id", "secret_access_key", "session_token"])
+def test_credentials_with_other_signs_are_refused_unseen(part, sign, role_arn):
+    """A line end behind a key, as files of secrets have it, is named, and nothing is sent; the value is not shown."""
+    given = {"access_key_id": "any", "secret_access_key": "any", "session_token": None, part: SECRET + sign}
+    spec = ClientSpec("http://127.0.0.1:1", "eu-west-1", role_arn=role_arn, credentials=Credentials(**given))
+    with pytest.raises(AccessDeniedError, match=part.replace("_", " ")) as raised:
+        spec.client("dynamodb")
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An HTTP Client raised an unhandled exception: Invalid header value b'SECRETVALUE\\n'",
+        'Invalid header value "SECRETVALUE"',
+        "Could not connect to https://b.s3.amazonaws.com/k?X-Amz-Signature=SECRETVALUE&X-Amz-Date=1",
+        "https://b/k?X-Amz-Security-Token=SECRETVALUE",
+        "https://b/k?AWSAccessKeyId=SECRETVALUE&Signature=SECRETVALUE",
+        "Authorization: AWS4-HMAC-SHA256 Credential=SECRETVALUE/20260101, SignedHeaders=host, Signature=SECRETVALUE",
+    ],
+)
+@pytest.mark.parametrize("kind", [HTTPClientError, EndpointConnectionError, CredentialRetrievalError, ValueError])
+def test_messages_of_libraries_show_no_secret(text, kind):
+    """Whatever error it is, values of headers and of signed URLs are left out."""
+    given = {HTTPClientError: {"error": text}, EndpointConnectionError: {"endpoint_url": text}}
+    given[CredentialRetrievalError] = {"provider": "p", "error_msg": text}
+    error = kind(**given[kind]) if kind in given else kind(text)
+    assert SECRET not in str(to_ddbio_error(error, action="dynamodb:Scan", resource="t"))

@@ -17,8 +17,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.endpoint_probe import reach
 from ddbio.aws.error_codes import is_transient
-from ddbio.errors import OptionError
+from ddbio.errors import EndpointError, OptionError
 from tests.aws.scripted import ScriptedServer, answer, hang_up, opened
 
 SCAN = {"TableName": "table", "Segment": 0, "TotalSegments": 1}
@@ -198,3 +200,25 @@ def test_a_bundle_that_cannot_be_read_is_named(authority, monkeypatch, tmp_path)
         pytest.raises(OptionError, match=r"absent\.pem"),
     ):
         source.read("Scan", SCAN)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_probe_tells_the_version(version, authority, monkeypatch):
+    """The probe of an endpoint trusts whom requests trust, and tells which TLS was agreed on."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    context = authority.context_for("127.0.0.1")
+    context.maximum_version = version
+    with ScriptedServer(tls=context) as server:
+        assert reach(ClientSpec(endpoint_url=server.url), "dynamodb").tls_version == version.name.replace("_", ".")
+
+
+@pytest.mark.parametrize(("host", "is_known"), [("127.0.0.1", False), ("192.0.2.1", True)])
+def test_a_probe_of_a_server_that_is_not_trusted(host, is_known, authority, monkeypatch):
+    """A certificate of an unknown authority, or of another host, is one error that says so."""
+    if is_known:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.bundle))
+    with (
+        ScriptedServer(tls=authority.context_for(host)) as server,
+        pytest.raises(EndpointError, match=r"the certificate of 127\.0\.0\.1 is not trusted"),
+    ):
+        reach(ClientSpec(endpoint_url=server.url), "dynamodb")

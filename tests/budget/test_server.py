@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import logging
 import pickle
 import random
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event, Thread
 
@@ -29,6 +31,7 @@ from ddbio.budget.client import _out_of_reach
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import MessageChannel
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
+from ddbio.budget.server import _Listener
 from ddbio.core.planning.pacing import ThrottleScope
 from ddbio.errors import OptionError
 from tests.budget.deaf_port import deaf_port
@@ -130,6 +133,91 @@ def test_a_stranger_is_refused_and_holds_nobody_up(words: bytes) -> None:
         client.close()
         for stranger in strangers:
             stranger.close()
+
+
+def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
+    """Of connections without a proof only so many stay open: the oldest ends for the next; workers are no strangers."""
+    with BudgetServer(LocalBudget(None)) as server:
+        server._listener.most_strangers, server._listener.grace_seconds = 4, 0.0
+        early = join(server)
+        assert early.acquire(1.0).central
+        strangers = [connect(server.address) for _ in range(20)]
+        for stranger in strangers:
+            stranger.settimeout(HANG_SECONDS)
+        # Each got a challenge, and all but the last four the end of the connection.
+        ended = [read_all(stranger) for stranger in strangers[:16]]
+        assert all(words.startswith(b'"') for words in ended)
+        late = join(server)
+        assert late.acquire(1.0).central
+        assert early.acquire(1.0).central
+        assert len(server._listener._strangers) <= 4
+        early.close()
+        late.close()
+        for stranger in strangers:
+            stranger.close()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what a peer sends before it ends the connection."""
+    words = b""
+    with suppress(ConnectionError):
+        while piece := connection.recv(4096):
+            words += piece
+    return words
+
+
+@pytest.mark.parametrize("side", ["driver", "worker"])
+def test_the_timeout_is_of_a_whole_message(side: str) -> None:
+    """A peer that sends byte by byte has no longer for its message, in the handshake of either side."""
+    over = Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        there = socket.create_connection(listener.getsockname())
+        here, _ = listener.accept()
+
+    def drip() -> None:
+        while not over.wait(0.01):
+            there.sendall(b"x")
+
+    with here, there:
+        channel = MessageChannel(here, 0.2)
+        handshake = channel.authenticate_worker if side == "driver" else channel.authenticate_to_driver
+        dripping = Thread(target=drip)
+        dripping.start()
+        try:
+            with pytest.raises(TimeoutError):
+                handshake(b"key")
+        finally:
+            over.set()
+            dripping.join()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED])
+def test_what_strangers_hold_is_taken_back_without_file_descriptors(number: int) -> None:
+    """The oldest of them ends; of other failures nobody suffers."""
+    here, there = socket.socketpair()
+    with here, there, _Listener("127.0.0.1", 0, LocalBudget(None), b"key") as listener, listener.socket:
+        listener.socket = Failing(number)
+        listener._strangers[here] = 0.0
+        with pytest.raises(OSError, match="gone"):
+            listener.get_request()
+        there.setblocking(False)
+        if number == errno.ECONNABORTED:
+            assert list(listener._strangers) == [here]
+        else:
+            assert (there.recv(1), listener._strangers) == (b"", {})
+
+
+class Failing:
+    """A port that accepts nothing."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def accept(self) -> None:  # noqa: D102 - as of a socket
+        raise OSError(self._number, "gone")
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 def test_a_wrong_key_is_refused_by_either_side() -> None:

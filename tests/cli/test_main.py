@@ -377,3 +377,24 @@ def test_arrow_takes_memory_from_malloc_unless_told_otherwise(given, chosen):
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env={**environment, **given})
     assert done.stdout.split()[-1] == chosen
+
+
+@pytest.mark.parametrize(("encoding", "form"), [("ascii", "csv"), ("latin-1", "json"), ("cp1252", "csv")])
+def test_what_is_printed_is_utf_8_in_every_locale(encoding, form):
+    """Other programs read it: neither an error nor other bytes where the terminal has another encoding."""
+    with FakeDynamoDB() as fake:
+        fake.load("names", [{"pk": {"S": "M\u00fcller \u65e5\u672c"}}], "pk:S")
+        command = [
+            sys.executable,
+            "-m",
+            "ddbio",
+            "read",
+            "names",
+            "--format",
+            form,
+            "--endpoint-url",
+            fake.endpoint_url,
+        ]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        printed = subprocess.run(command, check=True, capture_output=True, env=environment).stdout
+    assert "M\u00fcller \u65e5\u672c" in printed.decode("utf-8")

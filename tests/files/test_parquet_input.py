@@ -35,7 +35,7 @@ def file_of(array, metadata=None, **options):
         (pa.map_(pa.string(), pa.timestamp("us")), lambda time: [("k", time)]),
         (pa.list_(pa.struct([("t", pa.timestamp("us"))])), lambda time: [{"t": time}]),
     ],
-    ids=str,
+    ids=["time", "zone", "list", "struct", "map", "list of struct"],
 )
 def test_all_years_of_int96_are_read(kind, wrapped):
     """Every call and every place in a nested type gives the years 0001 to 9999."""

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.local_store import LocalStore
 from ddbio.files.row_files import RowFiles
 
@@ -22,7 +23,7 @@ def rows(name, text, keys=()):
         Path(folder, name).write_bytes(text)
         store = LocalStore(folder)
         (entry,) = store.list()
-        return [row for batch in RowFiles(store, dict(keys)).read(entry, 0) for row in batch.to_pylist()]
+        return [row for batch in RowFiles(store, ReadOptions(dict(keys))).read(entry, 0) for row in batch.to_pylist()]
 
 
 def values(name, text):

@@ -10,6 +10,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from ddbio.core.items.encode import Encoder
 from ddbio.errors import DecodeError
 from ddbio.files import text_rows
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.text_rows import read_csv, read_json
 
 
@@ -111,19 +112,19 @@ def test_what_is_no_object_is_told_with_its_line():
 def test_csv_keeps_digits_and_spellings(cells, values):
     """Numbers keep their digits; times and what is written like a code rather than a number stay texts."""
     text = "id,v,w\n" + "".join(f"a{n},{cell},0\n" for n, cell in enumerate(cells)) + "z,,0\n"
-    rows = items(read_csv(text.encode(), {"id": "S"}))
+    rows = items(read_csv(text.encode(), ReadOptions({"id": "S"})))
     assert [row.get("v") for row in rows] == [*values, None]
 
 
 def test_csv_of_another_encoding_is_refused():
     """What is not UTF-8 is an error, not binary."""
     with pytest.raises(DecodeError, match="column 'v' holds bytes that are not UTF-8: write the file in UTF-8"):
-        read_csv("id,v\na,é\n".encode("latin-1"), {"id": "S"})
+        read_csv("id,v\na,é\n".encode("latin-1"), ReadOptions({"id": "S"}))
 
 
 def test_a_cell_that_is_no_number_spoils_its_row_alone():
     """A numeric key of CSV is one in every row: the encoder refuses the others by themselves."""
-    table = read_csv(b"n,v\n 007,1\nabc,2\n1.50,3\n", {"n": "N"})
+    table = read_csv(b"n,v\n 007,1\nabc,2\n1.50,3\n", ReadOptions({"n": "N"}))
     (batch,) = table.to_batches()
     encoded = Encoder(batch.schema, keys={"n": "N"}).encode(batch)
     assert [(refusal.row, refusal.rule) for refusal in encoded.refusals] == [(1, "number")]
@@ -135,7 +136,7 @@ def test_cells_of_csv_may_hold_line_ends_wherever_they_lie(monkeypatch):
     monkeypatch.setattr(text_rows, "_BLOCK_BYTES", 2**20)
     row = 'k{0},"one\ntwo{1}"\n'
     text = "id,v\n" + "".join(row.format(n, "x" * (n % 40)) for n in range(50_000))
-    table = read_csv(text.encode(), {"id": "S"})
+    table = read_csv(text.encode(), ReadOptions({"id": "S"}))
     assert len(text) > 1_500_000
     assert table.column("v").to_pylist() == [f"one\ntwo{'x' * (n % 40)}" for n in range(50_000)]
 

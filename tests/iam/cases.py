@@ -189,6 +189,7 @@ CASES = [
     Case(f"reconcile orders {LOG} {LAKE} --from-export {{increment}}", (_APPLY,)),
     Case(f"view latest {LOG} {LAKE} --for duckdb", (_APPLY,)),
     Case(f"view history {LOG} --for duckdb"),
+    Case("doctor --table orders s3://lake/rows"),
     Case("bench orders"),
     Case("plan scan orders"),
     Case("plan load s3://lake/rows/ orders"),

@@ -51,6 +51,9 @@ _EXAMPLES = [
         "copy orders orders-copy --create-target --verify",
         "--principal target copy orders orders-copy --create-target --target-role-arn arn:aws:iam::222222222222:role/writer --target-region us-east-1",
     ]),
+    ("Doctor", "What `ddbio doctor` may not look at is a finding. `sts:GetCallerIdentity` needs no permission.", [
+        "doctor --table orders s3://my-bucket/orders",
+    ]),
     ("Export", "DynamoDB writes the objects in the name of the caller, who needs their permissions as well:", [
         "export start orders s3://my-bucket/exports --wait", "export read s3://my-bucket/exports/AWSDynamoDB/ID s3://my-bucket/orders",
     ]),

@@ -30,6 +30,7 @@ from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
@@ -168,7 +169,7 @@ def read_folder(home: Path) -> object:
     """Return the digests of a folder's rows, as a digest and as a load read them."""
     options = parse_options(LoadOptions, {"source": str(home), "table": "t"})
     source, plan = open_source(options, {"pk": "S"}), plan_write(FACTS, options)
-    files = RowFiles(source.store, {"pk": "S"})
+    files = RowFiles(source.store, ReadOptions({"pk": "S"}))
     batches = [batch for unit in source.units for batch in read_unit(files, unit)]
     for batch in batches:
         RowEncoder(batch.schema, plan).encode(batch)

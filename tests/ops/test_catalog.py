@@ -1,8 +1,10 @@
 """Folders as tables of Glue: made, extended, and repeated without harm, over moto's HTTP endpoints."""
 
 import json
+import uuid
 
 import boto3
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -237,3 +239,87 @@ def test_exports_register_as_well(reach, tmp_path):
         full, [], f"s3://{BUCKET}/fold", catalog="glue://shop.fold", format="orc", **options
     )
     assert (read.catalog.action, folded.catalog.action) == ("created", "created")
+
+
+@pytest.fixture
+def events(fake, reach):
+    """Return a table with a stream, and a maker of its items and of its log."""
+    client = boto3.client("dynamodb", endpoint_url=reach["endpoint_url"], region_name="us-east-1")
+    name = f"events-{uuid.uuid4().hex}"
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )
+
+    def write(log, **items):
+        for key, item in items.items():
+            client.put_item(TableName=name, Item={"pk": {"S": key}, **item})
+        ddbio.capture(name, log, available_now=True, **{k: v for k, v in reach.items() if k != "glue_endpoint_url"})
+
+    return name, write
+
+
+@pytest.mark.parametrize(
+    "attribute", ["Month", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("year", "day", "HOUR", "hour"))]
+)
+def test_a_log_shows_attributes_beside_its_hours(reach, glue, events, attribute):
+    """A column of each attribute and of each folder, by names of their own; the log grows, and so does the table."""
+    name, write = events
+    log, table = f"s3://{BUCKET}/{name}", name.replace("-", "_")
+    write(log, a={attribute: {"N": "7"}})
+    report = ddbio.sync_catalog(log, f"glue://shop.{table}", **without_dynamodb(reach))
+    assert (report.action, report.partitions_added) == ("created", 1)
+    found = glue.get_table(DatabaseName="shop", Name=table)["Table"]
+    columns = {each["Name"]: each["Type"] for each in found["StorageDescriptor"]["Columns"]}
+    assert columns[attribute.lower()] == "bigint"
+    keys = [each["Name"] for each in found["PartitionKeys"]]
+    assert attribute.lower() not in keys
+    assert [each.partition("_")[0] for each in keys] == ["year", "month", "day", "hour"]
+    (partition,) = glue.get_partitions(DatabaseName="shop", TableName=table)["Partitions"]
+    assert "/year=" in partition["StorageDescriptor"]["Location"]
+    assert ddbio.sync_catalog(log, f"glue://shop.{table}", **without_dynamodb(reach)).action == "unchanged"
+
+
+def test_a_log_has_the_columns_of_all_its_files(reach, glue, events):
+    """Columns that a later run of the capture declares are in the table, and in the partitions that were there."""
+    name, write = events
+    log, table = f"s3://{BUCKET}/{name}", name.replace("-", "_")
+    write(log, a={"n": {"N": "1"}})
+    given = {"catalog": f"glue://shop.{table}", **without_dynamodb(reach)}
+    ddbio.sync_catalog(log, given.pop("catalog"), **given)
+    schema = pa.schema([("pk", pa.string()), ("n", pa.int64()), ("more", pa.string())])
+    client = boto3.client("dynamodb", endpoint_url=reach["endpoint_url"], region_name="us-east-1")
+    client.put_item(TableName=name, Item={"pk": {"S": "b"}, "more": {"S": "x"}})
+    connection = {key: value for key, value in reach.items() if key != "glue_endpoint_url"}
+    ddbio.capture(name, log, available_now=True, schema=schema, **connection)
+    report = ddbio.sync_catalog(log, f"glue://shop.{table}", **given)
+    assert (report.action, report.columns_added, report.partitions_moved) == ("updated", ("more",), 1)
+    for each in glue.get_partitions(DatabaseName="shop", TableName=table)["Partitions"]:
+        assert "more" in [column["Name"] for column in each["StorageDescriptor"]["Columns"]]
+
+
+ODD = ["x" * 300, "é" * 200, "a\nb", "it's:<odd>", "_KEY", "a.b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("delta", ODD),
+        *(pytest.param(kind, [name], marks=pytest.mark.nightly) for kind in ("delta", "iceberg") for name in ODD),
+    ],
+)
+def test_no_attribute_blocks_the_registration_of_a_lake_table(reach, glue, events, kind, names):
+    """An item with a name that no catalog takes, at the top or nested, is applied, registered and verified."""
+    source, write = events
+    log, place, table = f"s3://{BUCKET}/{source}", f"s3://{BUCKET}/{source}-lake", source.replace("-", "_")
+    named = {name: {"S": "v"} for name in names}
+    for number, item in enumerate(({"n": {"N": "1"}}, {**named, "m": {"M": named}})):
+        write(log, **{f"k{number}": item})
+        ddbio.apply(log, place, format=kind, catalog=f"glue://shop.{table}", **without_dynamodb(reach))
+    columns = glue.get_table(DatabaseName="shop", Name=table)["Table"]["StorageDescriptor"]["Columns"]
+    assert all(0 < len(each["Name"].encode()) <= 255 for each in columns)
+    connection = {key: value for key, value in reach.items() if key != "glue_endpoint_url"}
+    assert ddbio.verify(source, place, format=kind, **connection).equal

@@ -22,6 +22,8 @@ import ddbio
 from ddbio.errors import DdbioError, DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.files.contents import recognize
 from ddbio.files.local_store import LocalStore
+from ddbio.ops.capture.stream_events import StreamEventLog
+from ddbio.options import StreamEventOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 
 ROWS = pa.table({"id": ["a", "b", "c"], "v": pa.array([1, 2, 3])})
@@ -182,13 +184,20 @@ def list_valid(folder):
     return ["one", "other"]
 
 
+def handler(**given):
+    """Begin the log of a handler of Lambda."""
+    return StreamEventLog(parse_options(StreamEventOptions, given), "arn:aws:dynamodb:eu-west-1:1:table/t/stream/1")
+
+
 @pytest.mark.parametrize("name", [*TABLES, *OTHERS])
 def test_verbs_do_not_change_what_others_keep(made, tmp_path, name, target):
     """A job that would replace, delete, copy or add files is refused, says what to use, and changes nothing."""
     folder, (options, _) = tmp_path / "copy", target
     shutil.copytree(made / name.replace(" ", "-"), folder)
     before = sorted((each, each.stat().st_size) for each in folder.rglob("*"))
-    below = next(each for each in folder.rglob("*.parquet")).parent
+    below, given = next(each for each in folder.rglob("*.parquet")).parent, tmp_path / "given"
+    given.mkdir()
+    (given / "rows.jsonl").write_text('{"id":{"S":"a"}}\n')
     calls = [
         lambda: ddbio.compact(folder),
         lambda: ddbio.plan_compact(folder),
@@ -202,6 +211,11 @@ def test_verbs_do_not_change_what_others_keep(made, tmp_path, name, target):
         lambda: ddbio.scan_to_files("rows", folder, mode="overwrite", overwrite_foreign=True, **options),
         lambda: ddbio.scan_to_files("rows", folder / "new", **options),
         lambda: ddbio.write_import_files(pa.table({"id": ["a"]}), folder / "new", key="id:S"),
+        lambda: ddbio.write_table(pa.table({"id": ["a"]}), "rows", reject_to=str(folder), **options),
+        lambda: ddbio.load_files(given / "rows.jsonl", "rows", reject_to=f"{folder}/new", **options),
+        lambda: ddbio.replay(given, tmp_path / "log", reject_to=str(folder)),
+        lambda: handler(dest=str(folder)),
+        lambda: handler(dest=str(given), reject_to=str(folder)),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"is (a|an|the) (Delta table|Iceberg table|output of a Spark stream)"):

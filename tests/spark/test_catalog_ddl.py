@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import boto3
 import pyarrow as pa
+import pytest
 
 import ddbio
 from ddbio.core.catalog.ddl import ddl
@@ -34,6 +36,32 @@ def test_spark_executes_its_table(spark, fake, tmp_path):
         assert (kinds["at"], kinds["tags"], kinds["m"]) == ("timestamp", "array<string>", "struct<a b:bigint>")
     finally:
         spark.sql("DROP DATABASE shop_ddl CASCADE")
+
+
+@pytest.mark.nightly
+def test_spark_shows_attributes_beside_the_hours_of_a_log(spark, fake, tmp_path):
+    """An attribute ``year`` is not that of the folder, which has a column of another name; filters on both work."""
+    client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url, region_name="us-east-1")
+    client.create_table(
+        TableName="cars",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )
+    for pk, year in (("a", "1999"), ("b", "2004")):
+        client.put_item(TableName="cars", Item={"pk": {"S": pk}, "year": {"N": year}})
+    ddbio.capture("cars", tmp_path / "log", available_now=True, endpoint_url=fake.endpoint_url)
+    for statement in ddbio.catalog_ddl(tmp_path / "log", "spark", name="cars_ddl.cars").split(";\n"):
+        if statement.strip():
+            spark.sql(statement)
+    try:
+        table = spark.table("cars_ddl.cars")
+        assert sorted(map(tuple, table.select("pk", "year").collect())) == [("a", 1999), ("b", 2004)]
+        (folder,) = [name for name in table.columns if name.startswith("year_")]
+        assert table.where(f"year = 1999 AND {folder} > 2020 AND hour < 24").count() == 1
+    finally:
+        spark.sql("DROP DATABASE cars_ddl CASCADE")
 
 
 def test_the_statements_for_athena_and_hive_are_parsed(spark):

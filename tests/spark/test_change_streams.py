@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.ops.capture.log_reader import captures_of
+from ddbio.ops.capture.log_jobs import log_jobs
 from ddbio.ops.job.storage import open_store
 from ddbio.options import ConnectionOptions
 from ddbio.spark.change_reading import open_log_reader
@@ -118,7 +118,7 @@ def test_a_limit_of_spark_counts(spark, fake, table, tmp_path):
         put(first, first + 10)
         ddbio.capture(name, tmp_path, **capture)
     store = open_store(str(tmp_path), ConnectionOptions())
-    (job_id,) = captures_of(store)
+    (job_id,) = (each.job_id for each in log_jobs(store))
     reader = open_log_reader({"path": str(tmp_path), "maxRecordsPerBatch": "10"}, StructType([]))
     begin = reader.initialOffset()
     assert begin == {job_id: 0}

@@ -107,7 +107,7 @@ def test_missing_file_is_told_before_any_task(home, read):
     path = max((home / "data").iterdir(), key=lambda each: each.stat().st_size)
     described = export_reading.describe_export_read({"path": str(home)})
     path.unlink()
-    reader = export_reading.ExportReader(described, described.spark_schema(), is_given=False)
+    reader = export_reading.ExportReader(described, described.spark_schema())
     with pytest.raises(ddbio.errors.ExportIncompleteError, match=f"{path.name} is missing"):
         reader.partitions()
 

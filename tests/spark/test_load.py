@@ -114,3 +114,19 @@ def test_rejects_of_shuffled_rows_name_their_place(load, source, tmp_path):
     }
     with pytest.raises(PartialWriteError, match=r"\(.*/(7\.parquet, row [13]|8\.csv, line 5|9\.jsonl, line [24])\)"):
         load("places_named")
+
+
+@pytest.mark.usefixtures("spark")
+def test_updates_from_json_leave_what_a_row_lacks(source, fake):
+    """A shuffle keeps which members were null: those are removed, and missing ones stay."""
+    before = pa.table({"pk": ["a", "b"], "v": [1, 1], "w": [1, 1]})
+    fake.load("json_updates", b"", "pk:S")
+    ddbio.write_table(before, "json_updates", endpoint_url=fake.endpoint_url)
+    rows = [{"pk": "a", "v": 2}, {"pk": "b", "v": None}, {"pk": "c", "w": 3}]
+    for path in source.glob("*"):
+        path.unlink()
+    (source / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    options = {"endpoint_url": fake.endpoint_url, "engine": "spark", "tasks": 2, "mode": "update"}
+    assert ddbio.load_files(source, "json_updates", **options).written == 3
+    found = ddbio.read_table("json_updates", endpoint_url=fake.endpoint_url).to_pylist()
+    assert {row["pk"]: (row["v"], row["w"]) for row in found} == {"a": (2, 1), "b": (None, 1), "c": (None, 3)}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ddbio.engine import describe_spark
 from ddbio.errors import OptionError
 from ddbio.spark import session
 
@@ -40,9 +41,12 @@ def test_old_java_is_named(monkeypatch, tmp_path, version):
         session._check_java()
 
 
-def test_java_that_is_there_passes():
-    """The Java that these tests run on is accepted."""
+def test_java_that_is_there_passes(monkeypatch):
+    """The Java that these tests run on is accepted, and told; that of SPARK_HOME is not looked for."""
     session._check_java()
+    assert re.fullmatch(r"Spark \d+\.\d+\.\d+\S*, Java \d+", describe_spark())
+    monkeypatch.setenv("SPARK_HOME", "/nowhere")
+    assert describe_spark().endswith(", the Java that SPARK_HOME chooses")
 
 
 def test_java_home_without_java(monkeypatch, tmp_path):
@@ -62,6 +66,7 @@ def test_connect_is_refused(monkeypatch, name):
 
 
 BAD_MASTER = """
+from ddbio.engine import describe_spark
 from ddbio.errors import OptionError
 from ddbio.spark.session import start_session
 

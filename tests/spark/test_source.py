@@ -121,12 +121,23 @@ def test_table_is_sampled_once(read, things):
 
 
 def test_user_schema_is_a_projection(read, things):
-    """A schema by the user reads these attributes alone, in its order and types, and takes no sample."""
+    """A schema by the user reads these attributes alone, in its order and types; nothing is read at once."""
     before = things.requests()
     frame = read().schema("price double, pk string, _rescue string").load("things")
     assert frame.columns == ["price", "pk", "_rescue"]
     assert requests_since(before, things) == {}
     assert frame.where("price = 7.25 and _rescue is null").first().pk == "key-7"
+
+
+def test_columns_may_differ_from_attributes_by_case(read):
+    """A column whose name differs from an attribute's only by case has its values, as those of files in Spark have."""
+    frame = read().schema("PK string, Price double, rare string, _rescue string").load("things")
+    assert frame.where("price = 7.25 and _rescue is null").first().asDict() == {
+        "PK": "key-7",
+        "Price": 7.25,
+        "rare": None,
+        "_rescue": None,
+    }
 
 
 def test_misfit_without_rescue_column_fails(read):
@@ -176,14 +187,15 @@ def test_wrong_options_are_one_clear_error(read, options, message):
 
 def test_registered_budget_holds_over_all_tasks(read, things, registered):
     """With ``register`` all tasks of a read lease from one budget in the driver, and none of them waits for a share."""
-    before = len(things.consumed())
     frame = read(rcuPerSecond="200", segments="8", tasks="4").schema("pk string").load("things")
     assert frame.rdd.getNumPartitions() == 4
+    before = len(things.consumed())
     assert frame.count() == ROWS
     budget = registered._servers[-1]._budget
     consumed = things.consumed()[before:]
     assert budget.units_per_second == 200
-    assert budget.usage().items == ROWS
+    # A hundred items show the names of attributes.
+    assert budget.usage().items == ROWS + 100
     assert budget.usage().consumed_units == pytest.approx(sum(read for _, read, _ in consumed))
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType, VarcharType, _parse_datatype_json_string
 
-from ddbio.core.schema.arrow import normalize_schema
+from ddbio.core.schema.arrow import name_of_field, normalize_schema
 from ddbio.errors import SchemaError
-from ddbio.spark.types import to_arrow_schema, to_spark_schema
+from ddbio.spark.types import to_arrow_schema, to_spark_schema, with_attribute_names
 
 SCHEMA = normalize_schema(
     pa.schema(
@@ -62,3 +62,31 @@ def test_what_dynamodb_has_not_is_refused(spark_type):
     """A Spark column that no attribute can fill is an error that says what to read instead."""
     with pytest.raises(SchemaError, match=r"^at: no DynamoDB attribute has Spark's type"):
         to_arrow_schema(StructType([StructField("at", spark_type)]))
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "attributes"),
+    [
+        ("id", ["id", "total"], ["id"]),
+        ("ID", ["id", "total"], ["id"]),
+        ("Total", ["id", "TOTAL"], ["TOTAL"]),
+        ("ID,id", ["id"], ["ID", "id"]),
+        ("Id", ["id", "Id", "ID"], ["Id"]),
+        ("rare", ["id"], ["rare"]),
+        ("_rescue", ["_RESCUE"], ["_rescue"]),
+        ("STRASSE", ["stra\u00dfe"], ["STRASSE"]),
+        ("\u00c4", ["\u00e4"], ["\u00e4"]),
+    ],
+)
+def test_columns_match_attributes_as_spark_matches_names(given, known, attributes):
+    """The same name first, then one that differs only by case; others stay as they are."""
+    schema = pa.schema([(name, pa.string()) for name in given.split(",")])
+    found = with_attribute_names(schema, known)
+    assert [name_of_field(field) for field in found] == attributes
+    assert found.names == schema.names
+
+
+def test_a_column_that_several_attributes_match_is_refused():
+    """Which of them is meant is not guessed."""
+    with pytest.raises(SchemaError, match="Id: there are attributes ID and id"):
+        with_attribute_names(pa.schema([("Id", pa.string())]), ["id", "ID"])

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.change_ids import LOG_OWN
-from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.log_order import in_order, order_of
+from ddbio.core.capture.columns import EVENT_TIME, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.core.capture.log_order import order_of
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.items.item_key import key_columns, key_rows, key_values
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.own_names import item_fields
 from ddbio.core.validation.key_words import row_sums
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _NOTHING = np.zeros(2, np.uint64)
 _UNKNOWN = ~_NOTHING
-_SINCE = "_since"
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class ChainBreak:
 class ImageChains:
     """Gather what the rows of a log hash to, part by part, and find the changes behind which one is missing.
 
-    What this cannot see is the loss of the last changes of an item, and a loss before a row whose old image is not
-    known. Changes that the service merged are no loss.
+    What this cannot see is the loss of the last changes of an item in a stream, and a loss before a row whose old image
+    is not known. Changes that the service merged are no loss.
 
     Attributes
     ----------
@@ -65,16 +64,22 @@ class ImageChains:
     _new: list[_Words] = field(default_factory=list)
     _old: list[_Words] = field(default_factory=list)
     _named: list[pa.Table] = field(default_factory=list)
+    _lineages: list[NDArray[np.int64]] = field(default_factory=list)
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table, lineage: int = 1) -> None:
         """Add rows, in any order; of their images only hashes are kept.
 
         An ``INSERT`` has nothing before it. What another change without an old image began with is not known; what it
         left is.
+
+        Parameters
+        ----------
+        lineage
+            The place of their stream among those of the log: sequence numbers can be compared within one only.
         """
         images: Any = rows.column(OLD_IMAGE).combine_chunks() if OLD_IMAGE in rows.column_names else None
         fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
-        attributes = [each for each in rows.column_names if each in fields or each not in LOG_OWN]
+        attributes = [each.name for each in item_fields(rows.schema, LOG_COLUMNS)]
         items, new = _hashes(rows.select(attributes), self.keys)
         new[_are(rows, "REMOVE")] = _NOTHING
         old = np.where(_are(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
@@ -85,7 +90,8 @@ class ImageChains:
         self._items.append(items)
         self._new.append(new)
         self._old.append(old)
-        named = key_rows(rows, self.keys)
+        self._lineages.append(np.full(len(old), lineage, np.int64))
+        named = key_rows(rows.select(attributes), self.keys)
         for name in (SEQUENCE, EVENT_TIME):
             named = named.append_column(rows.schema.field(name), rows.column(name))
         self._named.append(named)
@@ -96,25 +102,26 @@ class ImageChains:
             return []
         rows = pa.concat_tables(self._named, promote_options="permissive")
         items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
-        numbered = order_of(rows)
-        # Stable: within an item the rows stay in the order of their numbers.
-        order = numbered[np.argsort(items[numbered], kind="stable")]
+        lineages, numbered = np.concatenate(self._lineages), order_of(rows)
+        # Stable: within an item of a stream the rows stay in the order of their numbers.
+        order = numbered[np.lexsort((lineages[numbered], items[numbered]))]
         before, after = order[:-1], order[1:]
         begun = old[after]
         differs = (begun != new[before]).any(axis=1) & (begun != _UNKNOWN).any(axis=1)
-        is_broken = (items[after] == items[before]) & differs
+        is_broken = (items[after] == items[before]) & (lineages[after] == lineages[before]) & differs
         before, after = before[is_broken], after[is_broken]
-        chosen = rows.take(pa.array(after)).append_column(_SINCE, rows.column(EVENT_TIME).take(pa.array(before)))
-        chosen = in_order(chosen)
+        order = order_of(rows.take(pa.array(after)))
+        before, after = before[order], after[order]
+        chosen, times = rows.take(pa.array(after)), rows.column(EVENT_TIME)
+        sequences: list[Any] = chosen.column(SEQUENCE).to_pylist()
+        since: list[Any] = times.take(pa.array(before)).to_pylist()
+        until: list[Any] = chosen.column(EVENT_TIME).to_pylist()
         named = [dict[str, Any]()] * chosen.num_rows
         for places, columns in key_columns(chosen, self.keys):
             found = [dict(zip(self.keys, each, strict=True)) for each in zip(*key_values(columns), strict=True)]
             for place, key in zip(np.arange(chosen.num_rows)[places].tolist(), found, strict=True):
                 named[place] = key
-        return [
-            ChainBreak(key, each[SEQUENCE], each[_SINCE], each[EVENT_TIME])
-            for key, each in zip(named, chosen.select([SEQUENCE, _SINCE, EVENT_TIME]).to_pylist(), strict=True)
-        ]
+        return [ChainBreak(*each) for each in zip(named, sequences, since, until, strict=True)]
 
 
 def _are(rows: pa.Table, operation: str) -> NDArray[np.bool_]:

@@ -8,20 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import EXPIRED_AT, INFERRED
-from ddbio.core.capture.healing import HEALED_BY
+from ddbio.core.capture.columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
+from ddbio.core.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-
-LOG_OWN = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, HEALED_BY}
-"""The columns of a log that are no attributes of items."""
-_OWN = LOG_OWN | {EXPIRED_AT, INFERRED}
 
 
 def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
@@ -29,8 +24,8 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
 
     A change from Kinesis has an event id. Any other has a sequence number, which is that of one change of its stream.
     Rows do not say which stream they are from, and a log may have several, whose numbers may be equal: the time of the
-    change and the key of its item tell such changes apart. Where even those are equal, files of captures tell their
-    stream: see :func:`distinct_changes`.
+    change and the key of its item tell such changes apart. Where even those are equal, the files of the log tell
+    their stream: see :func:`distinct_changes`.
 
     Parameters
     ----------
@@ -45,7 +40,7 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
         If a row lacks its key.
     """
     numbers: Any = rows.column(SEQUENCE)
-    if EVENT_ID in rows.column_names:
+    if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
         numbers = pc.coalesce(rows.column(EVENT_ID), numbers)
     times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     change = pa.table({"number": numbers.cast(pa.string()), "time": times})
@@ -57,7 +52,7 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
 
 def _of_items(rows: pa.Table) -> Fingerprints:
     digest, words = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
-    items = rows.select([name for name in rows.column_names if name not in _OWN])
+    items = rows.select([each.name for each in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)])
     words += [digest.add_rows(batch).items for batch in items.to_batches()]
     high, low = np.concatenate(words).T
     return Fingerprints(high, low)

@@ -1,45 +1,65 @@
 """Read what Firehose delivers of changes: records behind each other without line ends, in the forms that there are.
 
-A document is a change record of a stream, a line that ``ddbio.lambda_handlers.firehose_transform`` has made, or a
-record that failed, as Firehose writes it under the error prefix. All become change records as text.
+A document is a change record of a stream, a line that ``ddbio.lambda_handlers.firehose_transform`` has made, a record
+that failed, as Firehose writes it under the error prefix, or a body of records: the answer of GetRecords or the event
+of a Lambda function. All become change records as text. Files of rows (Parquet, ORC) hold lines or records in columns,
+of any type that a table of Glue may give them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import itertools
 import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE, TIME_TO_LIVE
-from ddbio.core.capture.log_rows import END_OF_TIME
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    LINE_MEMBERS,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+    TABLE,
+    TIME_TO_LIVE,
+    attribute_of_member,
+)
 from ddbio.core.capture.plain_lines import split_records
 from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.core.number import canonical_number
 from ddbio.core.schema.arrow import SETS
-from ddbio.core.text.change_lines import checked_changes
+from ddbio.core.text.change_lines import NO_IMAGE, checked_changes
 from ddbio.core.text.json_text import EXACT_DECODER, compact_json
-from ddbio.errors import DecodeError
+from ddbio.core.text.stream_records import table_of
+from ddbio.errors import DecodeError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-EVENT_ID: Final = "_event_id"
-_LINE_MEMBERS = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
-_COLUMNS = (*_LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
+    from ddbio.core.capture.one_table import OneTable
+
+_COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {
     each.lower(): each
     for each in ("eventID", "eventName", "dynamodb", "userIdentity", "ApproximateCreationDateTime", "Keys", "NewImage",
-                 "ApproximateCreationDateTimePrecision", "OldImage", "SequenceNumber", "principalId", "type")
+                 "ApproximateCreationDateTimePrecision", "OldImage", "SequenceNumber", "principalId", "type",
+                 "tableName", "recordFormat", "eventSourceARN")
 }  # fmt: skip
-_IMAGES = {"Keys", "NewImage", "OldImage"}
+_IMAGES, _OBJECTS = {"Keys", "NewImage", "OldImage"}, {"dynamodb", "userIdentity"}
+_TEXTS = {"eventID", "eventName", "tableName", "recordFormat", "eventSourceARN", "ApproximateCreationDateTimePrecision"}
+_CREATED, _PRECISION, _NUMBER = "ApproximateCreationDateTime", "ApproximateCreationDateTimePrecision", "SequenceNumber"
+_TRUE = re.compile("true", re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _RAW = "rawData"
 _BLANK = re.compile(r"[ \t\r\n,]*")
 # Where another document may begin behind one that cannot be read.
@@ -71,12 +91,16 @@ class Failure:
 
 @dataclass
 class Delivered:
-    """Hold what an object has: change records as text, one each; what failed; and error lines that were left out."""
+    """Hold what an object has: change records as text, one each; what failed; and error lines that were left out.
+
+    ``foreign`` names the tables of changes that were left out, as they are of other tables than the one that is wanted.
+    """
 
     changes: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     errors: int = 0
     duplicates: int = 0
+    foreign: list[str] = field(default_factory=list)
 
     def text(self) -> bytes:
         """Return the change records, one a line."""
@@ -94,12 +118,16 @@ class DeliveredReader:
     tags
         DynamoDB's types by attribute, for what plain JSON cannot tell: binary and sets.
     replays
-        Whether records that failed before are tried again; otherwise they are left out.
+        Whether changes are put through again: records that failed before are tried again, which are left out
+        otherwise, and a change needs the item behind it.
+    table
+        The table whose changes are wanted; None takes those of all tables.
     """
 
     keys: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     replays: bool = False
+    table: OneTable | None = None
 
     def read(self, text: bytes, most: int | None = None, seen: set[str] | None = None) -> Delivered:
         """Return what a text has; a change whose event id came before in the text is left out.
@@ -111,8 +139,9 @@ class DeliveredReader:
         seen
             Event ids that came before; those of the text are added.
         """
+        text = records_of(text)
         # The loops check a text of nothing but records.
-        records = split_records(text, most, seen)
+        records = None if self.table is not None else split_records(text, most, seen)
         if records is not None:
             return Delivered(records)
         found, seen = Delivered(), set[str]() if seen is None else seen
@@ -121,7 +150,7 @@ class DeliveredReader:
         return found
 
     def read_rows(self, table: pa.Table) -> Delivered:
-        """Return what a file of Parquet has, whose columns are those of a line or of a record.
+        """Return what a file of rows has, whose columns are those of a line or of a record.
 
         Raises
         ------
@@ -133,9 +162,14 @@ class DeliveredReader:
         if {OPERATION, EVENT_TIME} <= names:
             self._take_rows(table, found)
         elif {"dynamodb", "eventname"} <= names:
-            for row in table.to_pylist():
-                record = _named(row)
-                self._take(record, json.dumps(record, default=_plain_text), found, set())
+            seen = set[str]()
+            for row in _rows(table):
+                try:
+                    record = _record_of(row)
+                except (DecodeError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+                    found.failures.append(Failure(json.dumps(row, default=_plain_text).encode(), str(error)))
+                else:
+                    self._take(record, compact_json(record), found, seen)
         else:
             raise DecodeError(
                 f"these columns are neither those of change records (eventName, dynamodb) nor of lines ({OPERATION}, "
@@ -150,7 +184,13 @@ class DeliveredReader:
             if isinstance(document, dict) and isinstance(document.get(_RAW), str) and "dynamodb" not in document:
                 self._take_error(document, raw, found, seen)
                 return
+            table = _table_of(document)
+            if self.table is not None and not self.table.owns(table):
+                found.foreign.append(str(table))
+                return
             text, event_id = self._record(document, raw)
+        except OptionError:
+            raise
         except (DecodeError, ValueError, TypeError, ArithmeticError) as error:
             found.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), str(error), attempts))
             return
@@ -178,20 +218,21 @@ class DeliveredReader:
         arrived_at = int(arrived) if isinstance(arrived, Decimal) else None
         found.changes += inner.changes
         found.duplicates += inner.duplicates
+        found.foreign += inner.foreign
         found.failures += [Failure(each.raw, each.reason, attempts, arrived_at) for each in inner.failures]
 
     def _record(self, document: Any, raw: str) -> tuple[str, str | None]:
         if isinstance(document, dict) and {OPERATION, EVENT_TIME} <= document.keys():
-            item = {name: _attribute(value, self.tags.get(name)) for name, value in document.items() if name not in _LINE_MEMBERS}  # fmt: skip # noqa: E501
+            named = {attribute_of_member(name): value for name, value in document.items() if name not in LINE_MEMBERS}
+            item = {name: _attribute(value, self.tags.get(name)) for name, value in named.items()}
             return self._record_of(document, item), document.get(EVENT_ID)
         changes = list(checked_changes(raw.encode()))
         if len(changes) != 1 or not isinstance(document.get("dynamodb"), dict):
             raise DecodeError("expected a change record of a stream, or a line with _op and _event_time")
         if document.get("eventName") not in {"INSERT", "MODIFY", "REMOVE"}:
             raise DecodeError(f"eventName is {document.get('eventName')!r}")
-        at = document["dynamodb"].get("ApproximateCreationDateTime", 0)
-        if "ApproximateCreationDateTimePrecision" not in document["dynamodb"] and at >= END_OF_TIME:
-            raise DecodeError(f"{at} counts no seconds: ApproximateCreationDateTimePrecision has to say what it counts")
+        if self.replays and changes[0].new_image is None and not changes[0].is_delete:
+            raise DecodeError(NO_IMAGE)
         event_id = document.get("eventID")
         return raw, event_id if isinstance(event_id, str) else None
 
@@ -201,7 +242,7 @@ class DeliveredReader:
         if missing or not self.keys:
             raise DecodeError(f"the line has no key {missing[0]!r}" if missing else "say with keys which attributes are the key")  # fmt: skip # noqa: E501
         at = line[EVENT_TIME]
-        moment = at if isinstance(at, datetime) else datetime.fromisoformat(at)
+        moment = _utc(at if isinstance(at, datetime) else datetime.fromisoformat(at))
         inside: dict[str, Any] = {
             "ApproximateCreationDateTime": (moment - _EPOCH) // (_EPOCH.resolution),
             "ApproximateCreationDateTimePrecision": "MICROSECOND",
@@ -221,12 +262,25 @@ class DeliveredReader:
     def _take_rows(self, table: pa.Table, found: Delivered) -> None:
         own = [name for name in _COLUMNS if name in table.column_names]
         items = to_dynamodb_json(table.drop_columns(own)).splitlines()
-        for line, encoded in zip(table.select(own).to_pylist(), items, strict=True):
+        for line, encoded in zip(_rows(table.select(own)), items, strict=True):
             item = json.loads(encoded)
+            if self.table is not None and not self.table.owns(line.get(TABLE)):
+                found.foreign.append(str(line[TABLE]))
+                continue
             try:
-                found.changes.append(self._record_of(line, item.get("Item", item) if item.keys() == {"Item"} else item))
+                item = item.get("Item", item) if item.keys() == {"Item"} else item
+                named = {attribute_of_member(name): value for name, value in item.items()}
+                found.changes.append(self._record_of(line, named))
             except (DecodeError, ValueError, TypeError) as error:
                 found.failures.append(Failure(encoded, str(error)))
+
+
+def _table_of(document: Any) -> str | None:
+    """Return the table of a record, or of a line; None if it names none, or is neither."""
+    if not isinstance(document, dict) or not document.keys() & {"dynamodb", OPERATION}:
+        return None
+    found = document.get(TABLE) if OPERATION in document else table_of(document)
+    return found if isinstance(found, str) else None
 
 
 def _documents(text: bytes) -> Iterator[tuple[Any, str]]:
@@ -267,6 +321,23 @@ def _attribute(value: Any, tag: str | None) -> dict[str, Any]:
     return {"L": [_attribute(each, None) for each in value]}
 
 
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    try:
+        return table.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(f"a value of a row cannot be read: {error}") from None
+
+
+def _record_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as a record, its members as the service spells them."""
+    record = _named(row)
+    inside = record.get("dynamodb")
+    if isinstance(inside, dict) and _NUMBER not in inside and table_of(record) is None:
+        # Records of DynamoDB Streams have a number: this one is of Kinesis, whatever columns the table of Glue has.
+        record.setdefault("recordFormat", "application/json")
+    return record
+
+
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as a record: its own members as the service spells them, without those that are null."""
     found = dict[str, Any]()
@@ -275,29 +346,69 @@ def _named(row: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if spelled in _IMAGES:
-            found[spelled] = {attribute: _untyped(each) for attribute, each in value.items() if each is not None}
+            found[spelled] = {attribute: _typed(each) for attribute, each in _pairs(value) if each is not None}
+        elif spelled in _OBJECTS:
+            found[spelled] = _named(dict(_pairs(value)))
+        elif spelled == _CREATED:
+            found |= _time(value)
+        elif spelled == _NUMBER:
+            found[spelled] = _whole_text(value)
+        elif spelled in _TEXTS:
+            # A time may have said its unit already.
+            found.setdefault(spelled, str(value))
         else:
-            found[spelled] = _named(value) if isinstance(value, dict) else value
+            found[spelled] = json.loads(json.dumps(value, default=_plain_text))
     return found
 
 
-def _untyped(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the one member of an attribute value that a struct with all its types holds."""
-    return {tag.upper(): _members(each) for tag, each in value.items() if each is not None}
+def _time(value: Any) -> dict[str, Any]:
+    """Return the time of a record, and its unit if the value tells it."""
+    if isinstance(value, str):
+        value = Decimal(value) if _WHOLE.fullmatch(value.strip()) else datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return {_CREATED: (_utc(value) - _EPOCH) // _EPOCH.resolution, _PRECISION: "MICROSECOND"}
+    return {_CREATED: _number_text(Decimal(str(value)))}
 
 
-def _members(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _untyped(each) for name, each in content.items() if each is not None}
-    if isinstance(content, list):
-        return [_untyped(each) if isinstance(each, dict) else _plain_text(each) for each in content]
-    return _plain_text(content)
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _plain_text(value: Any) -> Any:
+def _whole_text(value: Any) -> str:
+    """Return a sequence number as text; a double does not have its digits."""
+    if isinstance(value, float):
+        raise DecodeError(f"{_NUMBER} is a double, {value!r}, which has lost digits: make its column a string")
+    return str(value)
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    """Return the members of a struct, of a map, or of JSON text."""
+    members = json.loads(value) if isinstance(value, str) else value
+    return list(members.items()) if isinstance(members, dict) else [(name, each) for name, each in members]
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    """Return the one member of an attribute value that a struct with all its types, a map or JSON text holds."""
+    return {tag.upper(): _content(tag.upper(), each) for tag, each in _pairs(value) if each is not None}
+
+
+def _content(tag: str, value: Any) -> Any:
+    match tag:
+        case "M":
+            return {name: _typed(each) for name, each in _pairs(value) if each is not None}
+        case "L":
+            return [_typed(each) for each in (json.loads(value) if isinstance(value, str) else value)]
+        case "SS" | "NS" | "BS":
+            return [_plain_text(each) for each in (json.loads(value) if isinstance(value, str) else value)]
+        case "BOOL" | "NULL":
+            return _TRUE.fullmatch(value) is not None if isinstance(value, str) else value
+    return _plain_text(value)
+
+
+def _plain_text(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return str(value) if isinstance(value, Decimal) else value
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def sample_keys(changes: Sequence[str]) -> tuple[str, ...]:
@@ -307,15 +418,25 @@ def sample_keys(changes: Sequence[str]) -> tuple[str, ...]:
 
 def records_of(text: bytes) -> bytes:
     """Return the records of a text behind each other, also of answers of GetRecords and events of Lambda."""
-    if not re.match(rb'\s*\{\s*"(?:Records|NextShardIterator)"', text):
+    if not re.match(rb'\s*\{\s*"(?:Records|NextShardIterator|MillisBehindLatest)"', text):
         return text
     lines = list[str]()
     for document, raw in _documents(text):
         if isinstance(document, dict) and document.keys() & {"Records", "NextShardIterator"}:
-            lines += [json.dumps(each, default=_number_text) for each in document.get("Records", [])]
+            lines += [_record_text(each) for each in document.get("Records", [])]
         else:
             lines.append(raw)
     return "\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _record_text(record: Any) -> str:
+    """Return a record of a body as text; one of Kinesis holds it in base64."""
+    found = record if isinstance(record, dict) else {}
+    data = found["kinesis"].get("data") if isinstance(found.get("kinesis"), dict) else found.get("Data")
+    if isinstance(data, str):
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(data, validate=True).decode("utf-8", "surrogateescape")
+    return json.dumps(record, default=_number_text, ensure_ascii=False, separators=(",", ":"))
 
 
 def _number_text(value: Decimal) -> int | float:

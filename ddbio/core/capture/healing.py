@@ -13,15 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import (
-    EVENT_ID,
-    EVENT_TIME,
-    EXPIRED,
-    OLD_IMAGE,
-    OLD_RESCUE,
-    OPERATION,
-    SEQUENCE,
-)
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
@@ -29,6 +21,7 @@ from ddbio.core.items.changes import DELETE
 from ddbio.core.items.item_key import key_columns, key_rows
 from ddbio.core.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.own_names import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,14 +29,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-HEALED_BY: Final = "_healed_by"
-"""The column that says by which export a row was made, or that the table itself was read."""
-
 MARGIN_SECONDS: Final = 60
 """So much before the last change that was captured the window of an export begins: clocks differ."""
 _LATE_SECONDS = 300
-_KEY, _SEQUENCE = "S16", "S48"
-_DIGITS = 48
+_KEY, _SEQUENCE = "S16", "S52"
+# A number that can be compared has the digits of its lineage before its own.
+_LINEAGE_DIGITS, _DIGITS = 4, 48
 _MERGED_ROWS = 1_000_000
 _NEW_NUMBERS = 10**12
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
@@ -64,8 +55,7 @@ class ExportDecoder(LogDecoder):
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool, event_id: bool) -> None:
         self.has_event_ids = event_id
         super().__init__(schema, keys, old_image=old_image)
-        own = {OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME}
-        self.attributes = [each for each in self.schema.names if each not in own]
+        self.attributes = [each.name for each in self.schema if not is_own(each, LOG_COLUMNS)]
 
     def decode_lines(self, text: bytes | memoryview) -> LogRows | None:
         """Return a row per change, in their order, or None if there is none."""
@@ -123,10 +113,11 @@ def _micros(rows: pa.Table) -> NDArray[np.int64]:
     return found
 
 
-def _ordered_numbers(rows: pa.Table) -> NDArray[np.bytes_]:
-    texts: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
+def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
+    padded: Any = pc.utf8_lpad(rows.column(SEQUENCE).cast(pa.string()), _DIGITS, "0")
+    texts: Any = pc.binary_join_element_wise(f"{lineage:0{_LINEAGE_DIGITS}}", padded, "")
     data, places = spans_of(texts.combine_chunks())
-    if (np.diff(places) != _DIGITS).any():
+    if (np.diff(places) != _LINEAGE_DIGITS + _DIGITS).any():
         return np.array(texts.to_pylist(), _SEQUENCE)
     return data[places[0] : places[-1]].view(_SEQUENCE).copy()
 
@@ -255,7 +246,7 @@ def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | 
         for operation, there in zip(rows.column(OPERATION).to_pylist(), was_there, strict=True)
     ]
     values: dict[str, list[Any]] = {OPERATION: operations, SEQUENCE: list(numbers)}
-    if EVENT_ID in rows.column_names:
+    if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
         values[EVENT_ID] = [f"{healed_by} {each}" for each in numbers]
     for name, column in values.items():
         place = rows.schema.get_field_index(name)
@@ -288,6 +279,8 @@ class LogState:
         The end of the last one.
     exports
         The exports, in the order of their windows.
+    lineage
+        The place of the newest stream of the log among its streams, which the new rows belong to.
     """
 
     keys: Sequence[str]
@@ -295,9 +288,10 @@ class LogState:
     since: float
     until: float
     exports: Sequence[ExportedKeys]
+    lineage: int = 1
     _last: list[_Last] = field(default_factory=list)
     _after: list[NDArray[np.bytes_]] = field(default_factory=list)
-    _recent: list[pa.Table] = field(default_factory=list)
+    _recent: list[tuple[pa.Table, NDArray[np.bytes_]]] = field(default_factory=list)
     _rows: int = 0
     _wanted: NDArray[np.bytes_] = field(init=False)
 
@@ -307,11 +301,13 @@ class LogState:
         order = _order_of_distinct(wanted)
         self._wanted = np.unique(wanted) if order is None else wanted[order]
 
-    def add(self, rows: pa.Table, *, is_after: bool | None) -> None:
+    def add(self, rows: pa.Table, *, is_after: bool | None, lineage: int = 1) -> None:
         """Add the rows of a file.
 
         Parameters
         ----------
+        lineage
+            The place of their stream among those of the log: sequence numbers can be compared within one only.
         is_after
             Whether they were captured behind the gap; None if that is not known, as of compacted files.
         """
@@ -332,9 +328,8 @@ class LogState:
         if is_recent.any():
             latest = before.filter(pa.array(is_recent))
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
-            digests = _array_of(found[kept][is_recent])
-            self._recent.append(key_rows(latest, self.keys).append_column("digest", digests))
-        part = _Last(found[kept], _ordered_numbers(before), micros[kept], _removed(before), images)
+            self._recent.append((key_rows(latest, self.keys), found[kept][is_recent]))
+        part = _Last(found[kept], _ordered_numbers(before, lineage), micros[kept], _removed(before), images)
         self._last.append(part)
         self._rows += before.num_rows
         if self._rows > _MERGED_ROWS:
@@ -364,11 +359,12 @@ class LogState:
             for at in np.flatnonzero(~passed & ~is_same).tolist():
                 key, image, place = bytes(export.keys[at]), bytes(export.images[at]), int(places[at])
                 there: bool | None = None
+                number: int | None = None
                 if key in given:
                     number, there = given[key]
                 elif is_known[at]:
-                    number, there = int(last.numbers[place]), not last.removed[place]
-                else:
+                    number, there = self._number(last.numbers[place]), not last.removed[place]
+                if number is None:
                     fresh += 1
                     number = fresh
                 given[key] = (number + 1, image != b"")
@@ -378,17 +374,27 @@ class LogState:
                 was_there.append(None if there is None else bool(there))
         decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
         open_ = (last.micros >= since) & ~places_of(last.keys, after)[1] & ~places_of(last.keys, self._wanted)[1]
-        return decided, self._unsettled(last, np.flatnonzero(open_))
+        return decided, self._unsettled(last, np.flatnonzero(open_), fresh)
 
-    def _unsettled(self, last: _Last, places: NDArray[np.int64]) -> Unsettled:
+    def _number(self, ordered: bytes) -> int | None:
+        """Return a sequence number of the newest lineage; None if it is of an older one, behind which any number is."""
+        is_newest = int(ordered[:_LINEAGE_DIGITS]) == self.lineage
+        return int(ordered[_LINEAGE_DIGITS:]) if is_newest else None
+
+    def _unsettled(self, last: _Last, places: NDArray[np.int64], fresh: int) -> Unsettled:
+        numbers = list[int]()
+        for each in last.numbers[places].tolist():
+            known = self._number(each)
+            fresh += known is None
+            numbers.append(fresh if known is None else known)
         if not len(places):
-            return Unsettled(pa.table({}), np.zeros(0, np.int64), last)
-        rows = pa.concat_tables(self._recent, promote_options="permissive")
-        digests = np.array(rows.column("digest").to_pylist(), _KEY)
+            return Unsettled(pa.table({}), np.zeros(0, np.int64), last, np.array(numbers, object))
+        rows = pa.concat_tables([each for each, _ in self._recent], promote_options="permissive")
+        digests = np.concatenate([each for _, each in self._recent])
         # Any row of an item has its key.
         order = np.argsort(digests, kind="stable")
         first: Any = order[np.searchsorted(digests[order], last.keys[places])]
-        return Unsettled(rows.take(first).drop_columns(["digest"]), places, last)
+        return Unsettled(rows.take(first), places, last, np.array(numbers, object))
 
 
 @dataclass
@@ -404,6 +410,8 @@ class Unsettled:
     keys: pa.Table
     _places: NDArray[np.int64]
     _last: _Last
+    _numbers: NDArray[np.object_]
+    """The number behind which the row of each lies."""
 
     def rows(self, found: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
         """Return the rows of items that are not as the log says.
@@ -420,6 +428,7 @@ class Unsettled:
         was_removed, was = last.removed[places], last.images[places]
         # The image of a delete is empty.
         differs = images != was
-        numbers = [str(int(each) + 1) for each in last.numbers[places][differs].tolist()]
+        behind = self._numbers[np.searchsorted(self._places, places)]
+        numbers = [str(each + 1) for each in behind[differs]]
         was_there = [not each for each in was_removed[differs].tolist()]
         return numbered(found.filter(pa.array(differs)), numbers, was_there, "table")

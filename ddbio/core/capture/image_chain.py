@@ -15,27 +15,48 @@ from ddbio.core.items.item_key import KeyGroups, key_fingerprints
 from ddbio.core.kernel.arrays import int64_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    Change: TypeAlias = Mapping[str, Any]
 
 _SETS = ("SS", "NS", "BS")
 _TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
 _ZERO = ord("0")
 
 
-def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], batch: int) -> pa.Array[Any]:
+def sequences_of(
+    rows: pa.Table,
+    records: pa.ChunkedArray[Any] | Callable[[int], Change],
+    keys: Sequence[str],
+    batch: int,
+    *,
+    by_place: bool = False,
+) -> pa.Array[Any]:
     """Return a number for each change of a batch, by which the changes of an item are in their order.
 
     It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
 
     Parameters
     ----------
-    texts
-        The records of the changes.
+    records
+        The record of each row as JSON, or a function that returns what ``dynamodb`` holds in the record of a row.
+    by_place
+        Count the place among the changes of all items at this time, so that no two changes have the same number.
     """
+
+    def change_of(row: int) -> Change:
+        if isinstance(records, pa.ChunkedArray):
+            change: Change = json.loads(records[row].as_py())["dynamodb"]
+            return change
+        return records(row)
+
     times = _micros(rows)
-    ranks = _ranks(rows, texts, keys, times)
+    ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
+    for tied in _tied(rows, change_of, keys, times):
+        ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
     if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
         numbers = zip(times.tolist(), ranks.tolist(), strict=True)
         return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
@@ -49,6 +70,16 @@ def sequences_of(rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str
     return pa.Array.from_buffers(pa.string(), len(times), buffers)
 
 
+def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each time among those that are the same."""
+    order = np.argsort(times, kind="stable")
+    numbers = np.arange(len(times))
+    firsts = np.maximum.accumulate(np.where(np.diff(times[order], prepend=times[order][:1] - 1) != 0, numbers, 0))
+    places = np.empty(len(times), np.int64)
+    places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
+    return places
+
+
 def _micros(rows: pa.Table) -> NDArray[np.int64]:
     column: Any = rows.column(EVENT_TIME)
     return np.concatenate([int64_values(each) for each in column.chunks])
@@ -60,13 +91,13 @@ def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
         digits[:, place] = last + _ZERO
 
 
-def _ranks(
-    rows: pa.Table, texts: pa.ChunkedArray[Any], keys: Sequence[str], times: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    ranks = np.zeros(rows.num_rows, np.int64)
+def _tied(
+    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], times: NDArray[np.int64]
+) -> Iterator[list[int]]:
+    """Yield the places of changes of one item that have the same time, in the order that their images tell."""
     ordered = np.sort(times)
     if not (ordered[1:] == ordered[:-1]).any():
-        return ranks
+        return
     items = KeyGroups(key_fingerprints(rows, keys))
     codes = np.repeat(np.arange(len(items.counts)), items.counts)
     # Stable: the changes of an item at one time stay as they came.
@@ -78,17 +109,15 @@ def _ranks(
     left, left_at = "", -1
     for start, end in np.stack([starts, ends])[:, ends - starts > 1].T.tolist():
         places = order[start:end].tolist()
-        changes = [json.loads(texts[place].as_py())["dynamodb"] for place in places]
+        changes = map(change_of, places)
         images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for each in changes]
         state = None
         if start and codes[start] == codes[start - 1]:
             # What the change of the item before these ones left, or the last of the chain before.
-            one_before = texts[int(order[start - 1])]
-            state = left if left_at == start else _canonical(json.loads(one_before.as_py())["dynamodb"].get("NewImage"))
+            state = left if left_at == start else _canonical(change_of(int(order[start - 1])).get("NewImage"))
         chain = chain_order(images, state)
-        ranks[[places[index] for index in chain]] = np.arange(len(chain))
+        yield [places[index] for index in chain]
         left, left_at = images[chain[-1]][1], end
-    return ranks
 
 
 def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, expired_records, strings
 from ddbio.core.kernel.arrays import bool_array, offsets_of, spans_of
 from ddbio.core.kernel.members import Openings
-from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.stream_records import table_of
+from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +31,13 @@ class Records(NamedTuple):
     texts: Any
 
     def of(self, table: str) -> Records:
-        """Return the records of the changes of a table."""
-        own = own_record(table)
-        kept = bool_array(np.array([own in text for text in self.texts.to_pylist()], np.bool_))
-        return Records(self.numbers.filter(kept), self.texts.filter(kept))
+        """Return the records of the changes of a table; others are of other tables, or of other producers."""
+        return self.keep([own_change(text, table) is not None for text in self.texts.to_pylist()])
+
+    def keep(self, kept: Sequence[bool] | pa.Array[Any]) -> Records:
+        """Return some of the records."""
+        mask = kept if isinstance(kept, pa.Array) else pa.array(kept, pa.bool_())
+        return Records(self.numbers.filter(mask), self.texts.filter(mask))
 
     @property
     def joined(self) -> memoryview:
@@ -41,7 +46,7 @@ class Records(NamedTuple):
         return memoryview(self.texts.buffers()[2])[int(ends[0]) : int(ends[-1])]
 
 
-_DATA = b'"Data"'
+_DATA, _OBJECT = b'"Data"', ord("{")
 _NUMBER_AND_DATA = Openings((b"SequenceNumber", b"Data"), base64=1)
 _MEMBERS = Openings((b"eventName", b"eventID", b"tableName", b"principalId"))
 
@@ -85,41 +90,84 @@ class KinesisDecoder(LogDecoder):
         records = records_of(body)
         if not len(records.numbers):
             return None
-        last, members = str(records.numbers[-1]), _members_of(records)
-        if members is None or not self._owns_all(members[2]):
-            records = records.of(self._table)
-            members = _members_of(records) if len(records.texts) else None
-        if not len(records.texts):
-            nothing: list[Any] = [pa.nulls(0, each.type) for each in self.schema]
-            return LogRows(pa.RecordBatch.from_arrays(nothing, schema=self.schema), np.zeros(0, np.int64), last)
-        joined = records.joined
-        if members is None:
-            parsed = [json.loads(each) for each in records.texts.to_pylist()]
-            operations, ids = (strings([each[name].encode() for each in parsed]) for name in ("eventName", "eventID"))
-            expired = expired_records(bytes(joined))
-        else:
-            operations, ids = members[:2]
-            expired = expired_records(bytes(joined)) if len(members[3]) else None
-        rows = self._rows(joined, [operations, records.numbers, ids], expired)
-        return LogRows(rows.rows, rows.hours, last, records.texts)
+        found = self._quick_rows(records)
+        if found is None:
+            likely = [_seems_own(text, self._table) for text in records.texts.to_pylist()]
+            found = self._quick_rows(records.keep(likely)) or self._parsed_rows(records)
+        rows, kept = found
+        last, foreign = str(records.numbers[-1]), len(records.numbers) - len(kept.texts)
+        return LogRows(rows.rows, rows.hours, last, kept.texts, foreign)
 
-    def _owns_all(self, tables: Any) -> bool:
-        ends, name = offsets_of(tables), self._table.encode()
-        if not np.array_equal(np.diff(ends), np.full(len(tables), len(name))):
-            return False
-        return bytes(tables.buffers()[2]) == name * len(tables)
+    def _quick_rows(self, records: Records) -> tuple[LogRows, Records] | None:
+        """Return the rows of the table, and their records; None if not all are changes as the service writes them."""
+        members = _members_of(records) if len(records.texts) else None
+        if members is None:
+            return None
+        is_own: Any = pc.equal(members[2], pa.scalar(self._table))
+        if not pc.all(is_own).as_py():
+            records, members[:2] = records.keep(is_own), [each.filter(is_own) for each in members[:2]]
+        try:
+            expired = expired_records(bytes(records.joined)) if len(members[3]) else None
+            return self._rows_of(records, members[0], members[1], expired), records
+        except DecodeError:
+            # What another producer wrote may look like changes.
+            return None
+
+    def _parsed_rows(self, records: Records) -> tuple[LogRows, Records]:
+        changes = [own_change(text, self._table) for text in records.texts.to_pylist()]
+        records = records.keep([each is not None for each in changes])
+        own = [each for each in changes if each is not None]
+        operations, ids = (_texts_of(own, name) for name in ("eventName", "eventID"))
+        return self._rows_of(records, operations, ids, expired_records(bytes(records.joined))), records
+
+    def _rows_of(self, records: Records, operations: Any, ids: Any, expired: NDArray[np.bool_] | None) -> LogRows:
+        if len(records.texts):
+            return self._rows(records.joined, [operations, records.numbers, ids], expired)
+        nothing: list[Any] = [pa.nulls(0, each.type) for each in self.schema]
+        return LogRows(pa.RecordBatch.from_arrays(nothing, schema=self.schema), np.zeros(0, np.int64), "")
 
 
 def _members_of(records: Records) -> list[Any] | None:
     """Return operations, ids, tables and principals, where each record has its own of the first three."""
     found = _MEMBERS.find(records.joined)
     is_whole = found is not None and all(len(each) == len(records.texts) for each in found[:3])
-    return found if is_whole else None
+    begins = np.frombuffer(records.joined, np.uint8)[offsets_of(records.texts)[:-1] - offsets_of(records.texts)[0]]
+    return found if is_whole and (begins == _OBJECT).all() else None
 
 
-def own_record(table: str) -> bytes:
-    """Return what a record of a change of this table has in it, and no other one."""
-    return f'"tableName":{compact_json(table)}'.encode()
+def _seems_own(text: bytes, table: str) -> bool:
+    """Return False for what is no change of the table for sure."""
+    return text.lstrip()[:1] == b"{" and b'"dynamodb"' in text and table.encode() in text
+
+
+def own_change(text: bytes, table: str) -> dict[str, Any] | None:
+    """Return the change of a table that a record is; None if it is of another table, or something else.
+
+    Other producers may write anything into a data stream: other JSON, bytes, and many records as one, as the Kinesis
+    Producer Library does.
+    """
+    if not _seems_own(text, table):
+        return None
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_change = isinstance(record, dict) and isinstance(record.get("dynamodb"), dict)
+    return record if is_change and table_of(record) == table else None
+
+
+def _texts_of(records: Sequence[dict[str, Any]], name: str) -> Any:
+    """Return a member of each record as an array.
+
+    Raises
+    ------
+    DecodeError
+        If a record has no such text.
+    """
+    found = [each.get(name) for each in records]
+    if not all(isinstance(each, str) for each in found):
+        raise DecodeError(f"a change of {records[0].get('tableName')!r} in the data stream has no {name}")
+    return pa.array(found, pa.string())
 
 
 _Marks: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64]]"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +14,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
     EVENT_ID,
     EVENT_TIME,
     EXPIRED,
+    LOG_COLUMNS,
     OLD_IMAGE,
     OLD_RESCUE,
     OPERATION,
     SEQUENCE,
     TIME_TO_LIVE,
 )
+from ddbio.core.capture.image_chain import sequences_of
 from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.kernel.arrays import bool_array, int64_values, texts_array
 from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
+from ddbio.core.schema.own_names import beside, is_own
+from ddbio.core.text.change_lines import END_OF_TIME, NO_IMAGE
 from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
 
@@ -35,10 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-_OWN = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
+# Attributes with these names have no column: their values are in `_rescue`.
+_RESCUED = frozenset({OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, RESCUE_NAME})
 _MICROS, _HOUR_MICROS = 1_000_000, 3_600_000_000
-END_OF_TIME = 253_402_300_800
-"""The year 10000, in seconds since 1970."""
 
 # A quote ends a JSON string unless escaped, and the value of an attribute is an object: only a record's own members,
 # whose values are text, match.
@@ -46,6 +51,7 @@ _MEMBERS = re.compile(rb'"(?:eventName"\s*:\s*"(INSERT|MODIFY|REMOVE)|SequenceNu
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"PrincipalId", b"principalId"))
 _NEXT = re.compile(rb'"NextShardIterator"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NEAR_BYTES = 4096
+_HOUR_FOLDER = re.compile(r"year=(\d{4})/month=(\d{2})/day=(\d{2})/hour=(\d{2})/")
 _NUMBER = b'"SequenceNumber"'
 _REMOVE = texts_array("REMOVE")[0]
 _SERVICE = f'"{TIME_TO_LIVE}"'.encode()
@@ -57,13 +63,24 @@ def next_iterator(body: bytes) -> str | None:
     return None if found is None else str(json.loads(found[1]))
 
 
+def item_schema(schema: pa.Schema, keys: Sequence[str]) -> pa.Schema:
+    """Return the columns of items for a new log: no column is called as another one of logs or archives.
+
+    Attributes that are called so get a checksum behind their name. Those with the very name of a column that each log
+    has stay as they are, and :func:`log_schema` leaves them out, unless they are of the key.
+    """
+    left = [each for each in schema if each.name in _RESCUED and name_of_field(each) not in keys]
+    named = beside([each for each in schema if each not in left], LOG_COLUMNS | ARCHIVE_COLUMNS)
+    return pa.schema([*named, *left])
+
+
 def log_schema(schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False, event_id: bool = False) -> pa.Schema:
     """Return the columns of the log of a table whose items have a schema.
 
-    An attribute with the name of a column of the log's own has no column: its values are in ``_rescue``.
+    A column of items that is called as one of the log's own is left out: its values are in ``_rescue``.
     """
-    reserved = _OWN | {EVENT_ID} if event_id else _OWN
-    fields = {name_of_field(each): each for each in normalize_schema(schema) if name_of_field(each) not in reserved}
+    reserved = _RESCUED | {EVENT_ID} if event_id else _RESCUED
+    fields = {name_of_field(each): each for each in normalize_schema(schema) if each.name not in reserved}
     ordered = [*(fields[name] for name in keys), *(each for name, each in fields.items() if name not in keys)]
     own: list[pa.Field[Any]] = [
         pa.field(OPERATION, pa.string(), nullable=False),
@@ -87,6 +104,8 @@ class LogRows:
     """The sequence number of the last record that was read, also if its row was left out."""
     texts: Any = None
     """The records as an array, where their order is only known when they are written."""
+    foreign: int = 0
+    """Records of other tables, or of other producers, that were left out."""
 
     @property
     def last_time(self) -> float:
@@ -143,9 +162,8 @@ class LogDecoder:
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, old_image: bool = False) -> None:
         self.schema = log_schema(schema, keys, old_image=old_image, event_id=self.has_event_ids)
-        reserved = _OWN | {EVENT_ID} if self.has_event_ids else _OWN
-        fields = [each for each in self.schema if name_of_field(each) not in reserved]
-        self._keys, self._old_image = len(keys), old_image
+        fields = [each for each in self.schema if not is_own(each, LOG_COLUMNS)]
+        self._keys, self._old_image = tuple(keys), old_image
         self._decoder = ChangeDecoder(pa.schema(fields), keys)
 
     def decode(self, body: bytes) -> LogRows | None:
@@ -166,19 +184,22 @@ class LogDecoder:
         found = self._decoder.decode(text)
         if any(len(each) != found.num_rows for each in members):
             raise DecodeError(f"a reply of {found.num_rows} records has {len(members[1])} sequence numbers")
-        new: Any = found.column(3)
-        if new.null_count and pc.any(pc.and_(new.is_null(), pc.not_equal(members[0], _REMOVE))).as_py():
-            raise DecodeError(
-                "a change that removes no item has no NewImage: changes come from a stream with the view "
-                "NEW_AND_OLD_IMAGES or NEW_IMAGE"
-            )
+        _require_images(found, members[0])
         return self._log_rows(found, members, expired)
 
-    def decode_records(self, text: bytes) -> LogRows | None:
+    def decode_records(self, text: bytes, rank: int = 0, *, needs_images: bool = False) -> LogRows | None:
         """Return a row per record of a text of records, in their order; None if there is no record.
 
-        Records without a sequence number, such as those of Kinesis, are numbered by their time: its microseconds, and
-        the place among the records of the text that have the same.
+        Records without a sequence number, such as those of Kinesis, are numbered as a capture numbers them: by their
+        time, then by ``rank``, then by their place among the records of the text with the same time. Changes of one
+        item with the same time are in the order that their images tell.
+
+        Parameters
+        ----------
+        rank
+            The place of the text among others, at most 12 digits.
+        needs_images
+            Whether a change has to have the item behind it, as in replies.
 
         Raises
         ------
@@ -193,8 +214,15 @@ class LogDecoder:
             raise DecodeError(
                 f"of {found.num_rows} records, {len(operations)} name their operation, {len(sequences)} have a number"
             )
-        numbers = sequences if len(sequences) else pa.array(_numbers(found.column(0)), pa.string())
-        return self._log_rows(found, [operations, numbers], expired)
+        if needs_images:
+            _require_images(found, operations)
+        if len(sequences):
+            return self._log_rows(found, [operations, sequences], expired)
+        rows = self._log_rows(found, [operations, operations], expired)
+        changes = functools.cache(lambda: [each["dynamodb"] for each in _records(text)])
+        table = pa.Table.from_batches([rows.rows])
+        numbers = sequences_of(table, lambda row: changes()[row], self._keys, rank, by_place=True)
+        return LogRows(rows.rows.set_column(1, self.schema.field(1), numbers), rows.hours, str(numbers[-1]))
 
     def _log_rows(self, found: pa.RecordBatch, members: Sequence[Any], expired: NDArray[np.bool_] | None) -> LogRows:
         operations, sequences, *others = members
@@ -203,9 +231,9 @@ class LogDecoder:
         new: Any = found.column(3)
         micros = int64_values(times)
         if micros.max() >= END_OF_TIME * _MICROS:
-            raise DecodeError("a record has no ApproximateCreationDateTimePrecision, and its time counts no seconds")
+            raise DecodeError("ApproximateCreationDateTime of a record is behind the year 9999")
         # The struct's own nulls count for its columns.
-        columns: list[Any] = [*keys.flatten(), *new.flatten()[self._keys :]]
+        columns: list[Any] = [*keys.flatten(), *new.flatten()[len(self._keys) :]]
         old = [found.column(4)] if self._old_image else []
         rescue = _rescued(found.column(5), len(old))
         rows = pa.RecordBatch.from_arrays(
@@ -224,10 +252,17 @@ class LogDecoder:
         return LogRows(rows, np.floor_divide(micros, _HOUR_MICROS), str(sequences[-1]))
 
 
+def _require_images(found: pa.RecordBatch, operations: Any) -> None:
+    new: Any = found.column(3)
+    if new.null_count and pc.any(pc.and_(new.is_null(), pc.not_equal(operations, _REMOVE))).as_py():
+        raise DecodeError(NO_IMAGE)
+
+
 def own_members(text: bytes) -> tuple[Any, Any, NDArray[np.bool_] | None]:
     """Return the operation and the number of each record, and which are deletes by the time to live, if any is."""
     found = _OPENINGS.find(text)
-    if found is not None and len(found[0]) == len(found[1]) > 0:
+    is_numbered = found is not None and (len(found[1]) > 0 or _NUMBER in text)
+    if found is not None and len(found[0]) > 0 and len(found[1]) == (len(found[0]) if is_numbered else 0):
         operations, sequences, *principals = found
     else:
         # Blanks that the service does not send.
@@ -246,19 +281,14 @@ def expired_records(text: bytes) -> NDArray[np.bool_] | None:
     """Return which records are deletes by the time to live; None if no text of them names the service."""
     if _SERVICE not in text:
         return None
-    records = (each for _, found in parse_documents(text) for each in found.get("Records", [found]))
-    identities = (record.get("userIdentity") or {} for record in records)
+    identities = (record.get("userIdentity") or {} for record in _records(text))
     # The API and Lambda spell the members differently.
     principals = [each.get("PrincipalId", each.get("principalId")) for each in identities]
     return np.array([each == TIME_TO_LIVE for each in principals], np.bool_)
 
 
-def _numbers(times: pa.Array[Any]) -> list[str]:
-    seen, numbers = Counter[int](), list[str]()
-    for at in int64_values(times).tolist():
-        numbers.append(f"{at}{seen[at]:06}")
-        seen[at] += 1
-    return numbers
+def _records(text: bytes) -> Iterator[dict[str, Any]]:
+    return (each for _, found in parse_documents(text) for each in found.get("Records", [found]))
 
 
 def _rescued(texts: pa.Array[Any], with_old: int) -> list[pa.Array[Any]]:
@@ -279,3 +309,9 @@ def hour_folder(hour: int) -> str:
     """Return the folder of an hour since 1970, in UTC."""
     at = np.datetime64(hour, "h").item()
     return f"year={at.year:04}/month={at.month:02}/day={at.day:02}/hour={at.hour:02}/"
+
+
+def hour_of(path: str) -> datetime | None:
+    """Return the hour whose changes a file of a log has, by its folder; None if it lies elsewhere."""
+    found = _HOUR_FOLDER.match(path)
+    return None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]

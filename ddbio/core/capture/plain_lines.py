@@ -13,9 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    LINE_MEMBERS,
+    OPERATION,
+    SEQUENCE,
+    TABLE,
+    TIME_TO_LIVE,
+)
 from ddbio.core.capture.log_rows import expired_records
+from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.core.items.change_images import ImageReader
+from ddbio.core.items.changes import plainly_encoded
 from ddbio.core.kernel.arrays import (
     bool_array,
     int64_array,
@@ -29,6 +40,7 @@ from ddbio.core.kernel.arrays import (
 from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.kernel.members import Marks, Openings
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.folded import fold
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -36,10 +48,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID"))
+_OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID", *OPENINGS))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
-# Attributes that a line has no room for.
-_TAKEN = {OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED}
 # A line is no record, and what holds records is none; a letter that is escaped may hide a name.
 _TIME, _RECORDS, _SERVICE = f'"{EVENT_TIME}"'.encode(), b'"Records"', f'"{TIME_TO_LIVE}"'.encode()
 _LETTERS = frozenset(b"\\u00%d" % digit for digit in range(2, 8))
@@ -75,7 +85,7 @@ def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
 
 
 def plain_lines(
-    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None
+    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None, table: OneTable | None = None
 ) -> list[PlainLines] | None:
     """Return the line of each change record, or None if the text holds other things, or a record twice.
 
@@ -87,9 +97,11 @@ def plain_lines(
         Event ids that came before, which are not taken again; those of the text are added.
     images
         What has read images before.
+    table
+        The table whose changes are wanted: a text with those of others is refused, too.
     """
     checked = _checked(text, seen, images)
-    if checked is None:
+    if checked is None or (checked.has_tables and table and not table.own_rows(checked.members[-1]).all()):
         return None
     try:
         expired = expired_records(text) if checked.names_service else None
@@ -139,6 +151,11 @@ class _Checked(NamedTuple):
     names_service: bool
     event_ids: list[str]
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether the records name their tables."""
+        return self.members[-1] is not None
+
     def note(self, seen: set[str] | None) -> None:
         """Add the event ids to those that came before."""
         if seen is not None:
@@ -152,13 +169,13 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
         return None
     members, images = _own_members(text), images or ImageReader()
     try:
-        batches = None if members is None else images.read(text)
+        batches = None if members is None else images.read(bytes(plainly_encoded(text)))
     except DecodeError:
         return None
     if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
         return None
-    event_ids = [] if seen is None or members[-1] is None else members[-1].to_pylist()
-    if (seen and not seen.isdisjoint(event_ids)) or not _TAKEN.isdisjoint(images.names):
+    event_ids = [] if seen is None or members[2] is None else members[2].to_pylist()
+    if (seen and not seen.isdisjoint(event_ids)) or not LINE_MEMBERS.isdisjoint(map(fold, images.names)):
         return None
     times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
     if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
@@ -167,19 +184,20 @@ def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | No
 
 
 def _own_members(text: bytes) -> list[Any] | None:
-    """Return operation, sequence number and event id of each record; None for a member that no record has."""
+    """Return operation, sequence number, event id and table of each record; None for a member that no record has."""
     found = _OPENINGS.find(text)
     if found is None or not len(found[0]):
         return None
-    operations, _, event_ids = found
+    operations, _, event_ids, *tables = found
     if not pc.all(pc.is_in(operations, _OPERATIONS)).as_py() or pc.count_distinct(event_ids).as_py() < len(event_ids):
         return None
     members = list[Any]()
-    for values, name in zip(found, _NAMES, strict=True):
+    for values, name in zip(found, _NAMES, strict=False):
         if len(values) not in {0, len(operations)} or (not len(values) and name in text):
             return None
         members.append(values if len(values) else None)
-    return members
+    named = named_tables(tables, text, len(operations))
+    return None if named is None else [*members, table_names(named) if len(named) else None]
 
 
 def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
@@ -193,7 +211,7 @@ def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_]
     items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(places.data), pa.py_buffer(data.data)])
     texts: Any = int64_array(times).cast(pa.timestamp("us")).cast(pa.string())
     parts: list[Any] = ["{"]
-    for name, values in zip((OPERATION, SEQUENCE, EVENT_ID), own, strict=True):
+    for name, values in zip((OPERATION, SEQUENCE, EVENT_ID, TABLE), own, strict=True):
         if values is not None:
             parts += [f'"{name}":"', values, '",']
     parts += [f'"{EVENT_TIME}":"', pc.replace_substring(texts, " ", "T", max_replacements=1), '+00:00",']

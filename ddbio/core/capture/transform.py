@@ -7,14 +7,25 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OPERATION, SEQUENCE, TIME_TO_LIVE
+from ddbio.core.capture.columns import (
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    OPERATION,
+    SEQUENCE,
+    TABLE,
+    TIME_TO_LIVE,
+    line_member,
+)
 from ddbio.core.number import canonical_number
 from ddbio.core.text.change_lines import checked_changes
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.core.text.change_lines import Change
 
 # https://docs.aws.amazon.com/firehose/latest/dev/data-transformation.html: the answer of the function has 6 MB at most.
 MAX_ANSWER_BYTES = 6_000_000
@@ -22,15 +33,20 @@ _FRAME_BYTES = 300
 _MICROS = 1_000_000
 
 
-def transform_event(event: dict[str, Any]) -> dict[str, Any]:
+def transform_event(event: dict[str, Any], table: str | None = None) -> dict[str, Any]:
     """Return the answer to an event of Firehose's data transformation.
 
     Each change is one line with a line end; its year, month, day and hour, in UTC, are the partition keys. A record
     that is no change, or for which the answer has no room, is ``ProcessingFailed`` and goes to the error prefix.
+
+    Parameters
+    ----------
+    table
+        Changes of other tables are ``Dropped``, so that Firehose delivers them nowhere.
     """
     answers, size_bytes = list[dict[str, Any]](), 0
     for record in event["records"]:
-        answer = _answer(record)
+        answer = _answer(record, table)
         size_bytes += len(answer["data"]) + len(record["recordId"]) + _FRAME_BYTES
         if size_bytes > MAX_ANSWER_BYTES and answer["result"] == "Ok":
             size_bytes -= len(answer["data"])
@@ -48,25 +64,38 @@ def change_line(body: bytes) -> tuple[str, datetime]:
     DecodeError
         If the text is not exactly one change.
     """
-    changes = list(checked_changes(body))
-    if len(changes) != 1:
-        raise DecodeError(f"a record holds {len(changes)} changes, not one")
-    (change,) = changes
-    record: dict[str, Any] = json.loads(body)
-    at = datetime.fromtimestamp(change.write_time / _MICROS, UTC)
+    change, record = _change_of(body)
+    at = _time_of(change)
     identity = record.get("userIdentity") or {}
     principal = identity.get("principalId", identity.get("PrincipalId"))
     own = {
         OPERATION: record.get("eventName") or ("REMOVE" if change.is_delete else "MODIFY"),
         SEQUENCE: (record.get("dynamodb") or {}).get("SequenceNumber"),
-        "_event_id": record.get("eventID"),
+        EVENT_ID: record.get("eventID"),
+        TABLE: table_of(record),
         EVENT_TIME: at.isoformat(timespec="microseconds"),
         EXPIRED: principal == TIME_TO_LIVE,
     }
     members = [f"{compact_json(name)}:{compact_json(value)}" for name, value in own.items() if value is not None]
     item: Item = {**change.keys, **(change.new_image or {})}
-    members += [f"{compact_json(name)}:{_plain(value)}" for name, value in item.items() if name not in own]
+    members += [f"{compact_json(line_member(name))}:{_plain(value)}" for name, value in item.items()]
     return f"{{{','.join(members)}}}", at
+
+
+def change_time(body: bytes) -> datetime:
+    """Return the time of one change; errors are those of :func:`change_line`."""
+    return _time_of(_change_of(body)[0])
+
+
+def _change_of(body: bytes) -> tuple[Change, dict[str, Any]]:
+    changes = list(checked_changes(body))
+    if len(changes) != 1:
+        raise DecodeError(f"a record holds {len(changes)} changes, not one")
+    return changes[0], json.loads(body)
+
+
+def _time_of(change: Change) -> datetime:
+    return datetime.fromtimestamp(change.write_time / _MICROS, UTC)
 
 
 def partition_keys(at: datetime) -> dict[str, str]:
@@ -74,9 +103,12 @@ def partition_keys(at: datetime) -> dict[str, str]:
     return {"year": f"{at:%Y}", "month": f"{at:%m}", "day": f"{at:%d}", "hour": f"{at:%H}"}
 
 
-def _answer(record: dict[str, Any]) -> dict[str, Any]:
+def _answer(record: dict[str, Any], table: str | None) -> dict[str, Any]:
     try:
-        line, at = change_line(base64.b64decode(record["data"], validate=True))
+        body = base64.b64decode(record["data"], validate=True)
+        line, at = change_line(body)
+        if table is not None and table_of(json.loads(body)) not in {None, table}:
+            return {"recordId": record["recordId"], "result": "Dropped", "data": record["data"]}
     except (DecodeError, ValueError):
         return {"recordId": record["recordId"], "result": "ProcessingFailed", "data": record["data"]}
     return {

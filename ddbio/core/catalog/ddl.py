@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ddbio.core.catalog.definition import hive_type
 from ddbio.core.catalog.glue import STORAGE, hive_columns
-from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
+from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
 from ddbio.core.folders.partitions import escape
 from ddbio.core.schema.arrow import fields_within, is_list, is_text
 from ddbio.errors import OptionError
@@ -23,6 +23,8 @@ Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
 # Athena's projection splits lists at commas, and has no escape.
 _LISTED = re.compile(r"[A-Za-z0-9_./ +-]+")
 _WHOLE = re.compile(r"-?[0-9]+")
+# The next files may be of any later hour.
+_RANGES = {"year": (1, 9999), "month": (1, 12), "day": (1, 31), "hour": (0, 23)}
 _DUCKDB_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "avro": "read_avro"}
 _DUCKDB_ENDINGS = {"parquet": "parquet", "csv": "csv*", "json": "json*", "avro": "avro"}
 
@@ -70,8 +72,21 @@ def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
         properties |= _projection(table)
     lines.append(f"TBLPROPERTIES ({_pairs(properties)});")
     if table.partition_columns and not projection:
-        lines += ["", f"MSCK REPAIR TABLE {quoted};"]
+        lines += ["", _partitions(quoted, table)]
     return "\n".join(lines) + "\n"
+
+
+def _partitions(quoted: str, table: TableDefinition) -> str:
+    """Return the statement that finds the partitions, or names each if its columns are not called as its folders."""
+    if not any(each.folder for each in table.partition_columns):
+        return f"MSCK REPAIR TABLE {quoted};"
+    names = [back_quoted(each.name.lower()) for each in table.partition_columns]
+    added = [
+        f"  PARTITION ({', '.join(f'{name} = {int(value or 0)}' for name, value in zip(names, values, strict=True))}) "
+        f"LOCATION {hive_text(location_uri(f'{table.location}/{folder}'))}"
+        for values, folder in zip(table.partitions, table.folders, strict=True)
+    ]
+    return "\n".join([f"ALTER TABLE {quoted} ADD IF NOT EXISTS", *added]) + ";"
 
 
 def _list_of(columns: tuple[Column, ...], file_format: str = "") -> str:
@@ -89,7 +104,9 @@ def _projection(table: TableDefinition) -> dict[str, str]:
             )
         key = f"projection.{column.name.lower()}"
         properties |= {f"{key}.{name}": text for name, text in _projected(column, sorted(filter(None, values))).items()}
-    folders = "".join(f"{escape(each.name)}=${{{each.name.lower()}}}/" for each in table.partition_columns)
+    folders = "".join(
+        f"{escape(each.folder or each.name)}=${{{each.name.lower()}}}/" for each in table.partition_columns
+    )
     return {**properties, "storage.location.template": f"{table.location}/{folders}"}
 
 
@@ -98,8 +115,11 @@ def _projected(column: Column, values: list[str]) -> dict[str, str]:
         return {"type": "date", "format": "yyyy-MM-dd", "range": f"{values[0]},NOW", "interval": "1", "interval.unit": "DAYS"}  # fmt: skip # noqa: E501
     if values and all(map(_WHOLE.fullmatch, values)) and not is_text(column.arrow_type):
         numbers = sorted(map(int, values))
+        least, most = _RANGES.get(column.part or "", (numbers[0], numbers[-1]))
+        if least <= numbers[0] and numbers[-1] <= most:
+            numbers = [numbers[0] if column.part == "year" else least, most]
         widths = {len(value) for value in values}
-        padded = any(len(value) > 1 and value.startswith("0") for value in values)
+        padded = column.part in _RANGES or any(len(value) > 1 and value.startswith("0") for value in values)
         digits = {"digits": str(max(widths))} if padded and len(widths) == 1 else {}
         return {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}", **digits}
     if not values or not all(map(_LISTED.fullmatch, values)) or any(escape(value) != value for value in values):
@@ -126,7 +146,7 @@ def _spark(name: TableName, table: TableDefinition) -> str:
         lines.append(f"PARTITIONED BY ({', '.join(back_quoted(each.name) for each in table.partition_columns)})")
     lines.append(f"LOCATION {hive_text(location_uri(table.location))};")
     if table.partition_columns:
-        lines += ["", f"MSCK REPAIR TABLE {quoted};"]
+        lines += ["", _partitions(quoted, table)]
     return "\n".join(lines) + "\n"
 
 
@@ -147,12 +167,15 @@ def _spark_type(arrow_type: Any) -> str:
 def _duckdb(name: TableName, table: TableDefinition) -> str:
     if table.format not in _DUCKDB_READERS:
         raise OptionError(f"DuckDB does not read {table.format}: scan into parquet for it")
-    pattern = f"{table.location}/{'**/' if table.partition_columns else ''}*.{_DUCKDB_ENDINGS[table.format]}"
+    pattern = f"{'**/' if table.partition_columns else ''}*.{_DUCKDB_ENDINGS[table.format]}"
     options = ["union_by_name = true"] if table.format != "avro" else []
-    if table.partition_columns:
+    if any(each.folder for each in table.partition_columns):
+        # A folder's value would take the place of an attribute's.
+        options.append("hive_partitioning = false")
+    elif table.partition_columns:
         types = ", ".join(f"{sql_text(each.name)}: {_duckdb_type(each.type)}" for each in table.partition_columns)
         options += ["hive_partitioning = true", f"hive_types = {{{types}}}"]
-    arguments = ", ".join([sql_text(pattern), *options])
+    arguments = ", ".join([files_below(table.location, pattern), *options])
     database, own = double_quoted(name.database), double_quoted(name.table)
     return (
         f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
+from ddbio.core.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.core.schema.own_names import column_name
 from ddbio.core.schema.times import is_time_column
 from ddbio.errors import OptionError, SchemaError
 
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # https://docs.aws.amazon.com/glue/latest/webapi/API_Column.html, and DatabaseInput and TableInput there
-_MOST_NAME_CHARS = 255
 _MOST_TYPE_CHARS = 131_072
 _GLUE = re.compile(r"glue://(?P<database>[^/.]+)[./](?P<table>[^/.]+)")
 HIVE = "hive://"
@@ -26,6 +29,8 @@ _LEGAL_NAME = re.compile(r"[a-z0-9_-]{1,255}")
 # Characters with a meaning in the text of a Hive type, which has no quotes.
 _IN_TYPES = re.compile(r"[:,<>()`\s]")
 _MOST_DIGITS = 38
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_NOTHING: Mapping[str, str | None] = MappingProxyType({})
 
 _INTEGERS = {
     pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -84,10 +89,20 @@ def parse_hive_name(text: str) -> TableName:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
+    """A column of a table.
+
+    Attributes
+    ----------
+    part
+        Of a column of partitions, the part of a time that it is: ``year``, ``month``, ``day`` or ``hour``.
+    folder
+        Of a column of partitions, its name in the folders, if that is another.
+    """
 
     name: str
     arrow_type: pa.DataType
+    part: str | None = None
+    folder: str | None = None
 
     @property
     def type(self) -> str:
@@ -132,37 +147,71 @@ class TableDefinition:
     folders: tuple[str, ...] = ()
 
 
-def columns_of(schema: pa.Schema, names: Sequence[str]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+def columns_of(
+    schema: pa.Schema, names: Sequence[str], parts: Mapping[str, str | None] = _NOTHING, *, are_attributes: bool = False
+) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Return the columns of files, and those of partitions, of a schema.
 
     Parameters
     ----------
     names
         The columns of partitions; one that the schema lacks is a part of a time, a whole number.
+    parts
+        Which part of a time the columns of partitions are that are one.
+    are_attributes
+        Whether a column of the files is an attribute even if it is called as a column of partitions, as in a log. The
+        latter gets a checksum behind its name then.
 
     Raises
     ------
     SchemaError
         A name is too long, or two names differ only by case, which catalogs fold.
     """
-    fields = {field.name: field for field in schema}
-    columns = tuple(Column(field.name, field.type) for field in schema if field.name not in names)
-    partitions = tuple(_partition_column(name, fields.get(name)) for name in names)
+    fields = {} if are_attributes else {field.name: field for field in schema}
+    columns = tuple(Column(field.name, field.type) for field in schema if are_attributes or field.name not in names)
+    used = {fold(each.name) for each in columns} if are_attributes else set()
+    partitions = tuple(_partition_column(name, fields.get(name), parts.get(name), used) for name in names)
     for each in columns:
-        if len(each.name) > _MOST_NAME_CHARS or not each.name.strip():
+        if not _is_name(each.name):
             raise SchemaError(
-                f"{each.name[:40]!r}…: a catalog takes names of 1 to {_MOST_NAME_CHARS} characters: rename it"
+                f"{each.name[:40]!r}…: a catalog takes names of 1 to {MOST_NAME_BYTES} characters: give the attribute "
+                "another column_name in a schema"
             )
     _require_apart([each.name for each in (*columns, *partitions)], "")
     return columns, partitions
 
 
-def _partition_column(name: str, field: pa.Field[Any] | None) -> Column:
+def nameable(schema: pa.Schema) -> pa.Schema:
+    """Return what a catalog can name of some columns: names that it takes, each once, and types that Hive has.
+
+    A struct lacks the members that cannot be named.
+    """
+    return pa.schema(_nameable_fields(schema, ""))
+
+
+def _nameable_fields(fields: Iterable[pa.Field[Any]], path: str) -> list[pa.Field[Any]]:
+    kept: dict[str, pa.Field[Any]] = {}
+    for field in fields:
+        found = field
+        if pa.types.is_struct(field.type):
+            found = field.with_type(pa.struct(_nameable_fields(fields_within(field.type), field.name)))
+        with contextlib.suppress(SchemaError):
+            if _is_name(field.name) and (_member(found, path) if path else Column(found.name, found.type).type):
+                kept.setdefault(fold(field.name), found)
+    return [*kept.values()]
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name.encode()) <= MOST_NAME_BYTES and bool(name.strip()) and not _CONTROL.search(name)
+
+
+def _partition_column(name: str, field: pa.Field[Any] | None, part: str | None, used: set[str]) -> Column:
     if field is None:
         # year, month, day or hour.
-        return Column(name, pa.int32())
+        shown = column_name(name, used)
+        return Column(shown, pa.int32(), part, None if shown == name else name)
     is_said = any(is_kind(field.type) for is_kind in (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean))
-    return Column(name, field.type if is_said else pa.string())
+    return Column(name, field.type if is_said else pa.string(), part)
 
 
 def _require_apart(names: Iterable[str], path: str) -> None:
@@ -231,8 +280,11 @@ def merge_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
     for schema in schemas:
         for field in schema:
             known = fields.setdefault(field.name, field)
-            if known.type != field.type:
-                raise SchemaError(f"{field.name}: files of the folder hold it as {known.type} and as {field.type}")
+            if known.type != field.type and hive_type(known.type, field.name) != hive_type(field.type, field.name):
+                raise SchemaError(
+                    f"{field.name}: files of the folder hold it as {known.type} and as {field.type}: write them into "
+                    "folders of their own, or give one type to all by a schema"
+                )
     rescue = fields.pop(RESCUE_NAME, None)
     return pa.schema([*fields.values(), *([] if rescue is None else [rescue])])
 

@@ -77,7 +77,7 @@ class CatalogReport(Result):
     partitions_added, partitions_removed
         Partitions that were registered, and those that were taken out since they have no live file.
     partitions_moved
-        Partitions whose location is another one now: that of the newest publication.
+        Partitions whose location is another one now, that of the newest publication, or that have got columns.
     stale_files
         Files in the folder that are not live: engines that list the folder read them too, until a vacuum.
     """
@@ -151,13 +151,73 @@ def changed_input(
     return changed, tuple(each["Name"] for each in added)
 
 
-def partition_inputs(wanted: TableDefinition) -> list[dict[str, Any]]:
-    """Return the partitions, as BatchCreatePartition takes them."""
-    columns = _columns(wanted.columns, wanted.format)
-    return [
-        {"Values": glue_values(values), "StorageDescriptor": _storage(wanted, columns, f"{wanted.location}/{folder}")}
+def partition_inputs(wanted: TableDefinition, columns: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the partitions by their values, as BatchCreatePartition takes them.
+
+    Parameters
+    ----------
+    columns
+        Those of the table in Glue: Athena and Trino read a partition by its own.
+    """
+    return {
+        (found := tuple(glue_values(values))): {
+            "Values": list(found),
+            "StorageDescriptor": _storage(wanted, columns, f"{wanted.location}/{folder}"),
+        }
         for values, folder in zip(wanted.partitions, wanted.folders, strict=True)
-    ]
+    }
+
+
+@dataclass(frozen=True)
+class PartitionChanges:
+    """Say what to change so that the partitions of a table in Glue are those that its files make.
+
+    Attributes
+    ----------
+    new, changed
+        As BatchCreatePartition and BatchUpdatePartition take them.
+    gone
+        The values of those that have no files any more.
+    """
+
+    new: list[dict[str, Any]]
+    changed: list[dict[str, Any]]
+    gone: list[tuple[str, ...]]
+
+
+def partition_changes(
+    wanted: Mapping[tuple[str, ...], dict[str, Any]], there: Mapping[tuple[str, ...], Mapping[str, Any]], home: str
+) -> PartitionChanges:
+    """Return what to change; partitions that lie elsewhere stay as they are.
+
+    Parameters
+    ----------
+    there
+        The partitions in Glue by their values, as GetPartitions returns them.
+    home
+        The folder of the table.
+    """
+    own = {
+        values: each
+        for values, each in there.items()
+        if f"{each.get('StorageDescriptor', {}).get('Location', '')}/".startswith(f"{home}/")
+    }
+    changed = []
+    for values, each in wanted.items():
+        if values in own and _state(own[values]["StorageDescriptor"]) != _state(each["StorageDescriptor"]):
+            known = {name: own[values][name] for name in ("Parameters", "LastAccessTime") if name in own[values]}
+            storage = {**own[values]["StorageDescriptor"], **each["StorageDescriptor"]}
+            changed.append({**known, **each, "StorageDescriptor": storage})
+    return PartitionChanges(
+        [each for values, each in wanted.items() if values not in there],
+        changed,
+        [values for values in own if values not in wanted],
+    )
+
+
+def _state(storage: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    columns = [(each["Name"].lower(), _folded(each.get("Type", ""))) for each in storage.get("Columns") or ()]
+    return str(storage.get("Location", "")).rstrip("/"), columns
 
 
 def home_of(location: str) -> str:

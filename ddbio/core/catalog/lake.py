@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.catalog.definition import columns_of
+from ddbio.core.catalog.definition import columns_of, nameable
 from ddbio.core.catalog.glue import STORAGE, hive_columns
 from ddbio.errors import OptionError, TargetError
 
@@ -87,7 +87,7 @@ def lake_input(
     SchemaError
         If Hive has no type for a column.
     """
-    columns, _ = columns_of(schema, [])
+    columns, _ = columns_of(nameable(schema), [])
     # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
     own = {"EXTERNAL": "TRUE", "created_by": "ddbio"}
     parameters = {**own, "table_type": "DELTA", "spark.sql.sources.provider": "delta"}
@@ -125,7 +125,7 @@ def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str
     SchemaError
         If Hive has no type for a column.
     """
-    columns, partitions = columns_of(hudi_schema(schema, partition), [partition])
+    columns, partitions = columns_of(nameable(hudi_schema(schema, partition)), [partition])
     parts = [spark_schema[place : place + _PART_CHARS] for place in range(0, len(spark_schema), _PART_CHARS)]
     provider = "spark.sql.sources"
     parameters = {

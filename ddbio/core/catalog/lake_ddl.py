@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.catalog.definition import columns_of
+from ddbio.core.catalog.definition import columns_of, nameable
 from ddbio.core.catalog.glue import hive_columns
 from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
 from ddbio.errors import OptionError
@@ -104,7 +104,8 @@ def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) 
         # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
         return f"{begin}\nLOCATION {place}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
     # https://github.com/delta-io/delta/tree/master/connectors/hive
-    columns = ",\n".join(f"  {back_quoted(each)} {kind}" for each, kind in hive_columns(columns_of(schema, [])[0], ""))
+    found = hive_columns(columns_of(nameable(schema), [])[0], "")
+    columns = ",\n".join(f"  {back_quoted(each)} {kind}" for each, kind in found)
     return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {place};\n"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def location_uri(location: str) -> str:
     """Return a local path as the URI that Hive and Spark take, whatever their default file system."""
@@ -27,6 +29,11 @@ def hive_text(text: str) -> str:
 def sql_text(text: str) -> str:
     """Return a text as standard SQL quotes it, DuckDB too; Spark takes two quotes for the ends of two literals."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def files_below(folder: str, pattern: str) -> str:
+    """Return the text by which DuckDB finds files below a folder, in whose own name no sign is a pattern."""
+    return sql_text(re.sub(r"[*?[]", r"[\g<0>]", folder) + f"/{pattern}")
 
 
 def dotted(name: str) -> str:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import DDB_TYPE, name_of_field
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # Longer values would make a manifest large, and no reader skips files by so much text.
 _MOST_BYTES = 256
+_CUT_CHARACTERS = 128
+_LAST_CHARACTER = "\U0010ffff"
 
 
 class FileStatistics:
@@ -29,11 +31,17 @@ class FileStatistics:
         Schema of the rows.
     attributes
         The attributes whose columns are looked at; those without a column are passed over.
+    columns
+        Columns by their own names, of a lake table. Their long texts are cut to a lower and an upper bound.
     """
 
-    def __init__(self, schema: pa.Schema, attributes: Iterable[str]) -> None:
-        wanted = set(attributes)
-        self._places = [place for place, field in enumerate(schema) if name_of_field(field) in wanted]
+    def __init__(self, schema: pa.Schema, attributes: Iterable[str] = (), columns: Iterable[str] = ()) -> None:
+        wanted, self._columns = set(attributes), frozenset(columns)
+        self._places = [
+            place
+            for place, field in enumerate(schema)
+            if field.name in self._columns or (field.name != RESCUE_NAME and name_of_field(field) in wanted)
+        ]
         self._fields = [schema.field(place) for place in self._places]
         self._nulls = [0] * len(self._places)
         self._ends: list[pa.Array[Any] | None] = [None] * len(self._places)
@@ -50,7 +58,7 @@ class FileStatistics:
                 self._ends[number] = pa.concat_arrays([*([] if known is None else [known]), *ends])
 
     def to_dict(self) -> dict[str, dict[str, Any]] | None:
-        """Return ``nulls``, ``min`` and ``max`` by attribute; None if no column was looked at.
+        """Return ``nulls``, ``min`` and ``max`` by attribute, or by column; None if no column was looked at.
 
         ``min`` and ``max`` are null if all values are, if the column has no order, such as numbers held as text, or if
         one of them is too long. Decimals are text, times ISO 8601, bytes base64.
@@ -60,14 +68,30 @@ class FileStatistics:
             least = greatest = None
             if ends is not None:
                 both: Any = pc.min_max(ends)
-                least, greatest = _plain(both["min"].as_py()), _plain(both["max"].as_py())
+                least, greatest = both["min"].as_py(), both["max"].as_py()
+                if field.name in self._columns and isinstance(least, str):
+                    least, greatest = _lower_bound(least), _upper_bound(greatest)
+                else:
+                    least, greatest = _plain(least), _plain(greatest)
             known = least is not None and greatest is not None
-            found[name_of_field(field)] = {
+            found[field.name if field.name in self._columns else name_of_field(field)] = {
                 "nulls": nulls,
                 "min": least if known else None,
                 "max": greatest if known else None,
             }
         return found or None
+
+
+def _lower_bound(text: str) -> str:
+    return text[:_CUT_CHARACTERS]
+
+
+def _upper_bound(text: str) -> str:
+    """Return a short text that is not less than a text in the order of code points, which is that of UTF-8."""
+    end = _CUT_CHARACTERS
+    while text[end : end + 1] == _LAST_CHARACTER:
+        end += 1
+    return text if len(text) <= end else text[:end] + _LAST_CHARACTER
 
 
 def _is_ordered(field: pa.Field[Any]) -> bool:

@@ -144,6 +144,21 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "demo": (),
     "digest": (*reads_items("source"), *reads_place("source")),
+    # What it may not look at is a finding.
+    "doctor": (
+        Row(
+            "SeeTheTable",
+            "dynamodb:DescribeTable dynamodb:DescribeContinuousBackups dynamodb:DescribeKinesisStreamingDestination",
+            "table:table",
+        ),
+        Row("FindTheBucket", "s3:ListBucket", "bucket:location"),
+        Row(
+            "SeeTheBucket",
+            "s3:GetEncryptionConfiguration s3:GetBucketVersioning s3:GetBucketPublicAccessBlock "
+            "s3:GetLifecycleConfiguration s3:GetBucketObjectLockConfiguration",
+            "uploads:location",
+        ),
+    ),
     "export describe": (Row("DescribeTheExport", "dynamodb:DescribeExport", "arn:arn"),),
     "export fold": (
         *reads_place("base", sid="Export"),

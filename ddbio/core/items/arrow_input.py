@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.items.batch_stream import RecordBatchStream
+from ddbio.core.items.python_rows import python_column
 from ddbio.core.kernel.arrays import bits_of, offsets_of
 from ddbio.errors import DecodeError, SchemaError
 
@@ -49,14 +50,36 @@ def record_batch_reader(data: Any) -> pa.RecordBatchReader:
         raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
     try:
         return _of_pandas(data).to_reader() if is_pandas else pa.RecordBatchReader.from_stream(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """Return a frame's columns and the named levels of its index: unnamed levels are row numbers."""
-    table = pa.Table.from_pandas(frame, preserve_index=True)
+    """Return a frame's columns and the named levels of its index: unnamed levels are row numbers.
+
+    Columns of objects that Arrow has no type for are serialized value by value.
+    """
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if not frame.columns.is_unique:
+            raise
+        table = pa.Table.from_pandas(frame.select_dtypes(exclude="object"), preserve_index=True)
+        columns: dict[str, tuple[Any, Any]] = {
+            name: (table.schema.field(name), table.column(name)) for name in table.schema.names
+        }
+        for name in frame.select_dtypes("object").columns:
+            values = [None if _is_nan(value) else value for value in frame[name]]
+            columns[str(name)] = python_column(str(name), values)
+        order = sorted(columns, key=[*map(str, frame.columns), *columns].index)
+        schema = pa.schema([columns[name][0] for name in order])
+        table = pa.table([columns[name][1] for name in order], schema=schema)
     return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
+
+
+def _is_nan(value: Any) -> bool:
+    # Arrow takes it for a missing value of pandas, too.
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - NaN alone is not equal to itself
 
 
 def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

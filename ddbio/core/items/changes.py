@@ -13,11 +13,13 @@ from ddbio.core.kernel import codes
 from ddbio.core.kernel.arrays import texts_array
 from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.kernel.decode.tables import plan_change_nodes
+from ddbio.core.kernel.members import Marks
 from ddbio.core.reference import RowBuilder
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, normalize_schema, project_schema
 from ddbio.core.schema.times import stored_schema
 from ddbio.core.text.change_lines import Change, checked_changes
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.stream_records import once_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,9 @@ PUT, DELETE = "put", "delete"
 """The values of the column ``operation``."""
 
 _OPERATIONS = texts_array(PUT, DELETE)
+# Exports and answers of DynamoDB Streams begin so, and have nothing of Kinesis.
+_BEGINNINGS = (b'{"Metadata"', b'{"Records"', b'{"NextShardIterator"')
+_BINARY = Marks(b'"B"', b'"BS"')
 _IMAGES = {codes.KEYS: "keys", codes.NEW_IMAGE: "new_image", codes.OLD_IMAGE: "old_image"}
 
 
@@ -45,6 +50,9 @@ class ChangeDecoder:
     The columns are ``write_time`` (microseconds since 1970), ``operation`` (``put``; ``delete`` if there is no new
     image, or the stream says ``REMOVE``), the structs ``keys``, ``new_image`` and ``old_image``, null if a change has
     none, and ``_rescue``: one JSON object, by image and attribute, of the values that fit no column.
+
+    A time whose unit the record does not state is in seconds, milliseconds or microseconds: the coarsest unit in which
+    it is before the year 10000. Binary values of Kinesis, which encodes them as base64 twice, are decoded twice.
 
     Parameters
     ----------
@@ -97,7 +105,15 @@ class ChangeDecoder:
         SchemaError
             A value fits no column, and ``on_misfit`` is ``fail``.
         """
-        return self._loops.decode(lines, "changes")
+        return self._loops.decode(plainly_encoded(lines), "changes")
+
+
+def plainly_encoded(text: Buffer) -> Buffer:
+    """Return the same as :func:`once_encoded`, with a quick look at texts that have no binary values."""
+    view = memoryview(text)
+    if bytes(view[:32]).startswith(_BEGINNINGS) or not _BINARY.found(view):
+        return text
+    return once_encoded(bytes(view))
 
 
 class ChangeLoops(KernelDecoder):

@@ -28,6 +28,8 @@ from ddbio.core.kernel.number import LONGEST_NUMBER
 from ddbio.core.number import MAX_DIGITS, canonical_number
 from ddbio.core.reference import items_of
 from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.core.schema.folded import fold
+from ddbio.core.schema.own_names import column_name, told_apart
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
@@ -138,8 +140,8 @@ def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[Ke
 
 def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the key columns of rows, and the rescue column if some row may have a key attribute there."""
-    names = {*keys}
-    places = [place for place, field in enumerate(rows.schema) if name_of_field(field) in names]
+    names, schema = {*keys}, told_apart(rows.schema)
+    places = [place for place, field in enumerate(schema) if name_of_field(field) in names]
     if len(places) < len(names) or any(rows.column(place).null_count for place in places):
         places += [place for place, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
     return rows.select(places)
@@ -156,12 +158,18 @@ def key_values(columns: _Columns) -> list[list[Any]]:
 
 
 def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
-    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in batch.schema]
+    schema = told_apart(batch.schema)
+    if schema is not batch.schema:
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
     for name in keys:
         if name not in known:
             if RESCUE_NAME not in batch.schema.names:
                 raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
-            batch = batch.append_column(pa.field(name, pa.string()), pa.nulls(batch.num_rows, pa.string()))
+            # Another attribute, or a column of ddbio's own, may be called so.
+            own = column_name(name, {fold(each) for each in batch.schema.names})
+            column = tagged_field(own, pa.string(), "S", attribute=name)
+            batch = batch.append_column(column, pa.nulls(batch.num_rows, pa.string()))
             known.append(name)
     columns = _whole_columns(batch, keys, known)
     if columns is not None:

@@ -10,6 +10,7 @@ from ddbio.core.items.encode import EncodeOptions
 from ddbio.core.kernel.arrays import plain_array
 from ddbio.core.kernel.encode.fields import is_time, plain_fields, time_array, unfit_times
 from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, is_list, normalize_schema
+from ddbio.core.schema.own_names import told_apart
 from ddbio.core.schema.times import is_time_column
 from ddbio.errors import DecodeError
 
@@ -27,7 +28,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     SchemaError
         A column has an Arrow type that DynamoDB has no exact form for.
     """
-    found = normalize_schema(pa.schema(list(_plain_fields(schema))))
+    found = normalize_schema(pa.schema(list(_plain_fields(told_apart(schema)))))
     return found if RESCUE_NAME in schema.names else found.remove(len(found) - 1)
 
 

@@ -24,7 +24,7 @@ from ddbio.core.kernel.lines import ROOM_RATIO, split_items
 from ddbio.core.kernel.memory import PAD
 from ddbio.core.kernel.text import copy_utf8, hash_text_plainly
 from ddbio.core.rescue import MisfitLog
-from ddbio.core.text.framing import NOT_ITEMS, checked_items
+from ddbio.core.text.framing import NOT_ITEMS, check_object, checked_items
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.core.text.page import ITEMS_MEMBER
 from ddbio.errors import DecodeError
@@ -176,11 +176,19 @@ class RawItemReader:
         Keys of the table's indexes.
     compared
         An attribute to compare, which every item needs besides its key.
+    takes_illegal
+        Whether an object that is no legal item is doubtful, for a writer to reject, instead of an error.
     """
 
     def __init__(
-        self, keys: Mapping[str, str], index_keys: Iterable[IndexKey] = (), compared: str | None = None
+        self,
+        keys: Mapping[str, str],
+        index_keys: Iterable[IndexKey] = (),
+        compared: str | None = None,
+        *,
+        takes_illegal: bool = False,
     ) -> None:
+        self._check = check_object if takes_illegal else check_item
         self.log = MisfitLog()
         """An empty log: without columns there are no misfits."""
         rules = key_rules(keys, index_keys)
@@ -289,11 +297,11 @@ class RawItemReader:
         """Return the items of text after a position, read by the reference and printed anew."""
         data = bytes(text)
         try:
-            lines = "\n".join(map(compact_json, checked_items(data[place:], framing))).encode()
+            lines = "\n".join(map(compact_json, checked_items(data[place:], framing, self._check))).encode()
         except DecodeError:
             try:
                 # Read from the beginning, to find the line of the error.
-                deque(checked_items(data, framing), 0)
+                deque(checked_items(data, framing, self._check), 0)
             except DecodeError as error:
                 raise shift_line(error, first_line - 1) from None
             raise
@@ -321,10 +329,10 @@ class RawItemReader:
         return items, len(piece) if ended == walk.WHOLE else int(state[PLACE]) - begin
 
     def _are_legal(self, items: RawItems) -> bool:
-        """Return whether all doubtful items are at least DynamoDB JSON."""
+        """Return whether all doubtful items are at least DynamoDB JSON, or objects if those are taken."""
         try:
             for row in np.flatnonzero(items.doubtful).tolist():
-                check_item(parse_json(items.text(row)))
+                self._check(parse_json(items.text(row)))
         except (DecodeError, RecursionError):
             return False
         return True

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.capture.log_rows import LogDecoder, item_schema
 from ddbio.core.items.changes import DELETE
 from ddbio.core.kernel.arrays import bool_array
 from ddbio.core.lake.columns import DELETED
 from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_field
+from ddbio.core.schema.own_names import is_own
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
 
@@ -31,6 +32,9 @@ class ExportedChanges(LogDecoder):
 
     A line is the last state of an item in the export's window, and so every put is a ``MODIFY``.
     """
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str]) -> None:
+        super().__init__(item_schema(schema, keys), keys)
 
     def decode_lines(self, text: bytes | memoryview) -> pa.RecordBatch | None:
         """Return a row per line, in their order; None if there is none.
@@ -71,7 +75,7 @@ def given_columns(schema: pa.Schema) -> pa.Schema:
         pa.field(EVENT_TIME, pa.timestamp("us", "UTC"), nullable=False),
         pa.field(EXPIRED, pa.bool_(), nullable=False),
     ]
-    attributes = [normalize_field(each, each.name) for each in schema if each.name not in _OWN]
+    attributes = [normalize_field(each, each.name) for each in schema if not is_own(each, _OWN)]
     return pa.schema([*own, *attributes, RESCUE_FIELD])
 
 
@@ -99,7 +103,7 @@ def _without_payload(rows: pa.RecordBatch, keys: frozenset[str]) -> pa.RecordBat
             texts = zip(removed.to_pylist(), column.to_pylist(), strict=True)
             kept = [_of_key(text, keys) if gone and text else text for gone, text in texts]
             columns.append(pa.array(kept, pa.string()))
-        elif field.name in _OWN or name_of_field(field) in keys:
+        elif is_own(field, _OWN) or name_of_field(field) in keys:
             columns.append(column)
         else:
             columns.append(pc.if_else(removed, pa.scalar(None, field.type), column))

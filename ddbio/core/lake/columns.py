@@ -6,8 +6,8 @@ true, a tombstone, so that an older change that comes late cannot bring it back.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from ddbio.core.schema.arrow import (
     normalize_field,
     tagged_field,
 )
+from ddbio.core.schema.folded import REFUSED, fold
+from ddbio.core.schema.own_names import column_name, names_of
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -50,11 +52,16 @@ _RESERVED = frozenset(
     {
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
         *("_change_type", "_change_ordinal", "_commit_snapshot_id", DELETED_IN_ICEBERG),
+        # Hudi's own: https://hudi.apache.org/docs/faq_writing_tables#hoodie-meta-columns
+        *(f"_hoodie_{each}" for each in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")),
+        *("_hoodie_operation", "_hoodie_is_deleted"),
     }
 )
 
-# Neither Parquet as Spark reads it nor Delta without column mapping has names with these.
-_REFUSED = frozenset(" ,;{}()\n\t=")
+# Hive writes the names of members into the type, without quotes.
+_REFUSED_WITHIN = re.compile(rf"{REFUSED.pattern}|[:<>`]")
+
+_USED = frozenset(map(fold, (*_OWN, *_RESERVED)))
 
 MOST_COLUMNS: Final = 500
 """Attributes beyond so many get no column of their own: they stay in the rescue column."""
@@ -105,48 +112,42 @@ def attribute_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in _OWN])
 
 
-def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[str] = ()) -> list[pa.Field[Any]]:
+def lake_fields(attributes: Iterable[pa.Field[Any]], taken: Iterable[pa.Field[Any]] = ()) -> list[pa.Field[Any]]:
     """Return columns of attributes as a lake table has them; those that are above the limit are left out.
 
-    Names that differ only by case are one to table formats: all but the first get their checksum behind them, and so do
-    names of the table's own columns, names that Iceberg keeps for itself, and names with signs that formats refuse.
+    Names that differ only by case are one to table formats: all but the first get their checksum behind them. So do
+    names of the table's own columns, names that Iceberg or Hudi keep for themselves, names that are too long for a
+    catalog, and names with signs that formats refuse.
 
     Parameters
     ----------
     taken
-        The names of the columns that the table has already.
+        The columns of attributes that the table has already.
 
     Raises
     ------
     SchemaError
         If a type is in no table format.
     """
-    used = {name.lower() for name in (*_OWN, *_RESERVED, *taken)}
+    known = [*taken]
+    used = {*_USED, *(name for field in known for name in names_of(field.name, field.type))}
     found: list[pa.Field[Any]] = []
     for field in attributes:
-        if field.name == RESCUE_NAME or len(used) >= MOST_COLUMNS:
+        if field.name == RESCUE_NAME or len(known) + len(found) >= MOST_COLUMNS:
             continue
         attribute = name_of_field(field)
-        name = column_name(attribute, used)
-        used.add(name.lower())
         normal = normalize_field(field, attribute)
-        tag = (normal.metadata or {})[DDB_TYPE].decode()
-        if has_plain_names(normal.type):
-            made = tagged_field(name, _lake_type(normal.type, attribute), tag, attribute=attribute)
+        tag, is_plain = (normal.metadata or {})[DDB_TYPE].decode(), has_plain_names(normal.type)
+        kind = normal.type if is_plain else pa.string()
+        name = column_name(attribute, used, kind)
+        used.update(names_of(name, kind))
+        made = tagged_field(name, _lake_type(kind, attribute), tag if is_plain else "JSON", attribute=attribute)
+        if is_plain:
             extra: dict[Any, Any] = {k: v for k, v in (normal.metadata or {}).items() if k not in {DDB_TYPE, DDB_NAME}}
             extra.update(made.metadata or {})
-            found.append(made.with_metadata(extra))
-        else:
-            found.append(tagged_field(name, pa.string(), "JSON", attribute=attribute))
+            made = made.with_metadata(extra)
+        found.append(made)
     return found
-
-
-def column_name(attribute: str, used: set[str]) -> str:
-    """Return the name of the column of an attribute, given those in use in lower case."""
-    plain = "".join("_" if each in _REFUSED else each for each in attribute) or "_"
-    if plain == attribute and plain.lower() not in used:
-        return plain
-    return f"{plain}_{crc32(attribute.encode()):08x}"
 
 
 def has_plain_names(arrow_type: pa.DataType) -> bool:
@@ -154,8 +155,8 @@ def has_plain_names(arrow_type: pa.DataType) -> bool:
     fields = fields_within(arrow_type)
     if pa.types.is_struct(arrow_type):
         names = [field.name for field in fields]
-        if len({name.lower() for name in names}) < len(names) or any(
-            _REFUSED & set(name) or not name for name in names
+        if len({fold(name) for name in names}) < len(names) or any(
+            not name or _REFUSED_WITHIN.search(name) for name in names
         ):
             return False
     return all(has_plain_names(field.type) for field in fields)

@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns, column_name
+from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns
+from ddbio.core.lake.versions import epoch_of
 from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
+from ddbio.core.schema.folded import fold
+from ddbio.core.schema.own_names import column_name
 
 VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
 BASE_OPERATION: Final = "BASE"
@@ -27,14 +30,39 @@ def history_schema(schema: pa.Schema) -> pa.Schema:
         pa.field(STATE_OPERATION, pa.string(), nullable=False),
         pa.field(VERSION, pa.string(), nullable=False),
     ]
-    attributes = [field.with_name(history_name(field)) for field in attribute_columns(schema)]
-    return pa.schema([*own, *attributes, RESCUE_FIELD])
+    attributes = attribute_columns(schema)
+    renamed = [field.with_name(name) for field, name in zip(attributes, history_names(attributes), strict=True)]
+    return pa.schema([*own, *renamed, RESCUE_FIELD])
 
 
-def history_name(field: pa.Field[Any]) -> str:
-    """Return the name of the column of an attribute in a history: its own, unless a history has one of that name."""
+def history_names(attributes: pa.Schema) -> list[str]:
+    """Return the names of the columns of attributes in a history: their own, unless a history has one of that name."""
     own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
-    return column_name(name_of_field(field), own) if field.name.lower() in own else field.name
+    used = own | {fold(name) for name in attributes.names}
+    return [column_name(name_of_field(field), used) if fold(field.name) in own else field.name for field in attributes]
+
+
+def _without_older(rows: pa.Table) -> pa.Table:
+    """Leave out the states that are older than one of another stream before them; the last of an item stays.
+
+    Who goes from one replica to another, and back, reads changes again that the other one had already.
+    """
+    keys, epochs = rows.column(KEY).to_pylist(), [epoch_of(str(each)) for each in rows.column(VERSION).to_pylist()]
+    if len(set(epochs) - {0}) < 2:  # noqa: PLR2004 - the second stream is the first that can go back
+        return rows
+    times, kept = rows.column(TIME).to_pylist(), np.ones(len(keys), np.bool_)
+    before = newest = 0
+    for place, (key, epoch) in enumerate(zip(keys, epochs, strict=True)):
+        if place == 0 or keys[place - 1] != key:
+            before = newest = 0
+        elif epochs[place - 1] != epoch:
+            before = newest
+        newest = max(newest, times[place] or 0)
+        if (times[place] or before) < before:
+            kept[place] = place + 1 == len(keys) or keys[place + 1] != key
+            times[place] = before
+    rows = rows.set_column(rows.schema.get_field_index(TIME), rows.schema.field(TIME), pa.array(times, pa.int64()))
+    return rows.filter(pa.array(kept))
 
 
 def history_of(rows: pa.Table) -> pa.Table:
@@ -50,7 +78,8 @@ def history_of(rows: pa.Table) -> pa.Table:
     pairs = list(zip(keys, versions, strict=True))
     first = np.array([place == 0 or pairs[place - 1] != pair for place, pair in enumerate(pairs)], np.bool_)
     kept = ordered.filter(pa.array(first))
-    keys = [key for key, is_first in zip(keys, first, strict=True) if is_first]
+    kept = _without_older(kept)
+    keys = kept.column(KEY).to_pylist()
     times: list[Any] = kept.column(TIME).to_pylist()
     # A state ends where the next one of its item begins.
     ends = [

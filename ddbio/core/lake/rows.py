@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, SEQUENCE
+from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
 from ddbio.core.capture.columns import OPERATION as LOG_OPERATION
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.lake.columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
@@ -20,12 +20,12 @@ from ddbio.core.lake.fitting import fitted
 from ddbio.core.lake.keys import keys_and_buckets
 from ddbio.core.lake.versions import versions
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.core.schema.own_names import is_own, item_fields
 from ddbio.core.text.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LOG_OWN = frozenset({LOG_OPERATION, SEQUENCE, EVENT_TIME, EXPIRED, EVENT_ID, OLD_IMAGE, OLD_RESCUE})
 TTL = "TTL"
 """The operation of a tombstone that the time to live made."""
 
@@ -74,7 +74,7 @@ class LakeShape:
                 found = infer_schema_of_body(body).to_arrow()
                 new += [field for field in found if field.name != RESCUE_NAME]
         room = max(0, MOST_COLUMNS - len(self.attributes))
-        added = lake_fields(new, self.attributes.names)[:room]
+        added = lake_fields(new, self.attributes)[:room]
         return dataclasses.replace(self, attributes=pa.schema([*self.attributes, *added])) if added else self
 
 
@@ -90,12 +90,12 @@ def new_shape(columns: pa.Schema, keys: Sequence[str], buckets: int) -> LakeShap
 
 def log_columns(schema: pa.Schema) -> pa.Schema:
     """Return those columns of a log that a lake table is made of."""
-    return pa.schema([field for field in schema if field.name not in {OLD_IMAGE, OLD_RESCUE, EVENT_ID}])
+    return pa.schema([field for field in schema if not is_own(field, {OLD_IMAGE, OLD_RESCUE, EVENT_ID})])
 
 
 def item_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns of the attributes of a log, and the rescue column."""
-    return pa.schema([field for field in schema if field.name not in _LOG_OWN])
+    return pa.schema(item_fields(schema, LOG_COLUMNS))
 
 
 def rows_of_log(rows: pa.RecordBatch, shape: LakeShape, epoch: int) -> pa.RecordBatch:
@@ -109,7 +109,7 @@ def rows_of_log(rows: pa.RecordBatch, shape: LakeShape, epoch: int) -> pa.Record
     operations: Any = rows.column(LOG_OPERATION)
     deleted = pc.equal(operations, pa.scalar("REMOVE"))
     times = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    items = rows.select([name for name in rows.schema.names if name not in _LOG_OWN])
+    items = rows.select(item_columns(rows.schema).names)
     own = [
         versions(epoch, rows.column(SEQUENCE)),
         times,

@@ -43,3 +43,8 @@ def versions(epoch: int, sequences: Any) -> pa.Array[Any]:
 def prefix_of(epoch: int) -> str:
     """Return what the versions of an epoch begin with."""
     return f"{epoch:04x}"
+
+
+def epoch_of(version: str) -> int:
+    """Return the epoch of a version."""
+    return int(version[:_EPOCH_DIGITS], 16)

@@ -8,26 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import pyarrow as pa
+
 from ddbio.core.capture.columns import EVENT_TIME, OPERATION, SEQUENCE
-from ddbio.core.catalog.quotes import back_quoted, double_quoted, hive_text, sql_text
+from ddbio.core.catalog.quotes import back_quoted, double_quoted, files_below, hive_text, sql_text
 from ddbio.core.lake.columns import DELETED, VERSION, lake_fields
-from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_name
+from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
 from ddbio.core.lake.versions import prefix_of
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
+from ddbio.core.schema.folded import fold
+from ddbio.core.schema.own_names import column_name, columns_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    import pyarrow as pa
-
 Dialect = Literal["spark", "duckdb", "athena"]
 
 SPARK_LOG: Final = "ddbio_log"
 """The temporary view by which Spark reads the folder of a log."""
 
-_PLACE = "_place"
 _ORDER_DIGITS = 40
 _NO_PATH = set("'\"\\?")
 
@@ -77,9 +78,12 @@ def history_query(log: ViewedLog, dialect: Dialect) -> str:
         If a key attribute has a name that a path of JSON cannot have.
     """
     quote = back_quoted if dialect == "spark" else double_quoted
-    keys = ", ".join(each for name in log.keys for each in _key_parts(name, quote(name), RESCUE_NAME, dialect))
+    named = zip(log.keys, columns_of(log.columns, log.keys), strict=True)
+    keys = ", ".join(each for key, name in named for each in _key_parts(key, quote(name), RESCUE_NAME, dialect))
+    place = _place(log.columns)
     order = f"length({SEQUENCE}), {SEQUENCE}"
-    attributes = [f"{quote(field.name)} AS {quote(history_name(field))}" for field in log.columns]
+    names = zip(log.columns.names, history_names(log.columns), strict=True)
+    attributes = [f"{quote(name)} AS {quote(shown)}" for name, shown in names]
     shown = [
         *attributes,
         RESCUE_NAME,
@@ -89,8 +93,8 @@ def history_query(log: ViewedLog, dialect: Dialect) -> str:
         SEQUENCE,
     ]
     # A compaction that keeps old files leaves each change there twice.
-    once = f"row_number() OVER (PARTITION BY {keys}, {SEQUENCE} ORDER BY {EVENT_TIME}) AS {_PLACE}"
-    return f"SELECT {_joined(shown)}\nFROM (SELECT *, {once} FROM {log.relation}) AS changes\nWHERE {_PLACE} = 1"  # noqa: S608 - a text that is printed
+    once = f"row_number() OVER (PARTITION BY {keys}, {SEQUENCE} ORDER BY {EVENT_TIME}) AS {place}"
+    return f"SELECT {_joined(shown)}\nFROM (SELECT *, {once} FROM {log.relation}) AS changes\nWHERE {place} = 1"  # noqa: S608 - a text that is printed
 
 
 def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch: int, dialect: Dialect) -> str:
@@ -115,7 +119,7 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     for name, field in mine.items():
         if name in own:
             _require_alike(field, own[name])
-    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns.names)
+    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns)
     fields = [*lake.columns, *new]
     known = set(lake.columns.names)
 
@@ -138,7 +142,8 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
     pairs = zip(key_parts("n."), key_parts("b."), nothing, strict=True)
     same = " AND ".join(f"COALESCE({new}, {none}) = COALESCE({old}, {none})" for new, old, none in pairs)
     shown = [f"n.{quote(field.name)}" for field in fields]
-    newest = f"row_number() OVER (PARTITION BY {', '.join(key_parts())} ORDER BY {VERSION} DESC) AS {_PLACE}"
+    place = _place(pa.schema(fields))
+    newest = f"row_number() OVER (PARTITION BY {', '.join(key_parts())} ORDER BY {VERSION} DESC) AS {place}"
     return "\n".join(
         [
             "WITH changes AS (",
@@ -147,7 +152,7 @@ def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch
             "),",
             "newest AS (",
             f"  SELECT * FROM (SELECT *, {newest} FROM changes) AS placed",  # noqa: S608 - a text that is printed
-            f"  WHERE {_PLACE} = 1",
+            f"  WHERE {place} = 1",
             ")",
             f"SELECT {_joined([*shown, f'n.{RESCUE_NAME}', f'n.{VERSION}'])}",
             f"FROM newest AS n LEFT JOIN {lake.relation} AS b ON {same}",
@@ -196,7 +201,7 @@ def log_relation(uri: str, dialect: Dialect) -> tuple[str, str | None]:
     """
     if dialect == "duckdb":
         return (
-            f"read_parquet({sql_text(f'{uri}/year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
+            f"read_parquet({files_below(uri, 'year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
             None,
         )
     if dialect == "spark":
@@ -226,6 +231,11 @@ def statements(query: str, name: str | None, setup: str | None, dialect: Dialect
     kind = "TEMPORARY VIEW" if dialect == "spark" and setup is not None else "VIEW"
     text = query if name is None else f"CREATE OR REPLACE {kind} {name} AS\n{query}"
     return text if setup is None else f"{setup};\n{text}"
+
+
+def _place(columns: pa.Schema) -> str:
+    """Return a name that no attribute has for the place of a row among those of its item."""
+    return column_name("_place", {fold(name) for name in columns.names})
 
 
 def _require_alike(field: pa.Field[Any], lake: pa.Field[Any]) -> None:

@@ -1,7 +1,7 @@
 """Encode rows as the writes of several lanes, as a plan says.
 
 Rows come as columns, or as raw items, whose bytes go into the requests unchanged. A raw item that its reader cannot
-vouch for is decoded and encoded like columns, so that it is refused by the same rules in the same words.
+vouch for is encoded like columns, so that it is refused by the same rules.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import batch_bytes
-from ddbio.core.items.decode import Decoder
+from ddbio.core.batch_size import value_bytes
 from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.items.item_key import key_hashes
+from ddbio.core.items.python_rows import item_columns
 from ddbio.core.items.raw_items import RawItemReader, RawItems
 from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.loads.requests import VALUES, ItemEncoder, columns_of, request_encoder
 from ddbio.core.loads.row_texts import RowTexts, joined_texts
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import SchemaError
 
@@ -51,7 +50,7 @@ def chunks(rows: pa.RecordBatch | RawItems, plan: WritePlan) -> Iterator[pa.Reco
     if isinstance(rows, RawItems):
         yield rows
         return
-    step = chunk_rows(batch_bytes(rows) // max(1, rows.num_rows), plan)
+    step = chunk_rows(value_bytes(rows) // max(1, rows.num_rows), plan)
     yield from (rows.slice(start, step) for start in range(0, rows.num_rows, step))
 
 
@@ -141,7 +140,7 @@ def takes_raw_items(plan: WritePlan) -> bool:
 
 def raw_item_reader(plan: WritePlan) -> RawItemReader:
     """Return a reader of raw items for a write."""
-    return RawItemReader(dict(plan.key_types), plan.index_keys, plan.newer_by)
+    return RawItemReader(dict(plan.key_types), plan.index_keys, plan.newer_by, takes_illegal=True)
 
 
 class RawItemEncoder:
@@ -203,31 +202,15 @@ class RawItemEncoder:
         return [*columns, RowTexts.where(everywhere, opening), compared, RowTexts.where(everywhere, b"}")]
 
     def _by_columns(self, items: RawItems, rows: NDArray[np.int64]) -> tuple[EncodedRows, NDArray[np.uint64]]:
-        """Decode and encode some items; return the result and the hashes of their keys."""
-        found = [parse_json(items.text(row)) for row in rows.tolist()]
-        lines = "\n".join(map(compact_json, found)).encode()
-        schema = self._schema_of(ItemSchema.of_items(found).to_arrow())
-        try:
-            encoder = request_encoder(schema, self._plan)[1]
-        except SchemaError:
-            # A name that no column can have must not fail the other rows.
-            schema = normalize_schema(pa.schema([]))
-            encoder = request_encoder(schema, self._plan)[1]
-        batch = Decoder(schema, nulls="keep").decode(lines, "items")
+        """Encode some items by columns; return the result and the hashes of their keys."""
+        batch = item_columns([parse_json(items.text(row)) for row in rows.tolist()])
+        encoder = request_encoder(batch.schema, self._plan)[1]
         encoded = encoder.encode(batch)
         taken = np.flatnonzero(np.diff(encoded.offsets))
         hashes = np.zeros(len(rows), np.uint64)
         if len(taken):
             hashes[taken] = key_hashes(take_rows(batch, taken), list(self._keys))
         return encoded, hashes
-
-    def _schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema with keys of a wrong type as JSON, so that only their own rows are refused."""
-        for place, field in enumerate(schema):
-            name = name_of_field(field)
-            if name in self._keys and tag_of_field(field) not in {self._keys[name], "JSON"}:
-                schema = schema.set(place, tagged_field(field.name, pa.string(), "JSON", attribute=name))
-        return schema
 
 
 def _values_of(items: RawItems, number: int) -> RowTexts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from ddbio.core.attribute import check_item
 from ddbio.core.items.encode import Encoder
-from ddbio.core.schema.arrow import RESCUE_NAME, is_text, name_of_field
+from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_nulls, is_text, name_of_field
 from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
 
@@ -94,8 +95,10 @@ def _missing_of(item: Mapping[str, Any], plan: WritePlan) -> tuple[str, str] | N
 def refused_row(rows: pa.RecordBatch | RawItems, refusal: Refusal, first_row: int, *, nulls: bool) -> RejectedRow:
     """Return the row that an encoder refused; ``rows`` are numbered from ``first_row``; see ``item_text``."""
     # The message begins with the row's number in its batch; rejects number all rows.
-    message = _BATCH_ROW.sub("", refusal.message)
-    return RejectedRow(first_row + refusal.row, refusal.rule, message, row_text(rows, refusal.row, nulls=nulls))
+    message, item = _BATCH_ROW.sub("", refusal.message), row_text(rows, refusal.row, nulls=nulls)
+    # Half of a surrogate pair, which may be the reason, stays an escape.
+    message, item = (text.encode(errors="backslashreplace").decode() for text in (message, item))
+    return RejectedRow(first_row + refusal.row, refusal.rule, message, item)
 
 
 def row_text(rows: pa.RecordBatch | RawItems, row: int, *, nulls: bool) -> str:
@@ -111,16 +114,21 @@ def item_text(row: pa.RecordBatch, *, nulls: bool) -> str:
     Parameters
     ----------
     nulls
-        Write null columns as NULL: an update removes their attributes, unlike those of missing columns.
+        Write null columns as NULL: an update removes their attributes, unlike those of missing columns. Of a row that
+        names its nulls, those that it names.
     """
     rescued = _member(row.select([RESCUE_NAME])) if RESCUE_NAME in row.schema.names else ""
-    elsewhere = parse_json(b"{" + rescued.encode() + b"}")
+    elsewhere = parse_json(b"{" + rescued.encode(errors="backslashreplace") + b"}")
+    named = next((row.column(each.name)[0].as_py() or () for each in row.schema if is_nulls(each)), None)
     members = []
     for field in row.schema:
         name = name_of_field(field)
-        if field.name != RESCUE_NAME and nulls and row.column(field.name).null_count and name not in elsewhere:
+        is_null = nulls and row.column(field.name).null_count and (named is None or name in named)
+        if field.name == RESCUE_NAME or is_nulls(field):
+            continue
+        if is_null and name not in elsewhere:
             members.append(compact_json({name: {"NULL": True}})[1:-1])
-        elif field.name != RESCUE_NAME:
+        else:
             members.append(_member(row.select([field.name])))
     return "{" + ",".join(member for member in (*members, rescued) if member) + "}"
 
@@ -129,7 +137,14 @@ def _member(column: pa.RecordBatch) -> str:
     encoded = Encoder(column.schema).encode(column)
     if not encoded.refusals:
         return encoded.buffer.tobytes().decode()[1:-1]
-    return compact_json({name_of_field(column.schema.field(0)): {"N": _shown(column.column(0)[0])}})[1:-1]
+    field, value = column.schema.field(0), column.column(0)[0]
+    is_rescue = field.name == RESCUE_NAME
+    if is_rescue or (field.metadata or {}).get(DDB_TYPE) == b"JSON":
+        with suppress(DecodeError):
+            found = parse_json(value.as_py().encode())
+            if isinstance(found, dict) or not is_rescue:
+                return compact_json(found if is_rescue else {name_of_field(field): found})[1:-1]
+    return compact_json({name_of_field(field): {"N": _shown(value)}})[1:-1]
 
 
 def _shown(value: Any) -> str:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, count, pairwise
+from operator import or_
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.kernel.arrays import take_rows, valid_of
 from ddbio.core.loads.batches import RequestTemplate, write_units
-from ddbio.core.loads.row_texts import RowTexts, UpdateExpressions, joined_texts
+from ddbio.core.loads.row_texts import RowTexts, UpdateExpressions, distinct_rows, joined_texts
 from ddbio.core.rescue import twice_reason
-from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, name_of_field, set_attribute_name
+from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, is_nulls, name_of_field, set_attribute_name
 from ddbio.core.text.json_text import compact_json, parse_json
 
 if TYPE_CHECKING:
@@ -224,7 +226,8 @@ def _refused(refusals: Iterable[Refusal], lacking: NDArray[np.int64]) -> list[Re
 class UpdateEncoder:
     """Encode rows as updates: each sets the attributes that it has, and removes those that are null.
 
-    Attributes in the rescue column are set too. Attributes without a column are not touched.
+    Attributes in the rescue column are set too. Attributes without a column are not touched, nor those that are null in
+    rows that name their nulls, but do not name them.
 
     Attributes
     ----------
@@ -238,13 +241,15 @@ class UpdateEncoder:
         self._table, self._compared, self._partition_key = table, compared, next(iter(keys))
         key_columns = columns_of(schema, keys)
         self._keys = ItemEncoder(schema, key_columns, keys)
-        others = {*key_columns, RESCUE_NAME, *(field.name for field in schema if is_item_bytes(field))}
+        self._nulls = next((field.name for field in schema if is_nulls(field)), None)
+        others = {*key_columns, RESCUE_NAME, self._nulls, *(field.name for field in schema if is_item_bytes(field))}
         self._names = [name for name in names if name not in others]
         self._attributes = [name_of_field(schema.field(name)) for name in self._names]
         self._places = {attribute: place for place, attribute in enumerate(self._attributes)}
         self._values = ValuesEncoder(schema, self._names)
         self._rescued = Encoder(pa.schema([schema.field(RESCUE_NAME)])) if RESCUE_NAME in names else None
         self._expressions = UpdateExpressions(len(self._names))
+        self._name_texts = [_name_text(place, name) for place, name in enumerate(self._attributes)]
         self.template = self._template(())
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
@@ -263,15 +268,37 @@ class UpdateEncoder:
         refusals = _refused((*keys.refusals, *refusals), np.flatnonzero(lacking))
         columns = [keys.row_texts, *_member(values)]
         if self._names or any(more.values()):
-            columns.append(self._expressions_of(present, more))
+            columns.append(self._expressions_of(present, self._removed(batch, present), more))
         return EncodedRows.joined(columns, keys.units, refusals, self._own_templates(more, refusals))
 
-    def _expressions_of(self, present: NDArray[np.bool_], more: Mapping[int, tuple[str, ...]]) -> RowTexts:
-        """Return each row's update expression; the template has the names of its attributes."""
-        whole = {row: self._whole_expression(present[row], len(names)) for row, names in more.items() if names}
+    def _removed(self, batch: pa.RecordBatch, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which columns each row removes: those that are null, or those of them that the row names."""
+        if self._nulls is None:
+            return ~present
+        named: Any = batch.column(self._nulls)
+        places: Any = pc.index_in(named.flatten(), pa.array(self._attributes, pa.string()))
+        is_column = places.is_valid()
+        removed = np.zeros_like(present)
+        removed[pc.list_parent_indices(named).filter(is_column), places.filter(is_column)] = True
+        return removed & ~present
+
+    def _expressions_of(
+        self, present: NDArray[np.bool_], removed: NDArray[np.bool_], more: Mapping[int, tuple[str, ...]]
+    ) -> RowTexts:
+        """Return each row's update expression; the template has the names of its attributes, unless rows differ."""
+        whole = {
+            row: self._whole_expression(present[row].tolist(), removed[row].tolist(), names)
+            for row, names in more.items()
+            if names
+        }
         if not self._names:
             return RowTexts.chosen([b""], np.zeros(len(present), np.intp)).replaced(whole)
-        return self._expressions.of(present).replaced(whole)
+        if self._nulls is None:
+            return self._expressions.of(present).replaced(whole)
+        patterns, choices = distinct_rows(np.concatenate([present, removed], axis=1))
+        sets, removes = (each.tolist() for each in np.hsplit(patterns, 2))
+        texts = [self._whole_expression(*each, ()) for each in zip(sets, removes, strict=True)]
+        return RowTexts.chosen(texts, choices).replaced(whole)
 
     def _own_templates(
         self, more: Mapping[int, tuple[str, ...]], refusals: Iterable[Refusal]
@@ -309,22 +336,34 @@ class UpdateEncoder:
             joined[row] = _joined(texts.text(row), {f":v{place}": rescued[name] for name, place in places.items()})
         return texts.replaced(joined), [refusals[row] for row in sorted(refusals)], more
 
-    def _whole_expression(self, has: NDArray[np.bool_], more: int) -> bytes:
-        """Return the expression of a row that sets attributes without a column."""
-        set_places = [*np.flatnonzero(has).tolist(), *range(len(has), len(has) + more)]
-        sets = ", ".join(f"#n{place} = :v{place}" for place in set_places)
-        removes = ", ".join(f"#n{place}" for place in np.flatnonzero(~has).tolist())
-        return f',"UpdateExpression":"SET {sets}{removes and " REMOVE "}{removes}"'.encode()
+    def _whole_expression(self, has: Sequence[bool], removed: Sequence[bool], more: tuple[str, ...]) -> bytes:
+        """Return the expression of a row that sets attributes without a column, or has names of its own."""
+        added = range(len(has), len(has) + len(more))
+        sets = ", ".join([f"#n{place} = :v{place}" for place in (*compress(count(), has), *added)])
+        removes = ", ".join([f"#n{place}" for place in compress(count(), removed)])
+        clauses = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
+        expression = f',"UpdateExpression":"{clauses}"' if clauses else ""
+        if self._nulls is None or not clauses:
+            return expression.encode()
+        # A name that no expression has would be refused.
+        names = [*compress(self._name_texts, map(or_, has, removed)), *map(_name_text, added, more)]
+        if self._compared in self._places or self._compared in more:
+            names.append(f'"#k":{compact_json(self._partition_key)}')
+        return f'{expression},"ExpressionAttributeNames":{{{",".join(names)}}}'.encode()
 
     def _template(self, more: tuple[str, ...]) -> RequestTemplate:
         attributes = [*self._attributes, *more]
         names = {f"#n{place}": name for place, name in enumerate(attributes)}
-        extra: dict[str, object] = {"ExpressionAttributeNames": names} if names else {}
+        extra: dict[str, object] = {"ExpressionAttributeNames": names} if names and self._nulls is None else {}
         if self._compared in attributes:
             place = attributes.index(self._compared)
             names["#k"] = self._partition_key
             extra["ConditionExpression"] = f"attribute_not_exists(#k) OR #n{place} < :v{place}"
         return single_template("UpdateItem", self._table, "Key", extra)
+
+
+def _name_text(place: int, name: str) -> str:
+    return f'"#n{place}":{compact_json(name)}'
 
 
 def _joined(members: bytes, more: dict[str, Any]) -> bytes:

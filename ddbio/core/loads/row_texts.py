@@ -122,7 +122,7 @@ class UpdateExpressions:
         present
             Which columns, of at least one, each row has. Rows that have the same share a text.
         """
-        patterns, choices = _distinct(present)
+        patterns, choices = distinct_rows(present)
         step = max(1, _BLOCK_TEXTS // (2 * self._columns + 3))
         blocks = [self._texts_of(patterns[first : first + step]) for first in range(0, max(1, len(patterns)), step)]
         texts = np.concatenate([text for text, _ in blocks])
@@ -150,7 +150,7 @@ class UpdateExpressions:
         return texts, starts[:: chosen.shape[1]]
 
 
-def _distinct(flags: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def distinct_rows(flags: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return the distinct rows of a table, and the number of each row among them."""
     packed = np.packbits(flags, axis=1)
     words = np.zeros((len(packed), -(-packed.shape[1] // _WORD_BYTES) * _WORD_BYTES), np.uint8)

@@ -17,13 +17,16 @@ from ddbio.core.schema.times import is_time_column, normalize_time
 from ddbio.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 DDB_TYPE = b"ddb:type"
 """The metadata key of a field's DynamoDB type."""
 
 DDB_NAME = b"ddb:name"
 """The metadata key of the attribute's name, if the column has another name."""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+MAX_NAME_BYTES = 65_535
 
 RESCUE_NAME = "_rescue"
 """The last column of every schema: one JSON object per row with the values that fit no column."""
@@ -35,6 +38,8 @@ ITEM_BYTES_NAME = "_item_bytes"
 
 _ITEM_BYTES = {DDB_TYPE: b"ITEM_BYTES"}
 ITEM_BYTES_FIELD = pa.field(ITEM_BYTES_NAME, pa.int64(), metadata=_ITEM_BYTES)
+
+_NULLS = {DDB_TYPE: b"NULLS"}
 
 SETS = {"SS": "S", "NS": "N", "BS": "B"}
 """The sets, each with the type of its elements."""
@@ -57,6 +62,22 @@ def tagged_field(name: str, arrow_type: pa.DataType, tag: str, *, attribute: str
 def is_item_bytes(field: pa.Field[Any]) -> bool:
     """Return whether the field is the decoder's column of item sizes, not an attribute."""
     return (field.metadata or {}).get(DDB_TYPE) == _ITEM_BYTES[DDB_TYPE]
+
+
+def nulls_field(schema: pa.Schema) -> pa.Field[Any]:
+    """Return the column that names the attributes of each row that are null, for rows whose others may be missing.
+
+    An update removes the attributes that are named, and leaves those as they are that are null without being named.
+    """
+    used, name = {*schema.names, *map(name_of_field, schema)}, "_nulls"
+    while name in used:
+        name += "_"
+    return pa.field(name, pa.list_(pa.string()), metadata=_NULLS)
+
+
+def is_nulls(field: pa.Field[Any]) -> bool:
+    """Return whether the field is the column of :func:`nulls_field`, not an attribute."""
+    return (field.metadata or {}).get(DDB_TYPE) == _NULLS[DDB_TYPE]
 
 
 def list_of(element: pa.Field[Any]) -> pa.DataType:
@@ -216,6 +237,38 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, RESCUE_FIELD])
 
 
+def is_attribute_name(name: Any) -> bool:
+    """Return whether DynamoDB takes this as the name of an attribute."""
+    try:
+        return isinstance(name, str) and 0 < len(name.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def has_attribute_names(fields: Iterable[pa.Field[Any]]) -> bool:
+    """Return whether all fields, and those within them, have names that DynamoDB takes."""
+    return all(
+        is_attribute_name(name_of_field(each))
+        and (not each.type.num_fields or has_attribute_names(fields_within(each.type)))
+        for each in fields
+    )
+
+
+def require_names(names: Iterable[str], known: Collection[str], problem: str, advice: str | None = None) -> None:
+    """Check that names, which an option has, are known.
+
+    Raises
+    ------
+    SchemaError
+        One is not; the message says the problem, and the nearest known name, or else the advice, or all known names.
+    """
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else advice or f"known are {', '.join(sorted(known))}"
+            raise SchemaError(f"{name}: {problem}: {hint}")
+
+
 def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of the named attributes, in their order, and ``_rescue``.
 
@@ -225,11 +278,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         The schema has no such attribute.
     """
     fields = {name_of_field(field): field for field in schema if tag_of_field(field) != "RESCUE"}
-    for name in columns:
-        if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "give a schema that has it"
-            raise SchemaError(f"{name}: the schema has no such attribute: {hint}")
+    require_names(columns, fields, "the schema has no such attribute", "give a schema that has it")
     return normalize_schema(pa.schema([fields[name] for name in columns]))
 
 

@@ -27,6 +27,7 @@ from ddbio.core.schema.arrow import (
     tag_of_field,
     tagged_field,
 )
+from ddbio.core.schema.folded import fold
 from ddbio.core.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
 from ddbio.core.schema.times import form_of_field, parse_form, time_type_of_text, with_form
 from ddbio.errors import SchemaError
@@ -263,12 +264,6 @@ def _require_apart(columns: Mapping[str, str], chosen: Mapping[str, str]) -> Non
                 f"{name}: its column {column!r} and that of {owner!r} have one name but for case: choose another "
                 "column_name"
             )
-
-
-def fold(name: str) -> str:
-    """Return a form of the name that is equal for all names equal but for case, in Java or Python and any locale."""
-    # Java compares by upper case, then by lower case: the dotless i and the dotted capital are then an i as well.
-    return name.upper().casefold().replace("i\u0307", "i")
 
 
 def suffixed(name: str) -> str:

@@ -6,7 +6,6 @@ or as a schema says.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +21,7 @@ from ddbio.core.schema.arrow import (
     is_text,
     name_of_field,
     normalize_schema,
+    require_names,
     tag_of_field,
     tagged_field,
 )
@@ -89,11 +89,10 @@ class ColumnRules:
         SchemaError
             A name is unknown; the message has the nearest known one.
         """
-        for name in (*self.timestamps, *self.types) if known else ():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else "raise sample_items, or give a schema that has it"
-                raise SchemaError(f"{name}: neither the sample nor a schema has such an attribute: {hint}")
+        if known:
+            problem = "neither the sample nor a schema has such an attribute"
+            advice = "raise sample_items, or give a schema that has it"
+            require_names((*self.timestamps, *self.types), known, problem, advice)
 
     def apply(
         self, schema: pa.Schema, sampled: Mapping[str, TimeForm] | None = None, exact: Collection[str] = ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.attribute import check_item
 from ddbio.core.number import canonical_number
 from ddbio.core.text.json_text import parse_documents
+from ddbio.core.text.stream_records import once_encoded
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ _MEMBERS = {"Metadata", "Keys", "NewImage", "OldImage"}
 _MICROSECONDS = 1_000_000
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds_using-shards-and-metrics.html
 _TICKS_PER_SECOND = {"MILLISECOND": 1_000, "MICROSECOND": _MICROSECONDS}
+END_OF_TIME = 253_402_300_800
+"""The year 10000, in seconds since 1970."""
+NO_IMAGE = (
+    "a change that removes no item has no NewImage: changes come from a stream with the view NEW_AND_OLD_IMAGES or "
+    "NEW_IMAGE"
+)
+"""Why a change is refused that a log would take for an item with nothing but its key."""
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -52,7 +60,7 @@ def checked_changes(body: bytes) -> Iterator[Change]:
     DecodeError
         A line is no change of an incremental export, no stream record and no body of records.
     """
-    for line, document in parse_documents(body):
+    for line, document in parse_documents(once_encoded(body)):
         for place, each in _framed(document, line):
             try:
                 yield _change(each)
@@ -146,8 +154,21 @@ def _stream_record(record: dict[str, Any], event: Any) -> Change:
     created = record.get("ApproximateCreationDateTime")
     if type(created) not in {int, float} or (isinstance(created, float) and not math.isfinite(created)):
         raise DecodeError(f"ApproximateCreationDateTime is {created!r}, not a number")
-    ticks = _TICKS_PER_SECOND.get(str(record.get("ApproximateCreationDateTimePrecision")), 1)
-    write_time = int(Decimal(repr(created)) * _MICROSECONDS / ticks)
+    time = Decimal(repr(created))
+    ticks = ticks_per_second(time, record.get("ApproximateCreationDateTimePrecision"))
+    write_time = int(time * _MICROSECONDS / ticks)
     if write_time not in _INT64:
         raise DecodeError(f"ApproximateCreationDateTime is {created!r}, not a time of 64 bits in microseconds")
     return _with_images(write_time, record, is_delete=event == "REMOVE" or (event is None and "NewImage" not in record))
+
+
+def ticks_per_second(time: Decimal, precision: Any) -> int:
+    """Return how many units of a stream record's time are a second.
+
+    Records of DynamoDB Streams have seconds. Those of Kinesis state ``MILLISECOND`` or ``MICROSECOND`` since January
+    2024; before, they had milliseconds and said nothing. Without a statement the unit is the coarsest one in which the
+    time is before the year 10000: the others begin in 1978.
+    """
+    if precision in _TICKS_PER_SECOND:
+        return _TICKS_PER_SECOND[precision]
+    return next((each for each in (1, 1_000) if abs(time) < END_OF_TIME * each), _MICROSECONDS)

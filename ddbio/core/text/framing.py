@@ -9,13 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ddbio.core.attribute import Item, check_item, check_value
+from ddbio.core.number import quoted
 from ddbio.core.text.change_lines import is_change
 from ddbio.core.text.json_text import first_document, parse_documents
 from ddbio.core.text.page import ITEMS_MEMBER, items_of_page
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
@@ -111,8 +112,19 @@ def _is_value(value: Any) -> bool:
     return True
 
 
-def checked_items(body: bytes, framing: Framing) -> Iterator[Item]:
+def check_object(item: Any) -> None:
+    """Check that an item is an object at least, whose values a writer checks."""
+    if type(item) is not dict:
+        raise DecodeError(f"expected an object of attributes, found {quoted(item)}")
+
+
+def checked_items(body: bytes, framing: Framing, check: Callable[[Any], None] = check_item) -> Iterator[Item]:
     """Yield each item, checked.
+
+    Parameters
+    ----------
+    check
+        ``check_item`` or ``check_object``.
 
     Raises
     ------
@@ -122,7 +134,7 @@ def checked_items(body: bytes, framing: Framing) -> Iterator[Item]:
     for line, document in parse_documents(body):
         for place, item in _framed(document, framing, line):
             try:
-                check_item(item)
+                check(item)
             except DecodeError as error:
                 raise DecodeError(f"{place}: {error}", line=line) from None
             except RecursionError:

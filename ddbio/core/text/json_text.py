@@ -5,17 +5,19 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = "\ufeff"
 _FIRST_BYTES, _FIRST_GROWTH = 1024, 8
+_EXPONENT = re.compile(r"(?<=[eE])([+-]?)[0-9]+$")
 
 
 def compact_json(value: Any) -> str:
@@ -68,20 +70,22 @@ def _first_object(head: bytes) -> tuple[int, Any] | None:
     return (1 + text.count("\n", 0, position), document) if isinstance(document, dict) else None
 
 
-def parse_documents(data: bytes, *, decimals: bool = False) -> Iterator[tuple[int, Any]]:
+def parse_documents(data: bytes, *, decimals: bool = False, written: bool = False) -> Iterator[tuple[int, Any]]:
     """Yield each document of ``data`` with the line it starts on, from 1; white space may stand between them.
 
     Parameters
     ----------
     decimals
         Parse every number as a ``Decimal``, with all its digits.
+    written
+        Parse every number as a :class:`WrittenNumber`, a ``Decimal`` that keeps its text too.
 
     Raises
     ------
     DecodeError
         The bytes are not UTF-8 or not JSON, or an object names a member twice.
     """
-    text, decoder = _text(data), EXACT_DECODER if decimals else _DECODER
+    text, decoder = _text(data), _WRITTEN_DECODER if written else EXACT_DECODER if decimals else _DECODER
     line, counted, position = 1, 0, _after_blank(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -112,6 +116,32 @@ def _after_blank(text: str, position: int) -> int:
     return match.end() if match else position
 
 
+def exact_number(text: str) -> Decimal:
+    """Return the number of a text; an exponent that ``Decimal`` does not hold becomes another that no item may have."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal(_EXPONENT.sub(r"\g<1>999999", text))
+
+
+class WrittenNumber(Decimal):
+    """A number of JSON with the text that it is written as.
+
+    Attributes
+    ----------
+    text
+        The text: ``1e5`` is no ``1E+5``.
+    """
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Return the number of a text."""
+        number = super().__new__(cls, exact_number(text))
+        number.text = text
+        return number
+
+
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -124,7 +154,13 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_members)
 _QUICK_DECODER = json.JSONDecoder()
 EXACT_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_members, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal
+    object_pairs_hook=_unique_members, parse_float=exact_number, parse_int=Decimal, parse_constant=Decimal
 )
 """Decodes every number as a ``Decimal``, with all its digits, and refuses a name that occurs twice in an object."""
+_WRITTEN_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_members,
+    parse_float=WrittenNumber,
+    parse_int=WrittenNumber,
+    parse_constant=WrittenNumber,
+)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)

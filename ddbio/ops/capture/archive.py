@@ -20,21 +20,35 @@ import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.core.capture.expiry import (
+from ddbio.core.capture.columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
     EXPIRED_AT,
     INFERRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.core.capture.expiry import (
     expired_rows,
     expiry_seconds,
+    has_expiry,
     in_key_range,
     is_expired,
     months_of,
+    without_attributes,
+    without_image,
 )
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.items.joined_items import joined_items
 from ddbio.core.kernel.arrays import int64_array
+from ddbio.core.schema.own_names import columns_of, item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -42,8 +56,10 @@ from ddbio.files.job_state import JobState, require_same
 from ddbio.files.parquet_input import open_parquet, read_parquet
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batches import require_rows, stream_of_file
-from ddbio.ops.capture.capture import capture
+from ddbio.ops.capture.batches import has_old_images, require_rows
+from ddbio.ops.capture.capture import begun_with, capture
+from ddbio.ops.capture.log_jobs import jobs_of
+from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
 from ddbio.ops.job.clients import dynamodb_spec
@@ -65,9 +81,11 @@ if TYPE_CHECKING:
 
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
-_OWN = (SEQUENCE, EVENT_TIME, EXPIRED_AT, INFERRED)
 # No attribute has this name.
 _CHANGE = ""
+_NO_ROWS = pa.table({name: pa.array([], pa.string()) for name in (SEQUENCE, _CHANGE)}).append_column(
+    EVENT_TIME, pa.array([], pa.timestamp("us", "UTC"))
+)
 # What tells changes apart; hours that were read by something else are read again.
 _MARKED_BY = "change ids"
 
@@ -86,6 +104,9 @@ class ArchiveReport(Report):
         Items that this run archived.
     inferred
         How many of them the log does not mark as deleted by the time to live.
+    lost
+        Items that the time to live has deleted, in hours that this run has read, and that the log does not have: it was
+        captured without old images then.
     files
         Files that this run wrote.
     hours
@@ -105,6 +126,7 @@ class ArchiveReport(Report):
     hours: int
     seconds: float
     cpu_seconds: float
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,6 +174,8 @@ class Archiver:
         Items of so many bytes as Arrow are archived together.
     items, inferred, files
         What this run has archived.
+    lost
+        Deletes by the time to live, in hours that this run has read, of items that the log does not have.
     """
 
     log: ObjectStore
@@ -164,6 +188,9 @@ class Archiver:
     items: int = 0
     inferred: int = 0
     files: int = 0
+    lost: int = 0
+    knows_ttl: bool = False
+    """Whether this run has found the attribute."""
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By hour: the live files when it was last read, and the batches that archived something of it."""
     _last_written: tuple[int, frozenset[str]] = (0, frozenset())
@@ -190,29 +217,44 @@ class Archiver:
 
     def _new_rows(self, hour: str, files: Sequence[LiveFile]) -> pa.Table:
         """Return the expired items of an hour that are not archived yet."""
-        rows = self._rows(files)
+        rows, lost = self._rows(files)
+        self.lost += lost
         for number in self.seen.get(hour, {}).get("batches", []):
             rows = rows.filter(pa.array(~self._are_in(rows, hour, number)))
         return rows
 
-    def _rows(self, files: Sequence[LiveFile]) -> pa.Table:
-        """Return the expired items of an hour, each change once, with its identity as text."""
-        tables = list[pa.Table]()
+    def _rows(self, files: Sequence[LiveFile]) -> tuple[pa.Table, int]:
+        """Return the expired items of an hour, each change once, with its identity; and how many have no image."""
+        tables, paths, lost = list[pa.Table](), list[str](), 0
         for each in files:
             read = open_parquet(pa.BufferReader(self.log.read(each.path)))
             columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
             rows = read.read(columns=columns)
-            tables.append(expired_rows(rows, self.ttl, infers=self.infers))
-        rows = pa.concat_tables(tables, promote_options="permissive")
+            lost += without_image(rows)
+            if OLD_IMAGE not in columns:
+                # It was written before the log had old images.
+                continue
+            # Before the time to live was turned on no item had the attribute.
+            ttl = self.ttl if self.ttl is not None and has_expiry(rows, self.ttl) else None
+            self.knows_ttl |= ttl is not None
+            tables.append(expired_rows(rows, ttl, infers=self.infers and ttl is not None))
+            paths.append(each.path)
+        if not tables:
+            return _NO_ROWS, lost
+        rows = joined_items(tables)
         ids, ends = change_ids(rows), np.cumsum([each.num_rows for each in tables])
-        stream = functools.cache(functools.partial(stream_of_file, self.log))
         # While files are compacted, the old ones may be there besides the new.
         places, numbers = distinct_changes(
-            ids, lambda row: stream(files[int(np.searchsorted(ends, row, "right"))].path)
+            ids, lambda row: self._streams.get(paths[int(np.searchsorted(ends, row, "right"))])
         )
         kept = id_texts(Fingerprints(ids.high[places], ids.low[places]))
         texts = [f"{text}+{number}" if number else text for text, number in zip(kept, numbers.tolist(), strict=True)]
-        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string())))
+        return in_order(rows.take(int64_array(places)).append_column(_CHANGE, pa.array(texts, pa.string()))), lost
+
+    @functools.cached_property
+    def _streams(self) -> dict[str, str]:
+        """The stream of each file of the log: few logs need it."""
+        return streams_of_files(self.log)
 
     def _are_in(self, rows: pa.Table, hour: str, number: int) -> NDArray[np.bool_]:
         """Return which expired items of an hour a batch has."""
@@ -237,6 +279,12 @@ class Archiver:
     def _append(self, found: Mapping[str, pa.Table], marks: Mapping[str, str]) -> None:
         """Archive rows by their hours as a batch, and note the hours as they were read."""
         if found:
+            if self.ttl is not None and not self.number and not self.knows_ttl:
+                raise OptionError(
+                    f"no item of the log {self.log.uri} has the attribute {self.ttl!r} as a number: give with ttl the "
+                    "attribute by which they expire, or archive the folder of the log without ttl, which takes the "
+                    "time of each delete"
+                )
             number = self.number + 1
             hours = {hour: rows.column(SEQUENCE).to_pylist() for hour, rows in found.items()}
             changes = {hour: rows.column(_CHANGE).to_pylist() for hour, rows in found.items()}
@@ -260,7 +308,7 @@ class Archiver:
             tables, live = list[pa.Table](), live_files(self.log).files
             for hour, sequences in record["hours"].items():
                 files = [each for each in live if each.path.rpartition("/")[0] == hour]
-                rows = self._recorded(self._rows(files), record, hour) if files else None
+                rows = self._recorded(self._rows(files)[0], record, hour) if files else None
                 if rows is None or rows.num_rows != len(sequences):
                     raise TargetError(
                         f"batch {self.number} of {self.state.store.uri} was cut off, and changes of {hour} are gone "
@@ -282,7 +330,7 @@ class Archiver:
         return rows.take(pa.array(list(last.values()), pa.int64()))
 
     def _write(self, number: int, tables: Sequence[pa.Table]) -> None:
-        rows = _bare(pa.concat_tables(tables, promote_options="permissive"))
+        rows = _bare(joined_items(tables))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
             if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
@@ -300,7 +348,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     NotFoundError
         If there is no such log or table.
     OptionError
-        If the log has no old images, or the attribute is not known.
+        If the log has no old images, or no expired item has the attribute.
     TargetError
         If another process archives under this job id.
     """
@@ -309,10 +357,14 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         spec = dynamodb_spec(options)
         ttl = ttl or read_table_definition(spec, options.source)[1]
         given = {"table": options.source, "dest": options.log, "available_now": True, "old_image": True}
+        given |= begun_with(open_store(log, options))
         capture(parse_options(CaptureOptions, {**connection_of(options), **given, "s3_storage_class": None}))
     store = open_store(log, options)
-    if not live_files(store).files:
-        raise NotFoundError(f"{store.uri}: there is no log here")
+    if not any(map(has_old_images, jobs_of(store))):
+        raise OptionError(
+            f"the log {store.uri} has no old images, which are what is archived: 'ddbio archive TABLE --log LOG', or "
+            "'ddbio capture --old-image', captures them from now on"
+        )
     job_id = options.job_id or f"archive_{hashlib.sha256(store.uri.encode()).hexdigest()[:12]}"
     target = open_store(options.dest, options)
     require_target(target)
@@ -325,6 +377,11 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     try:
         with claim.renewed():
             hours = job.run()
+    except OptionError:
+        if not job.number:
+            # Nothing is archived yet: the next run may have other options.
+            state.forget()
+        raise
     finally:
         claim.release()
     return ArchiveReport(
@@ -333,6 +390,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         job_id=job_id,
         items=job.items,
         inferred=job.inferred,
+        lost=job.lost,
         files=job.files,
         hours=hours,
         seconds=clock.seconds(),
@@ -360,7 +418,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     if not heads:
         raise NotFoundError(f"{store.uri}: there is no archive here")
     names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
-    drops = {head.get("ttl") for each in names if (head := each.head()) is not None} - {None}
+    drops = [str(head["ttl"]) for each in names if (head := each.head()) is not None and head.get("ttl") is not None]
     found = list[pa.Table]()
     for each in live_files(store).files:
         rows = read_parquet(pa.BufferReader(store.read(each.path)))
@@ -373,9 +431,9 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
             found.append(rows)
     report = None
     if found:
-        rows = last_of_each(in_time_order(pa.concat_tables(found, promote_options="permissive")), keys)
-        dropped = [*_OWN, *(drops if options.ttl == "drop" else ())]
-        rows = rows.drop_columns([name for name in rows.column_names if name in dropped])
+        rows = last_of_each(in_time_order(joined_items(found)), keys)
+        rows = rows.select([each.name for each in item_fields(rows.schema, ARCHIVE_COLUMNS)])
+        rows = without_attributes(rows, drops if options.ttl == "drop" else ())
         same = ("table", "mode", "wcu_per_second", "max_units", "max_seconds", "max_usd", "prices", "compute")
         chosen = {name: getattr(options, name) for name in same}
         report = write_table(rows, parse_options(WriteOptions, {**connection_of(options), **chosen}))
@@ -411,16 +469,17 @@ def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
             raise OptionError(f"the time to live of table {options.source!r} is off: give ttl")
         more = {"table": options.source, "rcu_per_second": options.rcu_per_second}
         batches = scan_batches(parse_options(ScanOptions, {**given, **more}))
-    if ttl not in batches.schema.names:
+    (column,) = columns_of(batches.schema, [ttl])
+    if column not in batches.schema.names:
         raise OptionError(f"no item of {options.source} has the attribute {ttl!r}")
     at = (options.at or datetime.now(UTC)).timestamp()
-    return RecordBatchStream(batches.schema, _expired(batches, ttl, at))
+    return RecordBatchStream(batches.schema, _expired(batches, column, at))
 
 
-def _expired(batches: RecordBatchStream, ttl: str, at: float) -> Generator[pa.RecordBatch, None, None]:
+def _expired(batches: RecordBatchStream, column: str, at: float) -> Generator[pa.RecordBatch, None, None]:
     with batches:
         for batch in batches:
-            kept = batch.filter(is_expired(expiry_seconds(batch.column(ttl)), at))
+            kept = batch.filter(is_expired(expiry_seconds(batch.column(column)), at))
             if kept.num_rows:
                 yield kept
 

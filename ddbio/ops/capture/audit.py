@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,26 +21,29 @@ from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.core.capture.audit import ImageChains
 from ddbio.core.capture.change_ids import change_ids, distinct_changes
-from ddbio.core.capture.columns import EVENT_TIME, OLD_IMAGE
-from ddbio.core.capture.healing import HEALED_BY
-from ddbio.core.capture.log_rows import next_iterator
+from ddbio.core.capture.columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
+from ddbio.core.capture.log_rows import hour_of, next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.core.folders.staged import job_of
 from ddbio.core.items.item_key import Fingerprints
+from ddbio.core.schema.own_names import is_own
 from ddbio.files.claim import LEASE_SECONDS
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META, claim_path
+from ddbio.files.meta import claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.parquet_input import open_parquet
-from ddbio.files.snapshot import live_files, read_history
+from ddbio.files.snapshot import live_files, log_job_of, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import stream_of_file
-from ddbio.ops.capture.gaps import captures_in, find_gaps, heals_in, shard_of
+from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.gaps import HEALS, captures_in, find_gaps, shard_of
+from ddbio.ops.capture.lineages import lineage_number, lineages_of
+from ddbio.ops.capture.log_jobs import folder_of, jobs_of, number_log
+from ddbio.ops.capture.log_reader import FileLineages, streams_of_files
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.capture.shards import ChangeSource, Shard
     from ddbio.core.folders.staged import StoredObject
@@ -46,11 +52,11 @@ if TYPE_CHECKING:
     from ddbio.ops.capture.gaps import Gap
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
 
-_KIND = "capture"
-_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{_KIND}\.json")
 _SHOWN = 20
 # Replies without records are normal where there are more.
 _EMPTY_REPLIES = 4
+# How far the clock of a capture and that of the service may be apart.
+_CLOCK_SECONDS = 900
 _TIME = re.compile(rb'"Approximate(?:CreationDateTime|ArrivalTimestamp)"\s*:\s*([0-9.eE+]+)')
 
 
@@ -103,7 +109,7 @@ class CaptureVerifyReport(Report):
     Attributes
     ----------
     dest, job_ids
-        The log and its captures.
+        The log, and the jobs that write it.
     is_whole
         Whether nothing is missing, and nothing is there that no batch has.
     batches, records, files
@@ -180,13 +186,13 @@ def _last_record(state: JobState) -> dict[str, Any]:
 
 
 def _status(options: CaptureStatusOptions, store: ObjectStore, state: JobState, known: frozenset[str]) -> CaptureStatus:
-    head = state.head() or {}
     records, record = BatchRecords(state), _last_record(state)
     positions: dict[str, str] = record.get("positions", {})
     number = record.get("batch", 0)
     claims = [each.modified_at for each in store.list(claim_path(state.job_id))]
     others = known - positions.keys()
-    stream = str(head.get("stream", ""))
+    lineages = lineages_of(state)
+    stream = lineages[max(1, lineage_number(record)) - 1].stream if lineages else ""
     lag, lost = (None, ()) if options.offline else _stream_state(options, stream, positions, others)
     now = time.time()
     return CaptureStatus(
@@ -249,6 +255,7 @@ class _Batches:
     batches: int = 0
     records: int = 0
     files: dict[str, int] = field(default_factory=dict)
+    written_at: dict[str, float] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     jumps: tuple[str, ...] = ()
 
@@ -257,11 +264,16 @@ def _read_batches(state: JobState) -> _Batches:
     records = BatchRecords(state)
     committed = records.committed
     found, jumps, ends = _Batches(), list[str](), dict[str, str]()
-    unfinished = set[str]()
+    unfinished, lineage = set[str](), 1
     for record in records.all():
         number = record["batch"]
+        if state.kind != CAPTURE:
+            found.records += sum(each["rows"] for each in record["files"])
         if number != found.batches + 1:
             jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
+        if lineage_number(record) != lineage:
+            # Another stream may have shards of the same names.
+            lineage, ends = lineage_number(record), {}
         for each in record["gaps"]:
             # The shard goes on behind the gap, perhaps in a later batch.
             ends.pop(shard_of(each), None)
@@ -273,6 +285,7 @@ def _read_batches(state: JobState) -> _Batches:
             ends[shard] = part["to"]
         for each in record["files"]:
             found.files[each["path"]] = each["rows"]
+            found.written_at[each["path"]] = record.get("at", math.inf)
             if number > committed:
                 unfinished.add(each["path"])
         found.batches = number
@@ -286,28 +299,34 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     Raises
     ------
     NotFoundError
-        If there is no capture.
+        If there is no log, or no such job.
     """
     clock, store = Clock(), open_store(options.dest, options)
-    states = captures_in(store, options.job_id)
-    healing = [each for each in heals_in(store) if any(each.job_id.startswith(f"{one.job_id}_heal_") for one in states)]
-    parts = [_read_batches(state) for state in [*states, *healing]]
-    named = {path: rows for part in parts for path, rows in part.files.items()}
-    unfinished = frozenset[str]().union(*(part.unfinished for part in parts))
+    number_log(store)
+    jobs = jobs_of(store, options.job_id)
+    states = [each for each in jobs if HEALS not in (each.head() or {})]
+    parts = [_read_batches(state) for state in jobs]
+    named = {path: rows for part in parts for path, rows in part.files.items() if _is_within(options, path)}
+    spared = frozenset[str]().union(*(part.unfinished for part in parts))
+    if options.since is not None:
+        # A file holds no change that is newer than itself.
+        earliest = options.since.timestamp() - _CLOCK_SECONDS
+        spared |= {path for part in parts for path, at in part.written_at.items() if at < earliest}
     history = read_history(store)
     replaced = {path for each in history for path in each.removed}
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
-    entries = {each.path: each for each in store.list() if each.path in live}
+    entries = {each.path: each for each in store.list() if each.path in live and _is_within(options, each.path)}
     footers = {path: _footer(store, entry) for path, entry in entries.items()}
     counts = {path: rows for path, (rows, _) in footers.items()}
     has_images = any(each for _, each in footers.values())
-    ids = {state.job_id for state in [*states, *healing]}
-    missing = sorted(named.keys() - entries.keys() - replaced - unfinished)
+    ids = {state.job_id for state in jobs if state.kind == CAPTURE}
+    committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
+    missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
     others = entries.keys() - named.keys() - made
-    unknown = sorted(each for each in others if _job(each) in ids)
+    unknown = sorted(each for each in others if log_job_of(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
-    gaps = find_gaps(states)
+    gaps = find_gaps([each for each in states if each.kind == CAPTURE])
     audited = _Audited()
     if options.images:
         # Of captures by older versions the keys are not known.
@@ -317,7 +336,8 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         chains = ImageChains(keys) if keys and has_images else None
         audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
-    noted = [place for each in gaps.gaps for place in each.places]
+    span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
+    noted = [place for each in gaps.gaps if each.has(*span) for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
@@ -341,6 +361,22 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     )
 
 
+def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozenset[str]) -> Iterator[str]:
+    """Yield the files of batches that are gone; not those of hours that have as many rows in files of a compaction.
+
+    A vacuum deletes the versions that say what a compaction has replaced.
+    """
+    left, compacted = Counter[str](), set[str]()
+    for path, rows in counts.items():
+        if path not in named and job_of(path):
+            compacted.add(folder_of(path))
+            left[folder_of(path)] += rows
+    gone = named.keys() - counts.keys() - spared
+    for path in gone:
+        left[folder_of(path)] -= named[path]
+    yield from (each for each in gone if folder_of(each) not in compacted or left[folder_of(each)] < 0)
+
+
 @dataclass
 class _Audited:
     """Hold what the rows of a log say."""
@@ -361,17 +397,20 @@ def _audit(
 ) -> _Audited:
     """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
     found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
+    lineages = None if chains is None else FileLineages(store)
     for path, rows in _row_groups(options, store, entries):
-        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if HEALED_BY in rows.column_names else rows
+        is_healed = HEALED_BY in rows.column_names and is_own(rows.schema.field(HEALED_BY), LOG_COLUMNS)
+        own = rows.filter(pc.is_null(rows.column(HEALED_BY))) if is_healed else rows
         ids.append(change_ids(own, keys))
         paths.append(path)
-        if chains is not None:
-            chains.add(rows)
+        if chains is not None and lineages is not None:
+            chains.add(rows, lineages.of(path))
     if ids:
         ends = np.cumsum([len(each.high) for each in ids])
-        stream = functools.cache(functools.partial(stream_of_file, store))
+        # Few logs have a change twice.
+        streams = functools.cache(functools.partial(streams_of_files, store))
         every = Fingerprints.joined(ids)
-        changes, _ = distinct_changes(every, lambda row: stream(paths[int(np.searchsorted(ends, row, "right"))]))
+        changes, _ = distinct_changes(every, lambda row: streams().get(paths[int(np.searchsorted(ends, row, "right"))]))
         found.repeated = len(every.high) - len(changes)
     if chains is None:
         return found
@@ -403,5 +442,10 @@ def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:
     return found.num_rows, OLD_IMAGE in found.schema.to_arrow_schema().names
 
 
-def _job(path: str) -> str:
-    return path.rpartition("/")[2].partition("-")[0]
+def _is_within(options: CaptureVerifyOptions, path: str) -> bool:
+    """Return whether the hour of a file reaches into the options' times."""
+    hour = hour_of(path)
+    if hour is None:
+        return True
+    is_before = options.since is not None and hour + timedelta(hours=1) <= options.since
+    return not is_before and (options.until is None or hour < options.until)

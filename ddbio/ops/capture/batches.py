@@ -8,7 +8,6 @@ the same changes again and writes the same files.
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ from ddbio.files.object_store import RangeFile
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
-from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.memory import release_loader
 
 if TYPE_CHECKING:
@@ -37,7 +35,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
@@ -49,15 +49,17 @@ CAPTURE = "capture"
 _SEEN = "seen"
 COLUMNS = "columns"
 """The record that has the columns of items."""
+OLD_IMAGES = "old_images"
+"""The record of a capture that was begun without old images and has them since."""
 
 
 RECENT_CHANGES = 250_000
 """So many changes from Kinesis are remembered, so that one that comes again is left out."""
+_MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
 _SEARCHED_BATCHES = 1_000
-_BATCH_FILE = re.compile(r"/([A-Za-z0-9_]+)-(\d{12})\.parquet$")
 
 
 @dataclass
@@ -94,8 +96,12 @@ class ChangeLog:
     ----------
     number
         Of the last batch.
+    lineage
+        The number of the lineage that the next batches belong to.
     records, files
         What this run has written.
+    foreign
+        Records of the data stream that this run left out: they are of other tables, or of other producers.
     """
 
     def __init__(
@@ -111,9 +117,10 @@ class ChangeLog:
         self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
         self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
+        self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
-        self.number = self.records = self.files = self._written = 0
+        self.number = self.records = self.files = self.foreign = self._written = 0
         stored = self._state.read(COLUMNS)
         if stored is not None:
             self._use(schema_from_json(stored["schema"]))
@@ -134,17 +141,20 @@ class ChangeLog:
             if b'"SequenceNumber"' not in body:
                 return None
             if self._table is not None:
-                changes = records_of(body).of(self._table)
+                found = records_of(body)
+                changes = found.of(self._table)
                 if not len(changes.texts):
+                    self.foreign += len(found.texts)
                     return None
                 self.choose_columns(bytes(changes.joined))
             else:
                 self.choose_columns(body)
-        found = None if self._decoder is None else self._decoder.decode(body)
-        if found is not None and not self._is_loaded:
+        rows = None if self._decoder is None else self._decoder.decode(body)
+        if rows is not None and not self._is_loaded:
             self._is_loaded = True
             release_loader()
-        return found
+        self.foreign += 0 if rows is None else rows.foreign
+        return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
         """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
@@ -182,6 +192,7 @@ class ChangeLog:
         """
         record = self._records.last()
         self.number = 0 if record is None else record["batch"]
+        self._last_at = 0.0 if record is None else float(record.get("at", 0.0))
         try:
             return self._finish(record, source, started_at)
         finally:
@@ -253,7 +264,10 @@ class ChangeLog:
         """
         number = self.number + 1
         tables = self._tables(number, parts)
-        record = {
+        if gaps := list(gaps):
+            # What was written before the gap has an earlier time, whatever the clock of the service says.
+            at = max(at, self._last_at + _MOMENT)
+        record: dict[str, Any] = {
             "batch": number,
             "shards": {
                 shard_id: {"after": part.after, "to": part.to, "records": part.count}
@@ -262,17 +276,17 @@ class ChangeLog:
             },
             "positions": dict(lineage.positions),
             "files": [{"path": path, "rows": table.num_rows} for path, table in tables.items()],
-            "gaps": list(gaps),
+            "gaps": gaps,
             # Not before its changes, whatever the clock of this machine says.
             "at": max([at, *(rows.last_time for part in parts.values() for rows in part.rows)]),
-        }
+        } | ({"lineage": self.lineage} if self.lineage > 1 else {})
         if not self._records.add(number, record):
             raise TargetError(
                 f"another process writes the log {self._state.store.uri} as job {self._state.job_id}: it went on "
                 "where this one was",
                 self._state.store.uri,
             )
-        self.number = number
+        self.number, self._last_at = number, record["at"]
         self._written += 1
         if self._written % _LOADED_BATCHES == 1:
             # Whatever loops these changes took are loaded.
@@ -298,7 +312,7 @@ class ChangeLog:
         rows = pa.Table.from_batches([each.rows for each in parts])
         if self._table is None:
             return rows
-        texts = pa.chunked_array([each.texts for each in parts], pa.binary())
+        texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
         numbers = sequences_of(rows, texts, self._keys, number)
         return rows.set_column(place, rows.schema.field(place), pa.chunked_array([numbers]))
@@ -321,29 +335,16 @@ class ChangeLog:
             self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
 
 
+def has_old_images(state: JobState) -> bool:
+    """Return whether a job writes the items as they were before their changes."""
+    return bool((state.head() or {}).get("old_image")) or state.read(OLD_IMAGES) is not None
+
+
 def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
     """Yield the records of the last batches, the newest first."""
     for end in range(last, max(0, last - _SEARCHED_BATCHES), -_REMEMBERED_BATCHES):
         block = records.between(max(1, end - _REMEMBERED_BATCHES + 1), end)
         yield from (each for each in reversed(block) if each is not None)
-
-
-def stream_of_file(store: ObjectStore, path: str) -> str | None:
-    """Return the stream that the changes of a file are from, if it is a file of a batch of a capture.
-
-    None stands for any other file, as one that a compaction has written, and for those of Kinesis, whose changes have
-    ids.
-    """
-    match = _BATCH_FILE.search(path)
-    state = None if match is None else JobState(store, match[1], CAPTURE)
-    head = None if state is None else state.head()
-    if match is None or state is None or head is None or "table" in head:
-        return None
-    record = BatchRecords(state).read(int(match[2])) or {"files": []}
-    if path not in {each["path"] for each in record["files"]}:
-        return None
-    # A capture that has read several streams numbers them in its batches.
-    return f"{head.get('stream')} {record.get('lineage', 1)}"
 
 
 def require_rows(store: ObjectStore, path: str, rows: int) -> None:

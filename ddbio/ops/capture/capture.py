@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import logging
 import threading
@@ -13,41 +12,56 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.change_streams import StreamSource, stream_of
-from ddbio.aws.control_plane import describe_table
+from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.fan_out import FanOutSource
-from ddbio.aws.kinesis_streams import KinesisSource, data_stream_of
+from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.budget import LocalBudget
+from ddbio.core.capture.log_rows import item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.errors import LimitError, OptionError
+from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, ChangeLog
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
+from ddbio.ops.capture.finding import find_stream, is_current
+from ddbio.ops.capture.gaps import last_change
 from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, records_of
+from ddbio.ops.capture.lineages import (
+    LogLineage,
+    can_be_read,
+    gap_between,
+    gap_error,
+    keep_left,
+    keep_lineage,
+    left_before,
+    lineage_number,
+    lineages_of,
+    table_arn_of,
+)
+from ddbio.ops.capture.log_jobs import jobs_in
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
-from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.plan import observe_table
 from ddbio.options import ScanOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.aws.client import ClientSpec
     from ddbio.core.capture.shards import ChangeSource
     from ddbio.core.table_description import TableDescription
+    from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.finding import FoundStream
     from ddbio.options import CaptureOptions
 
 _LOG = logging.getLogger("ddbio.capture")
@@ -78,7 +92,9 @@ class CaptureReport(Report):
     lag_seconds
         How old what was not written yet could be when the last batch was written.
     gaps
-        Places at which changes were gone, with ``on_gap=continue``.
+        Places at which changes were gone, or where another stream of the table followed, with ``on_gap=continue``.
+    foreign
+        Records of a data stream that are of other tables, or no changes at all: they are left out.
     seconds
         Wall time from the verb's start.
     cpu_seconds
@@ -101,6 +117,7 @@ class CaptureReport(Report):
     cpu_seconds: float
     planned: Figures | None = None
     actual: Figures | None = None
+    foreign: int = 0
 
 
 def capture(options: CaptureOptions, stop: threading.Event | None = None) -> CaptureReport:
@@ -109,9 +126,11 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream; if the job was begun for another one.
+        If there is no such table, or it has no stream; if the log belongs to another table, also to one of the same
+        name that was deleted.
     GapError
-        If changes were gone before they were read.
+        If changes were gone before they were read, or the table has another stream than in the last run: what was
+        changed between the two streams is in neither.
     TargetError
         If another process captures under this job id.
     LimitError
@@ -126,7 +145,7 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         table, job_id = _capture_parts(options, stop, loops)
     else:
         with open_capture(options, stop) as opened:
-            loops.append(opened.loop)
+            loops += [*opened.drained, opened.loop]
             opened.loop.run(available_now=options.available_now)
         table, job_id = opened.table, opened.job_id
     actual = spending.figures(round(clock.seconds(), 3))
@@ -148,33 +167,151 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         cpu_seconds=clock.cpu_seconds(),
         planned=planned,
         actual=actual,
+        foreign=sum(each.log.foreign for each in loops),
     )
 
 
 @dataclass(frozen=True)
 class OpenCapture:
-    """Hold a capture that goes on where the last run stopped."""
+    """Hold a capture that goes on where the last run stopped.
+
+    Attributes
+    ----------
+    drained
+        The loops that have read older streams of the table to their end before.
+    """
 
     table: str
     job_id: str
     loop: CaptureLoop
+    drained: tuple[CaptureLoop, ...] = ()
 
 
 @contextlib.contextmanager
 def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[OpenCapture]:
     """Claim a capture and open its stream; errors are those of :func:`capture`."""
-    found = _find(options)
+    found = find_stream(options)
     state, begun = _begin(options, found)
     claim = Claim(state.store, found.job_id, "append", lease_seconds=_LEASE_SECONDS)
     claim.take()
     try:
-        with claim.renewed(), contextlib.closing(_source(found, options)) as source:
-            loop = _loop(options, source, _log(options, found, state), stop)
-            loop.started_at = float(begun["started_at"])
-            loop.resume(options.start, _declared(options))
-            yield OpenCapture(found.table.name, found.job_id, loop)
+        with claim.renewed(), _Opening(options, found, state, state, begun, stop).opened() as opened:
+            yield opened
     finally:
         claim.release()
+
+
+@dataclass
+class _Opening:
+    """Open the stream that a table has now; read those that it had before to their end first.
+
+    Attributes
+    ----------
+    state, shared
+        The state of what is captured here, and that of the whole capture.
+    lease
+        The part of the shards that is captured here; None for all.
+    """
+
+    options: CaptureOptions
+    found: FoundStream
+    state: JobState
+    shared: JobState
+    begun: Mapping[str, Any]
+    stop: threading.Event
+    lease: int | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[OpenCapture]:
+        lineages, drained = lineages_of(self.shared), list[CaptureLoop]()
+        for each in lineages if self.lease is not None else ():
+            keep_lineage(self.state, each)
+        for place in range(max(1, lineage_number(BatchRecords(self.state).last())) - 1, len(lineages)):
+            if place == len(lineages) - 1 and is_current(self.found, lineages):
+                break
+            drained += self._drained(lineages[place])
+            if self.stop.is_set() and drained:
+                yield OpenCapture(self.found.table.name, self.found.job_id, drained.pop(), tuple(drained))
+                return
+        if not is_current(self.found, lineages):
+            keep_lineage(self.shared, self._next(lineages))
+            lineages = lineages_of(self.shared)
+            keep_lineage(self.state, lineages[-1])
+        with contextlib.closing(_source(self.found, self.options)) as source:
+            loop = self._loop(source, lineages[-1])
+            self._resume(loop, lineages[-1])
+            yield OpenCapture(self.found.table.name, self.found.job_id, loop, tuple(drained))
+
+    def _drained(self, lineage: LogLineage) -> list[CaptureLoop]:
+        """Read a stream that the table had before to its end, if it is there: DynamoDB keeps it for a day."""
+        if not can_be_read(lineage, self.found.stream):
+            return []
+        spec, arn, is_kinesis = self.found.spec, lineage.stream, self.found.stream.is_kinesis
+        try:
+            with contextlib.closing(KinesisSource(spec, arn) if is_kinesis else StreamSource(spec, arn)) as source:
+                loop = self._loop(source, lineage)
+                loop.is_last = not is_kinesis
+                self._resume(loop, lineage)
+                loop.run(available_now=True)
+        except NotFoundError:
+            _LOG.warning("%s cannot be read any more, or not by this endpoint", arn)
+            return []
+        return [loop]
+
+    def _next(self, lineages: Sequence[LogLineage]) -> LogLineage:
+        """Return the lineage of a stream that follows another one; refuse changes that are lost between the two."""
+        stream, last, now = self.found.stream, lineages[-1], time.time()
+        is_known = any(each.stream == stream.arn for each in lineages) or self.found.other is not None
+        gap = gap_between(last, stream, last_change(self.state), now, is_known=is_known)
+        if gap is not None and self.options.on_gap != "continue":
+            raise gap_error(self.shared.store.uri, last, stream)
+        _LOG.warning("%s: %s follows %s", self.shared.store.uri, stream.arn, last.stream)
+        number = last.number + 1
+        name = f"{stream.arn}#{number}" if is_known else stream.arn
+        ids = stream.arn, stream.table_arn, stream.table_id
+        return LogLineage(last.job_id, number, *ids, max(now, stream.began_at or 0.0), name, gap)
+
+    def _loop(self, source: ChangeSource, lineage: LogLineage) -> CaptureLoop:
+        log = _log(self.options, self.found, self.state, self.shared, lineage.number)
+        if self.lease is None:
+            loop = _loop(self.options, source, log, self.stop)
+        else:
+            records = functools.partial(records_of, self.state.store, self.found.job_id)
+            count = self.options.leases
+            leased = LeasedSource(source, self.lease, count, records, time.time, lineage.number)
+            loop = _loop(self.options, leased, log, self.stop)
+            loop.share(leased)
+        loop.started_at = float(self.begun["started_at"])
+        return loop
+
+    def _resume(self, loop: CaptureLoop, lineage: LogLineage) -> None:
+        last, start = BatchRecords(self.state).last(), self.options.start
+        left = dict[str, Any]()
+        if lineage.number > 1:
+            start, left = "trim-horizon", left_before(self.state, lineage.number)
+        if lineage.number > 1 and lineage_number(last) < lineage.number:
+            left = self._left(last)
+            keep_left(self.state, lineage, left)
+        known = left.get(lineage.stream)
+        if known is not None and time.time() - known["at"] >= loop.source.keeps_seconds:
+            known = None
+        # Of processes that share a stream, one notes what is missing.
+        gaps = [lineage.gap] if lineage.gap is not None and not self.lease else []
+        positions = None if known is None else known["positions"]
+        at = 0.0 if lineage.number == 1 else lineage.started_at
+        loop.resume(start, _declared(self.options, self.found), left=positions, gaps=gaps, not_before=at)
+
+    def _left(self, last: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return where each stream was left that was read before."""
+        found = dict[str, Any]()
+        if self.found.other is not None:
+            other = BatchRecords(self.found.other).last() or {}
+            found[self.found.stream.arn] = {"positions": other.get("positions", {}), "at": 0.0}
+        if last is not None:
+            before = lineages_of(self.state)[lineage_number(last) - 1]
+            found |= left_before(self.state, before.number)
+            found[before.stream] = {"positions": last["positions"], "at": last.get("at", 0.0)}
+        return found
 
 
 def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: threading.Event) -> CaptureLoop:
@@ -183,31 +320,25 @@ def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: t
     return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
 
 
-def _declared(options: CaptureOptions) -> pa.Schema | None:
-    return None if options.schema is None else arrow_schema_of(options.schema)
+def _declared(options: CaptureOptions, found: FoundStream) -> pa.Schema | None:
+    return None if options.schema is None else item_schema(arrow_schema_of(options.schema), found.keys)
 
 
 def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[CaptureLoop]) -> tuple[str, str]:
     """Capture beside other processes, and add the captures of the leases held here; return the table and the job id."""
-    found = _find(options)
+    found = find_stream(options)
     shared, begun = _begin(options, found, LEASES, {"leases": options.leases})
-    store, started_at = shared.store, float(begun["started_at"])
+    store = shared.store
 
     @contextlib.contextmanager
     def open_part(lease: int, stop: threading.Event) -> Iterator[CaptureLoop]:
         part = dataclasses.replace(found, job_id=part_id(found.job_id, lease))
         state, _ = _begin(options, part, CAPTURE, {"lease": lease, "leases": options.leases})
-        log = _log(options, part, state, shared)
         claim = Claim(store, part.job_id, "append", lease_seconds=_LEASE_SECONDS)
         claim.write()
-        with claim.renewed(), contextlib.closing(_source(found, options)) as source:
-            records = functools.partial(records_of, store, found.job_id)
-            leased = LeasedSource(source, lease, options.leases, records, time.time)
-            loop = _loop(options, leased, log, stop)
-            loop.share(leased)
-            loop.started_at = started_at
-            loop.resume(options.start, _declared(options))
-            yield loop
+        with claim.renewed(), _Opening(options, found, state, shared, begun, stop, lease).opened() as opened:
+            loops.extend(opened.drained)
+            yield opened.loop
         claim.release()
 
     parts = Parts(Leases(shared, options.leases), open_part, available_now=options.available_now, loops=loops)
@@ -217,75 +348,63 @@ def _capture_parts(options: CaptureOptions, stop: threading.Event, loops: list[C
 
 def prepare_capture(options: CaptureOptions) -> str:
     """Begin a capture if it is new, decide its columns, and return its job id; errors are those of :func:`capture`."""
-    found = _find(options)
+    found = find_stream(options)
     state, _ = _begin(options, found)
     log = _log(options, found, state)
-    if (schema := _declared(options)) is not None:
+    if (schema := _declared(options, found)) is not None:
         log.declare(schema)
     log.choose_columns(b"")
     return found.job_id
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Hold the stream of a table, and which capture reads it."""
-
-    spec: ClientSpec
-    table: TableDescription
-    arn: str
-    job_id: str
-    is_kinesis: bool
+def begun_with(store: ObjectStore) -> dict[str, str]:
+    """Return the options by which a capture goes on with a log as it was begun, for who has no such options."""
+    heads = [head for each in jobs_in(store, CAPTURE) if "start" in (head := each.head() or {})]
+    if not heads:
+        return {}
+    head = max(heads, key=lambda each: float(each["started_at"]))
+    return {"start": head["start"]} | ({"source": "kinesis", "stream": head["stream"]} if "table" in head else {})
 
 
-def _find(options: CaptureOptions) -> _Found:
-    spec = dynamodb_spec(options)
-    table = describe_table(spec, options.table)
-    if options.source == "kinesis":
-        arn = data_stream_of(spec, table.name, options.stream)
-        return _Found(spec, table, arn, options.job_id or _job_id(f"{arn} {table.name}"), is_kinesis=True)
-    if options.stream is not None:
-        raise OptionError("a table has one stream of its own: stream names a data stream, with source=kinesis")
+def _source(found: FoundStream, options: CaptureOptions) -> ChangeSource:
+    arn = found.stream.arn
     if options.fan_out is not None:
-        raise OptionError("fan_out is a consumer of a data stream: give it with source=kinesis")
-    arn, view = stream_of(spec, table.name)
-    if view in {"KEYS_ONLY", "OLD_IMAGE"}:
-        raise OptionError(
-            f"the stream of {table.name!r} has the view {view}, without the items as they are after a change: turn on "
-            "another one with NEW_IMAGE or NEW_AND_OLD_IMAGES"
-        )
-    if options.old_image and view == "NEW_IMAGE":
-        raise OptionError(f"the stream of {table.name!r} has the view NEW_IMAGE: leave old_image out")
-    return _Found(spec, table, arn, options.job_id or _job_id(arn), is_kinesis=False)
-
-
-def _job_id(identity: str) -> str:
-    return f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-
-
-def _source(found: _Found, options: CaptureOptions) -> ChangeSource:
-    if options.fan_out is not None:
-        return FanOutSource(found.spec, found.arn, options.fan_out)
-    return KinesisSource(found.spec, found.arn) if found.is_kinesis else StreamSource(found.spec, found.arn)
+        return FanOutSource(found.spec, arn, options.fan_out)
+    return KinesisSource(found.spec, arn) if found.stream.is_kinesis else StreamSource(found.spec, arn)
 
 
 def _begin(
-    options: CaptureOptions, found: _Found, kind: str = CAPTURE, part: Mapping[str, int] | None = None
+    options: CaptureOptions, found: FoundStream, kind: str = CAPTURE, part: Mapping[str, int] | None = None
 ) -> tuple[JobState, Mapping[str, Any]]:
     """Return the state of the capture, and what it was begun with."""
-    store = open_store(options.dest, options)
+    store, stream = open_store(options.dest, options), found.stream
     require_target(store)
     state = JobState(store, found.job_id, kind)
-    identity: dict[str, Any] = {"stream": found.arn, "start": options.start, "old_image": options.old_image}
+    identity: dict[str, Any] = {"stream": found.first, "start": options.start, "old_image": options.old_image}
     identity |= part or {}
-    if found.is_kinesis:
+    if stream.is_kinesis:
         # A data stream may have the changes of several tables.
         identity["table"] = found.table.name
     begun = state.begin({**identity, "started_at": time.time()})
-    require_same(found.job_id, begun, {**identity, "started_at": begun["started_at"]}, {})
+    # It may have old images from now on, and then has them for all who run it.
+    goes_on = {name: begun.get(name) for name in ("old_image", "started_at")}
+    require_same(found.job_id, begun, {**identity, **goes_on}, {})
+    if options.old_image and not has_old_images(state):
+        state.put(OLD_IMAGES, {"since": time.time()})
+    if part is None or kind == LEASES:
+        # Older versions did not store the id of the table.
+        is_first = stream.arn == found.first or stream.is_kinesis
+        ids = (stream.table_arn, stream.table_id) if is_first else (table_arn_of(found.first), "")
+        first = LogLineage(found.job_id, 1, found.first, *ids, float(begun["started_at"]), found.first)
+        keep_lineage(state, first)
     return state, begun
 
 
-def _log(options: CaptureOptions, found: _Found, state: JobState, shared: JobState | None = None) -> ChangeLog:
+def _log(
+    options: CaptureOptions, found: FoundStream, state: JobState, shared: JobState | None = None, lineage: int = 1
+) -> ChangeLog:
+    shared = None if shared is state else shared
+
     def infer(body: bytes) -> pa.Schema:
         stored = None if shared is None else shared.read(COLUMNS)
         if stored is not None:
@@ -295,14 +414,16 @@ def _log(options: CaptureOptions, found: _Found, state: JobState, shared: JobSta
             return schema
         return schema_from_json((shared.read(COLUMNS) or {})["schema"])
 
-    return ChangeLog(
+    log = ChangeLog(
         BatchRecords(state),
-        tuple(name for name, _ in found.table.key_types),
+        found.keys,
         infer,
-        old_image=options.old_image,
+        old_image=any(map(has_old_images, filter(None, (state, shared)))),
         compression=options.compression,
-        kinesis_table=found.table.name if found.is_kinesis else None,
+        kinesis_table=found.table.name if found.stream.is_kinesis else None,
     )
+    log.lineage = lineage
+    return log
 
 
 def _limits(options: CaptureOptions) -> Limits:
@@ -318,4 +439,5 @@ def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> p
     keys = {name for name, _ in table.key_types}
     if not body and not set(sampled.to_arrow().names) - keys - {RESCUE_NAME}:
         raise OptionError(f"table {table.name!r} has no items that show its columns yet: give schema")
-    return (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    schema = (sampled.merge(infer_schema_of_body(body)) if body else sampled).to_arrow()
+    return item_schema(schema, [name for name, _ in table.key_types])

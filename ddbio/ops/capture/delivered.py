@@ -6,29 +6,34 @@ import hashlib
 import logging
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
-from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.core.capture.log_rows import LogDecoder, item_schema
+from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.decode import infer_schema_of_body
+from ddbio.core.kernel.members import Openings
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.errors import DecodeError, NotFoundError
-from ddbio.files.decompress import decompress, decompress_head
+from ddbio.errors import DecodeError, NotFoundError, OptionError
+from ddbio.files.delivered_text import delivered_head, delivered_text
+from ddbio.files.file_format import BATCH_ROWS, ReadOptions
+from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of_bytes
 from ddbio.files.meta import META
-from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.data_files import named_errors
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from ddbio.core.capture.delivered import Failure
     from ddbio.core.capture.log_rows import LogRows
@@ -38,11 +43,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ddbio.changes")
 
-_PARQUET = b"PAR1"
+_OPENINGS = Openings((b"eventID", *OPENINGS))
+_ROW_FILES = ("parquet", "orc")
 _SAMPLED_OBJECTS, _SAMPLE_BYTES, _SAMPLED_CHANGES = 8, 1024 * 1024, 250
-# A folder says when the oldest record of an object came, in a time zone that may be a user's own.
+# Clocks of services differ; a day costs little.
 _MARGIN = timedelta(days=1)
-_DAY = re.compile(r"(?:^|/)(?:year=)?(\d{4})/(?:month=)?(\d{2})/(?:day=)?(\d{2})(?:/|$)")
+# Firehose names an object by the time of its oldest record.
+_NAMED_AT = re.compile(r"-(\d{4})-(\d{2})-(\d{2})-(\d{2})-(\d{2})-(\d{2})-[^/]*$")
+_MOST_OF_SECOND = 99
 
 
 @dataclass
@@ -55,18 +63,21 @@ class DeliveredObjects:
         Whether records that failed before are tried again.
     old_image
         Whether rows have the item as it was before, whatever the options say.
+    table
+        Whose changes are taken.
     since, until
-        Times of changes: folders of other days are left out.
+        Times of changes.
     objects
-        In the order of their paths.
-    changes, failures, skipped, duplicates
+        In the order in which they were delivered.
+    changes, failures, skipped, duplicates, foreign
         What was read so far: changes; what is none; records that failed earlier, if they are not tried again; changes
-        that came twice in an object.
+        that came twice in an object; changes of other tables.
     """
 
     options: DeliveredOptions
     replays: bool = False
     old_image: bool = False
+    table: OneTable = field(default_factory=OneTable)
     since: datetime | None = None
     until: datetime | None = None
     store: ObjectStore = field(init=False)
@@ -75,16 +86,25 @@ class DeliveredObjects:
     failures: int = 0
     skipped: int = 0
     duplicates: int = 0
+    foreign: int = 0
+    _ranks: dict[str, int] = field(default_factory=dict)
     _decoder: LogDecoder | None = None
     _reader: DeliveredReader = field(init=False)
 
     def __post_init__(self) -> None:
         """List the objects."""
         self.store = open_store(self.options.source, self.options)
-        self.objects = sorted((each for each in self.store.list() if self._is_wanted(each)), key=lambda each: each.path)
-        if not self.objects:
+        wanted = [each for each in self.store.list() if not each.path.startswith(META) and each.size_bytes]
+        if not wanted:
             raise NotFoundError(f"{self.store.uri}: there are no objects")
-        self._reader = DeliveredReader(self.options.keys or (), {}, self.replays)
+        require_reject_place(self.options.reject_to, self.options)
+        self.objects = sorted(wanted, key=lambda each: (_delivered_at(each), each.path))
+        seconds = Counter[int]()
+        for each in self.objects:
+            at = _delivered_at(each)
+            self._ranks[each.path] = 100 * at + min(seconds[at], _MOST_OF_SECOND)
+            seconds[at] += 1
+        self._reader = self._reader_of(self.options.keys or ())
 
     def prepare(self, schema: pa.Schema | None = None, keys: tuple[str, ...] = ()) -> None:
         """Decide the columns: those given, those of the options, or those that some objects show.
@@ -93,17 +113,22 @@ class DeliveredObjects:
         ------
         DecodeError
             If no object has a change.
+        OptionError
+            If the changes are of other tables, or of several, and none was given.
         """
+        is_new = schema is None
         if schema is None and self.options.schema is not None:
             schema = arrow_schema_of(self.options.schema)
         keys = self.options.keys or keys
-        self._reader = DeliveredReader(keys, {}, self.replays)
+        self._reader = self._reader_of(keys)
         if schema is None or not keys:
             found, named = self._inferred()
             schema, keys = schema or found, keys or named
+        if is_new:
+            schema = item_schema(schema, keys)
         self._decoder = LogDecoder(schema, keys, old_image=self.old_image or self.options.old_image)
         tags = {name_of_field(each): tag_of_field(each) for each in schema}
-        self._reader = DeliveredReader(keys, tags, self.replays)
+        self._reader = self._reader_of(keys, tags)
         self.items, self.keys = schema, keys
 
     @property
@@ -120,38 +145,70 @@ class DeliveredObjects:
         ------
         DecodeError
             If something is no change, and there is no error prefix.
+        OptionError
+            If a change is of another table than those before, and none was given.
         """
         if self._decoder is None:
             raise RuntimeError("prepare comes first")
         with named_errors(self.store, entry.path):
-            data = decompress(self.store.read(entry.path), entry.path)
-            rows = None if data.startswith(_PARQUET) else self._plain_rows(data)
+            data = self._data(entry)
+            rows = self._plain_rows(entry, data) if isinstance(data, bytes) else None
             if rows is None:
                 found = self._read(data)
                 if found.failures:
                     self._reject(entry, found.failures)
                 self.skipped += found.errors
                 self.duplicates += found.duplicates
-                rows = self._decoder.decode_records(found.text()) if found.changes else None
-        if rows is not None:
-            self.changes += rows.rows.num_rows
-        return rows
+                self.foreign += len(found.foreign)
+                rank = self._ranks[entry.path]
+                rows = self._decoder.decode_records(found.text(), rank) if found.changes else None
+        self.changes += 0 if rows is None else rows.rows.num_rows
+        return rows if rows is not None and rows.rows.num_rows else None
 
-    def _plain_rows(self, data: bytes) -> LogRows | None:
+    def may_have_changes(self, entry: StoredObject) -> bool:
+        """Return whether an object may have changes since the time: S3 knows when it was written, a disk does not."""
+        is_old = self.since is not None and entry.modified_at < (self.since - _MARGIN).timestamp()
+        return not (is_old and self.store.uri.startswith("s3://"))
+
+    def _reader_of(self, keys: tuple[str, ...], tags: Mapping[str, str] | None = None) -> DeliveredReader:
+        return DeliveredReader(keys, tags or {}, self.replays, self.table)
+
+    def _plain_rows(self, entry: StoredObject, data: bytes) -> LogRows | None:
         """Return the changes of a text that holds nothing but records, each once; None if it holds other things."""
-        ids = re.findall(rb'"eventID"\s*:\s*"([^"]+)"', data)
-        if self._decoder is None or len(set(ids)) != len(ids):
+        found = _OPENINGS.find(data)
+        ids: Any = pa.array([], pa.string()) if found is None else found[0]
+        if self._decoder is None or found is None or pc.count_distinct(ids).as_py() < len(ids):
             return None
         try:
-            return self._decoder.decode_records(data)
+            rows = self._decoder.decode_records(data, self._ranks[entry.path], needs_images=self.replays)
         except DecodeError:
             return None
+        count = 0 if rows is None else rows.rows.num_rows
+        tables = named_tables(found[1:], data, count)
+        if rows is None or tables is None or (len(ids) != count and b'"eventID"' in data):
+            return None
+        if not len(tables):
+            return rows
+        own = self.table.own_rows(table_names(tables))
+        self.foreign += int((~own).sum())
+        return rows.keep(own)
 
-    def _read(self, data: bytes, most: int | None = None) -> Delivered:
-        if data.startswith(_PARQUET):
-            rows = read_parquet(pa.BufferReader(data))
-            return self._reader.read_rows(rows if most is None else rows.slice(0, most))
-        return self._reader.read(data, most)
+    def _data(self, entry: StoredObject, most: int | None = None) -> bytes | pa.Table:
+        """Return the text of an object, or its rows; with ``most``, what it begins with."""
+        head = self.store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES if most else MAGIC_BYTES))
+        kind = format_of_bytes(head, None)
+        if kind in _ROW_FILES:
+            reader = FORMATS[kind].open_reader(self.store, entry, ReadOptions())
+            batches = list[pa.RecordBatch]()
+            for part in range(len(reader.parts().sizes_bytes)):
+                if most is None or sum(each.num_rows for each in batches) < most:
+                    batches += reader.read(part, BATCH_ROWS)
+            return pa.Table.from_batches(batches, batches[0].schema if batches else reader.schema()).slice(0, most)
+        text = None if most is None else delivered_head(head, entry.path, _SAMPLE_BYTES)
+        return delivered_text(self.store.read(entry.path), entry.path) if text is None else text
+
+    def _read(self, data: bytes | pa.Table, most: int | None = None) -> Delivered:
+        return self._reader.read(data, most) if isinstance(data, bytes) else self._reader.read_rows(data)
 
     def _reject(self, entry: StoredObject, failures: list[Failure]) -> None:
         self.failures += len(failures)
@@ -171,51 +228,56 @@ class DeliveredObjects:
     def _inferred(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """Return the columns and the keys that some objects show."""
         step = max(1, len(self.objects) // _SAMPLED_OBJECTS)
-        schema, keys, reasons = None, self._reader.keys, list[str]()
-        for entry in self.objects[::step]:
+        schema, keys, reasons, foreign = None, self._reader.keys, list[str](), set[str]()
+        # If others hide the changes of the table there, the first object that has some decides.
+        sampled = [(each, _SAMPLED_CHANGES) for each in self.objects[::step]]
+        for entry, most in [*sampled, *((each, None) for each in self.objects)]:
+            if most is None and (schema is not None or not foreign):
+                break
             with named_errors(self.store, entry.path):
-                found = self._read(self._head(entry), _SAMPLED_CHANGES)
+                found = self._read(self._data(entry, most), most)
             reasons += [each.reason for each in found.failures]
+            foreign.update(found.foreign)
             if not found.changes:
                 continue
             keys = keys or sample_keys(found.changes)
             shown = infer_schema_of_body(found.text())
             schema = shown if schema is None else schema.merge(shown)
+        if schema is None and foreign:
+            raise OptionError(
+                f"{self.store.uri}: there are no changes of table {self.table.name!r}, but of "
+                f"{', '.join(sorted(foreign))}: say with {self.table.option} whose to take"
+            )
         if schema is None:
             raise DecodeError(
                 f"{self.store.uri}: no object has changes{f': {reasons[0]}' if reasons else ''}", self.store.uri
             )
         return schema.to_arrow(), keys
 
-    def _head(self, entry: StoredObject) -> bytes:
-        """Return the text that an object begins with, or a whole file of Parquet."""
-        head = self.store.read_range(entry, 0, min(entry.size_bytes, _SAMPLE_BYTES))
-        return self.store.read(entry.path) if head.startswith(_PARQUET) else decompress_head(head, _SAMPLE_BYTES)[0]
 
-    def _is_wanted(self, entry: StoredObject) -> bool:
-        if entry.path.startswith(META) or not entry.size_bytes:
-            return False
-        found = _DAY.search(entry.path)
-        if found is None:
-            return True
-        try:
-            day = datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
-        except ValueError:
-            return True
-        is_before = self.since is not None and day + timedelta(days=1) < self.since - _MARGIN
-        return not is_before and (self.until is None or day <= self.until + 2 * _MARGIN)
+def _delivered_at(entry: StoredObject) -> int:
+    """Return when an object was delivered, in seconds since 1970: by its name, which copies keep, or else by its date.
+
+    The names of its folders may be those of any times.
+    """
+    found = _NAMED_AT.search(entry.path)
+    try:
+        named = None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+    except ValueError:
+        named = None
+    return max(0, int(entry.modified_at if named is None else named.timestamp()))
 
 
 def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
     """Return the changes under a prefix as a stream of batches, one for each object."""
-    found = DeliveredObjects(options, since=options.since, until=options.until)
+    found = DeliveredObjects(options, table=OneTable(options.table), since=options.since, until=options.until)
     found.prepare()
     return RecordBatchStream(found.schema, _batches(found))
 
 
 def _batches(found: DeliveredObjects) -> Generator[pa.RecordBatch, None, None]:
     for entry in found.objects:
-        rows = found.rows(entry)
+        rows = found.rows(entry) if found.may_have_changes(entry) else None
         if rows is None:
             continue
         batch = rows.rows
@@ -224,3 +286,5 @@ def _batches(found: DeliveredObjects) -> Generator[pa.RecordBatch, None, None]:
                 batch = batch.filter(keeps(batch.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
         if batch.num_rows:
             yield batch
+    if found.foreign:
+        log.warning("%s: %d changes of other tables were left out", found.store.uri, found.foreign)

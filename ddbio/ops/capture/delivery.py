@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from isal import igzip_lib
 
-from ddbio.core.capture.delivered import DeliveredReader, records_of
+from ddbio.core.capture.delivered import DeliveredReader, Failure, records_of
+from ddbio.core.capture.one_table import OneTable
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
-from ddbio.core.capture.transform import change_line, partition_keys
+from ddbio.core.capture.transform import change_line, change_time, partition_keys
 from ddbio.core.items.change_images import ImageReader
+from ddbio.errors import DecodeError
 from ddbio.files.contents import require_target
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -48,6 +50,8 @@ class DeliveryReport(Report):
         Changes that were written.
     rejected
         What was no change, and is below the error prefix.
+    foreign
+        Changes of other tables, which were left out.
     files
         Objects, those below the error prefix included.
     seconds
@@ -62,6 +66,7 @@ class DeliveryReport(Report):
     files: int
     seconds: float
     cpu_seconds: float
+    foreign: int = 0
 
 
 @dataclass
@@ -159,9 +164,10 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
     store = open_store(options.dest, options)
     require_target(store)
     delivery, records, rejected = _Delivery(options, store), 0, 0
-    reader, images = DeliveredReader(), ImageReader()
+    table = None if options.table is None else OneTable(options.table)
+    reader, images, foreign = DeliveredReader(table=table), ImageReader(), 0
     for text, seen in _parts(changes):
-        lines = plain_lines(text, seen, images) if options.records == "lines" else None
+        lines = plain_lines(text, seen, images, table) if options.records == "lines" else None
         if lines is not None:
             for part in lines:
                 delivery.add_lines(part)
@@ -169,10 +175,16 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
             continue
         found = reader.read(text, seen=seen)
         for each in found.changes:
-            line, at = change_line(each.encode())
-            delivery.add((f"{line}\n" if options.records == "lines" else each).encode(), partition_keys(at))
-        records += len(found.changes)
+            body = each.encode()
+            try:
+                line, at = change_line(body) if options.records == "lines" else (each, change_time(body))
+            except DecodeError as error:
+                found.failures.append(Failure(body, str(error)))
+                continue
+            delivery.add((f"{line}\n" if options.records == "lines" else line).encode(), partition_keys(at))
+            records += 1
         rejected += len(found.failures)
+        foreign += len(found.foreign)
         delivery.failures += [each.line(int(time.time() * 1000)) for each in found.failures]
     delivery.finish()
     return DeliveryReport(
@@ -182,6 +194,7 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
         files=delivery.files,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
+        foreign=foreign,
     )
 
 

@@ -11,22 +11,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
+from ddbio.core.capture.log_rows import hour_of
+from ddbio.core.capture.shards import END
 from ddbio.core.result import Result
 from ddbio.errors import NotFoundError
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META
 from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.lineages import lineage_number
+from ddbio.ops.capture.log_jobs import jobs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
 
-_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{CAPTURE}\.json")
 _BEHIND = re.compile(r"(.+) behind (.+)")
-_HOUR = re.compile(r"year=(\d{4})/month=(\d{2})/day=(\d{2})/hour=(\d{2})/")
+_FOLLOWED = re.compile(r"(.+) ended, and (.+) followed")
 _DAY_SECONDS = 86_400.0
 HEALS = "heals"
 """The member of the head of a job that heals a capture: it writes batches as a capture does."""
@@ -85,8 +87,7 @@ def captures_in(store: ObjectStore, job_id: str | None = None) -> list[JobState]
     NotFoundError
         If there is none.
     """
-    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
-    states = [JobState(store, each, CAPTURE) for each in found if job_id in {None, each}]
+    states = [each for each in jobs_in(store, CAPTURE) if job_id in {None, each.job_id}]
     chosen = [each for each in states if HEALS not in (each.head() or {})]
     if not chosen:
         said = "" if job_id is None else f" of the name {job_id!r}"
@@ -141,9 +142,13 @@ class _Walk:
     """The last files that were written when each shard was not known yet."""
     last: list[str] = field(default_factory=list)
     positions: dict[str, str] = field(default_factory=dict)
+    lineage: int = 1
 
     def pass_by(self, record: Mapping[str, Any]) -> None:
         paths = [each["path"] for each in record["files"]]
+        if lineage_number(record) != self.lineage:
+            # Another stream may have shards of the same names.
+            self.lineage, self.shards, self.before, self.positions = lineage_number(record), {}, {}, {}
         for shard_id in record["positions"].keys() - self.positions.keys():
             self.before[shard_id] = self.last
         for shard_id, part in record["shards"].items():
@@ -152,6 +157,9 @@ class _Walk:
 
     def since(self, place: str) -> float:
         """Return a time before which everything of the shard of a gap was captured."""
+        if _FOLLOWED.fullmatch(place) and self.last:
+            was_ended = all(each == END for each in self.positions.values())
+            return _time_of(self.store, self.last, None, max if was_ended else min)
         match = _BEHIND.fullmatch(place)
         shard_id = shard_of(place)
         position, paths = self.shards.get(shard_id, ("", self.before.get(shard_id, self.last)))
@@ -160,8 +168,22 @@ class _Walk:
         return _time_of(self.store, paths, None) if paths else self.began
 
 
-def _time_of(store: ObjectStore, paths: Sequence[str], sequence: str | None) -> float:
-    """Return the time of a change of some files, or that of their first one if it is not to be found."""
+def last_change(state: JobState) -> float | None:
+    """Return the time of the last change that a capture has written; None if there is none."""
+    records = BatchRecords(state)
+    record = records.last()
+    while record is not None and not record["files"]:
+        record = records.read(record["batch"] - 1)
+    return None if record is None else _time_of(state.store, [each["path"] for each in record["files"]], None, max)
+
+
+def _time_of(
+    store: ObjectStore,
+    paths: Sequence[str],
+    sequence: str | None,
+    choose: Callable[[Iterable[float]], float] = min,
+) -> float:
+    """Return the time of a change of some files, or that of their first or last one if it is not to be found."""
     firsts = list[float]()
     for path in paths:
         try:
@@ -175,18 +197,11 @@ def _time_of(store: ObjectStore, paths: Sequence[str], sequence: str | None) -> 
             mine: Any = times.filter(pc.equal(rows.column(SEQUENCE), pa.scalar(sequence)))
             if len(mine):
                 return float(mine[0].as_py().timestamp())
-        firsts.append(pc.min(times).as_py().timestamp())
-    return min(firsts)
+        ends: Any = pc.min_max(times).as_py()
+        firsts.append(choose(ends[name].timestamp() for name in ("min", "max")))
+    return choose(firsts)
 
 
 def _hour_of(path: str) -> float:
-    found = _HOUR.match(path)
-    return 0.0 if found is None else datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
-
-
-def heals_in(store: ObjectStore) -> Iterator[JobState]:
-    """Yield the jobs that have healed gaps of a log, or are at it."""
-    for each in store.list(META):
-        match = _HEAD.fullmatch(each.path)
-        if match and HEALS in (JobState(store, match[1], CAPTURE).head() or {}):
-            yield JobState(store, match[1], CAPTURE)
+    found = hour_of(path)
+    return 0.0 if found is None else found.timestamp()

@@ -40,8 +40,10 @@ from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, require_rows
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images, require_rows
 from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
+from ddbio.ops.capture.lineages import lineages_of
+from ddbio.ops.capture.log_reader import FileLineages, lineage_for
 from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import FileText, open_export
@@ -256,11 +258,10 @@ def heal_gap(
     capture = JobState(store, gap.job_id, CAPTURE)
     state = JobState(store, gap.heal_id, CAPTURE)
     head = capture.head() or {}
-    kept: dict[str, Any] = {name: head[name] for name in ("stream", "old_image", "table") if name in head}
+    kept = {name: head[name] for name in ("old_image", "table") if name in head} | lineage_for(state)
     table = options.table.rpartition("/")[2]
     stream = str(head.get("stream"))
-    own = head.get("table") or (stream.split("/")[1] if ":dynamodb:" in stream else table)
-    if own != table:
+    if (own := head.get("table") or (stream.split("/")[1] if ":dynamodb:" in stream else table)) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
     require_same(gap.heal_id, state.begin(identity), identity, {})
@@ -269,7 +270,7 @@ def heal_gap(
     try:
         with claim.renewed():
             job = _Job(options, state, gap, capture, HealedGap(), look)
-            job.run(written_at, is_kinesis="table" in head, old_image=bool(head.get("old_image")))
+            job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
             capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
     finally:
         claim.release()
@@ -429,7 +430,8 @@ class _Job:
 
     def _log_state(self, keys: Sequence[ExportedKeys], since: float, written_at: Mapping[str, float]) -> LogState:
         store, until = self.state.store, self.gap.until.timestamp()
-        state = LogState(self.keys, self.attributes, since, until, keys)
+        files = FileLineages(store, lineages_of(self.state)[0].name)
+        state = LogState(self.keys, self.attributes, since, until, keys, files.own)
         for each in live_files(store).files:
             read = open_parquet(pa.BufferReader(store.read(each.path)))
             names = [name for name in read.schema_arrow.names if name in {*self.decoder.schema.names, RESCUE_NAME}]
@@ -437,7 +439,7 @@ class _Job:
             is_after = at >= until if at is not None else False if "_heal_" in each.path else None
             for batch in read.iter_batches(_BATCH_ROWS, columns=names):
                 if batch.num_rows:
-                    state.add(pa.Table.from_batches([batch]), is_after=is_after)
+                    state.add(pa.Table.from_batches([batch]), is_after=is_after, lineage=files.of(each.path))
         return state
 
     def _write(self, exports: Sequence[ExportSource], decided: Decisions, settled: pa.Table) -> None:

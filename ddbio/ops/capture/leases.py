@@ -18,9 +18,10 @@ from ddbio.core.capture.shards import END, Shard
 from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.lineages import lineage_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ddbio.core.capture.shards import ChangeSource, Reply
     from ddbio.files.object_store import ObjectStore
@@ -125,6 +126,8 @@ class LeasedSource:
         Returns the records of the batches of another lease.
     now
         Tells the time of day.
+    lineage
+        The number of the lineage that the source reads.
     """
 
     def __init__(
@@ -134,8 +137,9 @@ class LeasedSource:
         count: int,
         records: Callable[[int], BatchRecords],
         now: Callable[[], float],
+        lineage: int = 1,
     ) -> None:
-        self._source, self._lease, self._count = source, lease, count
+        self._source, self._lease, self._count, self._lineage = source, lease, count, lineage
         self._records, self._now = records, now
         self._foreign: dict[str, list[str]] = {}
         self._parents: dict[str, tuple[str, ...]] = {}
@@ -196,7 +200,7 @@ class LeasedSource:
             listed = {each.shard_id for each in self._source.shards()}
             for each, parents in self._foreign.items():
                 self._foreign[each] = [
-                    parent for parent in parents if parent in listed and self._positions(parent).get(parent) != END
+                    parent for parent in parents if parent in listed and self._position(parent) != END
                 ]
         return not self._foreign.get(shard_id)
 
@@ -221,12 +225,15 @@ class LeasedSource:
         """Close what only this source uses."""
         self._source.close()
 
-    def _positions(self, shard_id: str) -> Mapping[str, str]:
-        """Return the positions behind the last batch of the lease of a shard whose files are written."""
+    def _position(self, shard_id: str) -> str | None:
+        """Return the position of a shard behind the last batch of its lease whose files are written."""
         records = self._records(self._lease_of(shard_id))
-        number = records.committed
-        positions: Mapping[str, str] = ((records.read(number) if number else None) or {}).get("positions", {})
-        return positions
+        record = records.read(number) if (number := records.committed) else None
+        if (lineage := lineage_number(record)) != self._lineage:
+            # A lease that reads a later stream has read this one to its end.
+            return END if lineage > self._lineage else None
+        found: str | None = (record or {}).get("positions", {}).get(shard_id)
+        return found
 
     def _lease_of(self, shard_id: str) -> int:
         return zlib.crc32(shard_id.encode()) % self._count

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.capture.columns import LOG_COLUMNS
 from ddbio.core.capture.log_rows import log_schema
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.schema.file import schema_from_json
+from ddbio.core.schema.own_names import is_own
 from ddbio.errors import NotFoundError, SchemaError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META
+from ddbio.files.formats import is_row_file
 from ddbio.files.parquet_input import open_parquet
+from ddbio.files.snapshot import live_files
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images
+from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of
+from ddbio.ops.capture.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ddbio.files.job_state import JobState
     from ddbio.files.object_store import ObjectStore
 
-_HEAD = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.{CAPTURE}\.json")
 _READERS = 16
+# Behind all hours.
+_NO_HOUR = "~"
 _BATCH_ROWS = 65_536
 
 
@@ -38,20 +43,18 @@ class LogFile:
 
 
 class CapturedLog:
-    """Read the batches of the captures that write one folder; picklable as far as the store is.
+    """Read the batches of the jobs that write one folder; picklable as far as the store is.
 
-    A position is a number for each capture: that of the last batch that was read.
-
-    Parameters
-    ----------
-    job_ids
-        The captures.
+    A position is a number for each job: that of the last batch that was read.
     """
 
-    def __init__(self, store: ObjectStore, job_ids: Sequence[str]) -> None:
+    def __init__(self, store: ObjectStore, jobs: Sequence[JobState]) -> None:
         self._store = store
-        self._states = {job_id: JobState(store, job_id, CAPTURE) for job_id in job_ids}
+        self._states = {state.job_id: state for state in jobs}
         self._records = {job_id: BatchRecords(state) for job_id, state in self._states.items()}
+        self._numbered = {
+            job_id: NumberedFiles(records) for job_id, records in self._records.items() if records.state.kind != CAPTURE
+        }
 
     def schema(self) -> pa.Schema:
         """Return the columns of the log.
@@ -67,7 +70,7 @@ class CapturedLog:
             if stored is not None:
                 items = schema_from_json(stored["schema"])
                 found = log_schema(
-                    items, stored.get("keys", ()), old_image=head.get("old_image", False), event_id="table" in head
+                    items, stored.get("keys", ()), old_image=has_old_images(state), event_id="table" in head
                 )
                 fields |= {each.name: each for each in found if each.name not in fields}
         if not fields:
@@ -89,12 +92,40 @@ class CapturedLog:
         raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
 
     def heads(self) -> dict[str, dict[str, Any]]:
-        """Return what each capture was begun with: its stream, and when."""
+        """Return what each job was begun with: its stream, and when."""
         return {job_id: state.head() or {} for job_id, state in self._states.items()}
 
+    def lineages(self) -> list[LogLineage]:
+        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        return lineages_in(self._states.values())
+
+    def lineages_of(self, job_id: str) -> list[LogLineage]:
+        """Return the streams that one capture has read, in their order."""
+        return lineages_of(self._states[job_id])
+
     def written(self) -> dict[str, int]:
-        """Return the position behind all batches whose files are written."""
-        return {job_id: records.committed for job_id, records in self._records.items()}
+        """Return the position behind all batches whose files are written; new files without a record get one."""
+        number_files(self._store, self._numbered, self.lineages() if self._numbered else [])
+        return {
+            job_id: self._numbered[job_id].number if job_id in self._numbered else records.committed
+            for job_id, records in self._records.items()
+        }
+
+    def first(self) -> dict[str, int]:
+        """Return the position before the first batch of each job that has a file which has not expired."""
+        found, oldest = dict[str, int](), oldest_hour(self._store)
+        for job_id, last in self.written().items():
+            found[job_id] = 0
+            for record in self._between(job_id, 1, last):
+                if any(folder_of(each["path"]) >= oldest for each in record["files"]):
+                    break
+                found[job_id] = record["batch"]
+        return found
+
+    def recorded(self) -> dict[str, int]:
+        """Return the position behind all batches that have a record, also one whose files may be missing yet."""
+        last = {job_id: (records.last() or {"batch": 0})["batch"] for job_id, records in self._records.items()}
+        return last | {job_id: number for job_id, number in self.written().items() if job_id in self._numbered}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
         """Return the position behind so many changes from another one; one batch at least is passed."""
@@ -110,15 +141,26 @@ class CapturedLog:
 
     def files(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogFile]:
         """Return the files of the batches behind one position up to another, in their order."""
-        found = list[LogFile]()
-        with ThreadPoolExecutor(_READERS) as readers:
-            for job_id, last in sorted(end.items()):
-                first = start.get(job_id, 0) + 1
-                records = self._records[job_id].between(first, last, readers.map)
-                for number, record in enumerate(records, first):
-                    files = self._known(job_id, number, record)["files"]
-                    found += [LogFile(each["path"], each["rows"]) for each in files]
+        return [file for _, files in self.parts(start, end) for file in files]
+
+    def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[LogLineage, list[LogFile]]]:
+        """Return the same files by the lineages of each job, whose sequence numbers can be compared."""
+        found, known = list[tuple[LogLineage, list[LogFile]]](), {each.name: each for each in self.lineages()}
+        for job_id, last in sorted(end.items()):
+            own, by_name = [each.name for each in self.lineages_of(job_id)], dict[str, list[LogFile]]()
+            for record in self._between(job_id, start.get(job_id, 0) + 1, last):
+                name = own[lineage_number(record) - 1]
+                for each in record["files"]:
+                    # A replay has changes of the streams that others have captured.
+                    its = next(filter(known.__contains__, (each.get("lineage", name), *known)))
+                    by_name.setdefault(its, []).append(LogFile(each["path"], each["rows"]))
+            found += [(known[name], files) for name, files in by_name.items()]
         return found
+
+    def _between(self, job_id: str, first: int, last: int) -> list[dict[str, Any]]:
+        with ThreadPoolExecutor(_READERS) as readers:
+            records = self._records[job_id].between(first, last, readers.map)
+        return [self._known(job_id, number, record) for number, record in enumerate(records, first)]
 
     def _known(self, job_id: str, number: int, record: dict[str, Any] | None) -> dict[str, Any]:
         if record is None:
@@ -129,25 +171,80 @@ class CapturedLog:
         return record
 
 
-def captures_of(store: ObjectStore, job_id: str | None = None) -> list[str]:
-    """Return the ids of the captures that have written a folder, and of the jobs that have healed their gaps.
+def open_log(store: ObjectStore, job_id: str | None = None) -> CapturedLog:
+    """Return the log in a folder, or what one job has written of it; errors are those of ``log_jobs.jobs_of``."""
+    return CapturedLog(store, jobs_of(store, job_id))
+
+
+def oldest_hour(store: ObjectStore) -> str:
+    """Return the folder of the oldest hour of a log that has a file; an empty text if there is no file."""
+    return next((folder_of(each.path) for each in store.list(HOURS) if is_row_file(each.path)), "")
+
+
+def lineages_of_files(store: ObjectStore) -> dict[str, str]:
+    """Return the name of the lineage of each file that a batch of a log names; nothing if it has one lineage alone."""
+    try:
+        log = open_log(store)
+    except NotFoundError:
+        return {}
+    if len(log.lineages()) == 1:
+        return {}
+    return {file.path: lineage.name for lineage, files in log.parts({}, log.recorded()) for file in files}
+
+
+def streams_of_files(store: ObjectStore) -> dict[str, str]:
+    """Return the stream of each file that a batch of a log names; nothing if it has one stream alone.
+
+    Files with changes from Kinesis are left out: two data streams may have the same change, as its event id tells.
+    """
+    names = lineages_of_files(store)
+    streams = {each.name: each.stream for each in open_log(store).lineages()} if names else {}
+    return {path: streams[name] for path, name in names.items() if ":kinesis:" not in streams[name]}
+
+
+def lineage_for(healing: JobState) -> dict[str, str]:
+    """Return what the head of a job that heals a log says of its rows: they belong to the stream that was read last."""
+    store, begun = healing.store, healing.head()
+    if begun is not None:
+        return {name: begun[name] for name in ("stream", "lineage") if name in begun}
+    last = open_log(store).lineages()[-1]
+    return {"stream": last.stream} | ({"lineage": last.name} if last.name != last.stream else {})
+
+
+class FileLineages:
+    """Tell the place of the stream of each file of a log among all streams of the log.
 
     Parameters
     ----------
-    job_id
-        Take this capture alone.
+    own
+        The name of the lineage that files belong to of which nothing else is known.
 
-    Raises
-    ------
-    NotFoundError
-        If there is none.
+    Attributes
+    ----------
+    own
+        Its place; 0 if there is no such lineage.
     """
-    found = [match[1] for each in store.list(META) if (match := _HEAD.fullmatch(each.path))]
-    if not found:
-        raise NotFoundError(f"{store.uri} is no log of changes: ddbio capture has never written it")
-    if job_id is not None:
-        found = [job_id, *(each for each in found if each.startswith(f"{job_id}_heal_"))]
-    return sorted(found)
+
+    def __init__(self, store: ObjectStore, own: str | None = None) -> None:
+        known = open_log(store).lineages()
+        self._places = {each.name: place for place, each in enumerate(known, 1)}
+        self._names = lineages_of_files(store)
+        # A compaction leaves hours alone that have changes of several streams.
+        self._in_hour = {path.rpartition("/")[0]: name for path, name in self._names.items()}
+        self.own = 0 if own is None else self._places[own]
+
+    def of(self, path: str) -> int:
+        """Return the place of the stream of a file."""
+        name = self._names.get(path) or self._in_hour.get(path.rpartition("/")[0])
+        return self.own if name is None else self._places[name]
+
+
+def mixed_hours(store: ObjectStore) -> frozenset[str]:
+    """Return the folders of a log with changes of several streams: one file of them all could not be put in order."""
+    hours = dict[str, set[str]]()
+    for path, name in lineages_of_files(store).items():
+        hours.setdefault(path.rpartition("/")[0], set()).add(name)
+    return frozenset(hour for hour, names in hours.items() if len(names) > 1)
 
 
 def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -167,13 +264,73 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
             f"{file.path} of the log {store.uri} is gone: a compaction that does not keep old files, or a vacuum, was "
             "ahead of this reader. Compact hours that every reader has behind it, or with keep_old"
         ) from None
-    names = set(parquet.schema_arrow.names)
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in columns.names if name in names]):
+    names = _names_in(parquet.schema_arrow, columns)
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in names if name is not None]):
         arrays = []
-        for each in columns:
+        for each, name in zip(columns, names, strict=True):
             try:
-                nothing = each.name not in names
-                arrays.append(pa.nulls(len(batch), each.type) if nothing else batch.column(each.name).cast(each.type))
+                arrays.append(pa.nulls(len(batch), each.type) if name is None else batch.column(name).cast(each.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{each.name} of {file.path}: {error}") from error
         yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def read_changes(
+    store: ObjectStore, files: Sequence[LogFile], columns: pa.Schema, is_needless: Callable[[str], bool]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
+
+    That may be more than was asked for: changes that come again change nothing.
+
+    Parameters
+    ----------
+    is_needless
+        Says whether an hour is not needed, by its folder. It is asked about hours that are gone and older than all that
+        are there, as a lifecycle rule leaves a log.
+
+    Raises
+    ------
+    NotFoundError
+        If another hour is gone.
+    """
+    gone = set[str]()
+    for file in files:
+        try:
+            yield from read_log_file(store, file, columns)
+        except NotFoundError:
+            gone.add(folder_of(file.path))
+    if not gone:
+        return
+    hours, oldest = _live_hours(store, files[0].path)
+    for hour in sorted(gone):
+        if hour in hours:
+            for path in hours[hour]:
+                yield from read_log_file(store, LogFile(path, 0), columns)
+        elif not (hour < oldest and is_needless(hour)):
+            raise NotFoundError(
+                f"{hour} of the log {store.uri} is gone, with changes that are not applied yet: a lifecycle rule or "
+                "something else has deleted its files. Only a new base has these changes: 'ddbio bootstrap' into a new "
+                "folder loads one, and applies what the log has since"
+            )
+
+
+def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], str]:
+    """Return the live files of each hour with changes of the stream of one file, and the oldest hour that is there."""
+    names, hours, oldest = lineages_of_files(store), dict[str, list[str]](), _NO_HOUR
+    own, there = names.get(path), {each.path for each in store.list(HOURS)}
+    for each in (live.path for live in live_files(store).files if live.path in there):
+        oldest = min(oldest, folder_of(each))
+        # What is left of other streams is read as such; a compacted file has changes of one stream.
+        if names.get(each, own) == own:
+            hours.setdefault(folder_of(each), []).append(each)
+    return hours, oldest
+
+
+def _names_in(file: pa.Schema, columns: pa.Schema) -> list[str | None]:
+    """Return what a file calls each column: an attribute may have another column in files of an older release."""
+    own = {each.name: is_own(each, LOG_COLUMNS) for each in file}
+    attributes = {name_of_field(each): each.name for each in file if not own[each.name]}
+    return [
+        each.name if own.get(each.name) is is_own(each, LOG_COLUMNS) else attributes.get(name_of_field(each))
+        for each in columns
+    ]

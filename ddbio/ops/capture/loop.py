@@ -14,9 +14,10 @@ from ddbio.core.capture.log_rows import next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, LATEST, ExpiredError, Lineage, TrimmedError, gap
 from ddbio.errors import DdbioError
 from ddbio.ops.capture.batches import ShardRows
+from ddbio.ops.capture.lineages import lineage_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -86,6 +87,8 @@ class CaptureLoop:
         When the capture was begun for the first time: where it began at the latest changes, older ones are not taken.
     goes_on
         Whether it goes on behind a gap.
+    is_last
+        Whether the stream was turned off: it gets no further shards.
     sharing
         The source, if others capture other shards of the stream.
     lag_seconds
@@ -100,6 +103,7 @@ class CaptureLoop:
     timing: Timing
     started_at: float
     goes_on: bool = False
+    is_last: bool = False
     sharing: LeasedSource | None = None
     lag_seconds: float = 0.0
     gaps: list[str] = field(default_factory=list)
@@ -117,6 +121,7 @@ class CaptureLoop:
     _seen_at: float = 0.0
     _looked_at: float = 0.0
     _new_gaps: list[str] = field(default_factory=list)
+    _not_before: float = 0.0
 
     def __post_init__(self) -> None:
         """Begin without any shard."""
@@ -126,15 +131,29 @@ class CaptureLoop:
         """Leave the shards to others that a source leaves out."""
         self.sharing, self.lineage.may_read = source, source.may_read
 
-    def resume(self, start: Start, schema: pa.Schema | None = None) -> None:
+    def resume(
+        self,
+        start: Start,
+        schema: pa.Schema | None = None,
+        *,
+        left: Mapping[str, str] | None = None,
+        gaps: Sequence[str] = (),
+        not_before: float = 0.0,
+    ) -> None:
         """Go on where the last run stopped.
 
         Parameters
         ----------
         start
-            Where a capture begins that was never run before.
+            Where the capture of a stream begins that was never read before.
         schema
             The columns of items from now on; None leaves them as they are.
+        left
+            Where an earlier lineage left the stream; its first batch begins there.
+        gaps
+            What is missing before the first batch of the lineage.
+        not_before
+            The earliest time of the next batches: that of the stream, whatever the clock of this machine says.
 
         Raises
         ------
@@ -144,12 +163,18 @@ class CaptureLoop:
         last = self.log.resume(self.source.polling, self.started_at)
         if schema is not None:
             self.log.declare(schema)
-        if last is None:
-            self.lineage.discover(self.source.shards(), start=start)
-            self._move()
-        else:
+        is_new, self._not_before = lineage_number(last) != self.log.lineage, not_before
+        if last is not None and not is_new:
             self.lineage.positions.update(last["positions"])
             self._check_silence()
+            self._look()
+            return
+        self._note(gaps)
+        self._move()
+        if left is None:
+            self.lineage.discover(self.source.shards(), start=start)
+        else:
+            self.lineage.positions.update(left)
             self._look()
 
     def _check_silence(self) -> None:
@@ -207,7 +232,7 @@ class CaptureLoop:
         """Write what was gathered as a batch."""
         if self._has_news() or self._new_gaps:
             parts, self._parts = self._parts, {}
-            self.log.append(parts, self.lineage, self._new_gaps, at=self.timing.now())
+            self.log.append(parts, self.lineage, self._new_gaps, at=max(self._not_before, self.timing.now()))
             self._new_gaps, self._moved = [], False
             self._bytes = 0
         open_since = [reader.since for reader in self._readers.values()]
@@ -280,7 +305,9 @@ class CaptureLoop:
         waiting = [each.next_at for each in self._readers.values() if each.pending is None]
         if any(each.pending is not None for each in self._readers.values()):
             return 0.0
-        return max(0.0, min(waiting) - self.timing.now()) if waiting else _LONGEST_PAUSE
+        if not waiting:
+            return 0.0 if self.is_last and self.lineage.is_finished else _LONGEST_PAUSE
+        return max(0.0, min(waiting) - self.timing.now())
 
     def _ask(self, reader: _Reader) -> None:
         self.reads += 1
@@ -373,13 +400,18 @@ class CaptureLoop:
     def _is_due(self, now: float) -> bool:
         return self._is_full() or (self._has_news() and now - self._gathered_at >= self.limits.flush_seconds)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether every shard of the stream was read to its end, and none followed."""
+        return not self._readers and self.lineage.is_finished
+
     def _is_finished(self) -> bool:
         """Return whether every shard has ended and no new one appears: the stream was turned off."""
         if self._readers or not self.lineage.is_finished or (self.sharing is not None and self.sharing.is_open):
             return False
         self._looks += 1
         self._ended = True
-        return self._looks > _LOOKS_AT_THE_END
+        return self._looks > (1 if self.is_last else _LOOKS_AT_THE_END)
 
     def _is_caught_up(self, until: float) -> bool:
         """Return whether everything up to a time was read, as far as replies can tell."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,9 +15,12 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
+from ddbio.core.capture.one_table import OneTable
 from ddbio.core.folders.staged import StoredObject
+from ddbio.core.kernel.arrays import int64_values
 from ddbio.core.result import Result
 from ddbio.core.schema.file import schema_from_json, schema_to_json
+from ddbio.core.schema.own_names import columns_of
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -24,6 +29,7 @@ from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
+from ddbio.ops.capture.log_jobs import REPLAY, began_at, lineages_in, log_jobs, replayed
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -31,9 +37,11 @@ from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ddbio.options.changes import ReplayOptions
 
-_KIND, _COLUMNS = "replay", "columns"
+_COLUMNS = "columns"
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE)
 # Changes of a table that are written together.
 _CHUNK_ROWS = 200_000
@@ -85,6 +93,8 @@ class ReplayReport(Report):
         What was no change, and is in ``reject_to`` with its reason.
     duplicates
         Changes that came twice in an object, and were left out once.
+    foreign
+        Changes of other tables than ``source_table``, which were left out.
     files
         Files of the log that this run wrote.
     wcu_consumed
@@ -107,6 +117,7 @@ class ReplayReport(Report):
     seconds: float
     cpu_seconds: float
     wcu_consumed: float = 0.0
+    foreign: int = 0
 
 
 class _Replay:
@@ -114,17 +125,19 @@ class _Replay:
 
     def __init__(self, options: ReplayOptions) -> None:
         self.options = options
-        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None)
+        self.table = OneTable(options.source_table or options.table, "source_table")
+        self.found = DeliveredObjects(options, replays=True, old_image=options.newer_by is not None, table=self.table)
         self.target = options.dest or options.table or ""
         digest = hashlib.sha256(f"{self.found.store.uri} {self.target}".encode()).hexdigest()
         job_id = options.job_id or f"replay_{digest[:12]}"
         place = open_store(options.dest or options.state or options.source, options)
         if options.dest is not None:
             require_target(place)
-        self.state = JobState(place, job_id, _KIND)
+        self.state = JobState(place, job_id, REPLAY)
         self.done = DoneObjects(self.state)
         self.left = [each for each in self.found.objects if each not in self.done]
         self.keys = options.keys or ()
+        self.lineages = replayed(lineages_in(log_jobs(self.state.store))) if options.table is None else []
         self.files = 0
         self.units = self.usd = 0.0
         self._clock = Clock()
@@ -132,7 +145,14 @@ class _Replay:
     def begin(self) -> None:
         """Note what the replay is; refuse another one under its name."""
         identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
-        require_same(self.state.job_id, self.state.begin(identity), identity, {})
+        begun = self.state.begin({**identity, "started_at": time.time()})
+        require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
+        table = (self.state.read(_COLUMNS) or {}).get("table")
+        if not self.table.owns(table):
+            raise OptionError(
+                f"replay {self.state.job_id!r} was begun with the changes of {table!r}, not of {self.table.name!r}: "
+                "give another dest, or another job_id"
+            )
 
     def plan(self) -> ReplayPlan:
         return ReplayPlan(
@@ -150,7 +170,7 @@ class _Replay:
         if stored is None:
             self.found.prepare(keys=self.keys)
             values: dict[str, Any] = {"schema": schema_to_json(self.found.items), "keys": list(self.found.keys)}
-            self.state.put_once(_COLUMNS, values)
+            self.state.put_once(_COLUMNS, {**values, "table": self.table.name})
             stored = self.state.read(_COLUMNS) or values
         self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
 
@@ -159,13 +179,24 @@ class _Replay:
         for entry in self.left:
             self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
-            for hour, batch in rows.by_hour() if rows is not None else ():
-                path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}.parquet"
-                table = pa.Table.from_batches([batch])
-                if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
-                    require_rows(self.state.store, path, table.num_rows)
-                self.files += 1
+            for stream, part in self._by_stream(rows) if rows is not None else ():
+                for hour, batch in part.by_hour():
+                    path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}{stream}.parquet"
+                    table = pa.Table.from_batches([batch])
+                    if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
+                        require_rows(self.state.store, path, table.num_rows)
+                    self.files += 1
             self.done.add(entry)
+
+    def _by_stream(self, rows: LogRows) -> Iterator[tuple[str, LogRows]]:
+        """Yield the rows of each stream of the log, with what the names of its files end in.
+
+        Who reads the log knows the stream of a file by the time of its first change.
+        """
+        starts = [began_at(each) for each in self.lineages[1:]]
+        places = np.searchsorted(starts, int64_values(rows.rows.column(EVENT_TIME)) / 1_000_000, side="right")
+        for place in np.unique(places):
+            yield f"-{place}" if place else "", rows.keep(places == place)
 
     def to_table(self) -> None:
         """Apply the changes of some objects at a time, in their order, and then note the objects as done."""
@@ -227,7 +258,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
     DecodeError
         If something is no change, and there is no ``reject_to``.
     OptionError
-        If the job was begun for other places.
+        If the job was begun for other places, or another table; if there are changes of several tables.
     TargetError
         If another process runs this replay.
     """
@@ -253,6 +284,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
         records=job.found.changes,
         rejected=job.found.failures,
         duplicates=job.found.duplicates,
+        foreign=job.found.foreign,
         files=job.files,
         seconds=clock.seconds(),
         cpu_seconds=clock.cpu_seconds(),
@@ -262,8 +294,9 @@ def replay(options: ReplayOptions) -> ReplayReport:
 
 def _compared(rows: pa.Table, name: str) -> pa.Table:
     """Return rows in which a delete has the value to compare of the item that it deleted."""
-    if name not in rows.column_names:
+    (column,) = columns_of(rows.schema, [name])
+    if column not in rows.column_names:
         raise OptionError(f"no change has the attribute {name!r} of newer_by")
-    deleted = pc.struct_field(rows.column(OLD_IMAGE), name)
-    place = rows.column_names.index(name)
-    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(name), deleted))
+    deleted = pc.struct_field(rows.column(OLD_IMAGE), column)
+    place = rows.column_names.index(column)
+    return rows.set_column(place, rows.schema.field(place), pc.coalesce(rows.column(column), deleted))

@@ -1,7 +1,8 @@
 """Write the records of a stream that Lambda hands over into a log, each once, however Lambda repeats and divides them.
 
 A file is named by the first and the last number that it has. Before one is written, the numbers of those that overlap
-are read, and left out: that is one list and, after a failure, the reading of a small file.
+are read, and left out: that is one list and, after a failure, the reading of a small file. Whoever reads the log next
+records the files in batches.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import pyarrow as pa
 
 from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.delivered import Failure
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
+from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError, OptionError
+from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 
     from ddbio.options.changes import StreamEventOptions
 
-_KIND, _COLUMNS = "lambda", "columns"
+_COLUMNS = "columns"
 _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
 
 
@@ -45,15 +51,42 @@ class StreamEventLog:
     ----------
     arn
         The stream's.
+
+    Raises
+    ------
+    OptionError
+        If the log has the changes of another table.
     """
 
     def __init__(self, options: StreamEventOptions, arn: str) -> None:
         self._options = options
         self._store = open_store(options.dest, options)
         job_id = f"stream_{hashlib.sha256(arn.encode()).hexdigest()[:12]}"
-        self._state = JobState(self._store, job_id, _KIND)
-        self._state.begin({"stream": arn, "old_image": options.old_image})
+        self._state = JobState(self._store, job_id, HANDLER)
+        if self._state.head() is None:
+            require_target(self._store)
+            require_reject_place(options.reject_to, options)
+        self._require_table(table_of({"eventSourceARN": arn}))
+        self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
         self._decoder: LogDecoder | None = None
+
+    def _require_table(self, table: str | None) -> None:
+        """Refuse a stream of another table than that of the log."""
+        if table is None:
+            return
+        begun = JobState(self._store, "log", "table")
+        found = begun.read("name")
+        if found is None:
+            heads = (each.head() or {} for each in jobs_in(self._store, CAPTURE, HANDLER))
+            tables = [each.get("table") or table_of({"eventSourceARN": each.get("stream")}) for each in heads]
+            # Of several functions that begin at the same time one stores the table.
+            begun.put_once("name", {"table": next(filter(None, tables), table)})
+            found = begun.read("name") or {}
+        if found["table"] != table:
+            raise OptionError(
+                f"the log {self._store.uri} has the changes of table {found['table']!r}, and these are of {table!r}: "
+                "give each table a log of its own, or say with table whose changes to take"
+            )
 
     def write(self, records: Sequence[dict[str, Any]]) -> str | None:
         """Write the changes of some records; return the number of the first that is none, behind which all is left.
@@ -92,7 +125,8 @@ class StreamEventLog:
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
             given = self._options.schema
-            columns = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            found = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
+            columns = item_schema(found, keys)
             stored = self._state.read(_COLUMNS)
             if stored is None:
                 self._state.put_once(_COLUMNS, {"schema": schema_to_json(columns), "keys": keys})

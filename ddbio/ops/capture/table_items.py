@@ -11,7 +11,7 @@ import pyarrow as pa
 from ddbio.aws.control_plane import call
 from ddbio.budget import LocalBudget
 from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ThrottledError
 from ddbio.ops.job.clients import dynamodb_spec
@@ -41,7 +41,7 @@ def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decode
         If the table leaves keys unread again and again.
     """
     budget, lines = LocalBudget(options.rcu_per_second), list[str]()
-    names = [name for name in keys.column_names if name != RESCUE_NAME]
+    names = [name_of_field(each) for each in keys.schema if each.name != RESCUE_NAME]
     texts = [json.loads(line) for line in to_dynamodb_json(keys).splitlines()]
     rows = [each["Item"] if each.keys() == {"Item"} else each for each in texts]
     # The rescue column may have other attributes, too.

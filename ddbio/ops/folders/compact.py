@@ -19,6 +19,7 @@ from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, F
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
+from ddbio.core.schema.own_names import told_apart
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
@@ -29,6 +30,8 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
+from ddbio.ops.capture.log_jobs import number_log
+from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.ops.folders.counting import count_rows
@@ -201,6 +204,8 @@ def _compacted(
         require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
     operation = {"operation": "compact", "keeps_replaced": options.keep_old}
     target = Target(store=store, mode="replace", **operation)  # type: ignore[arg-type]
+    # Of a log each file is known to its readers before it is replaced.
+    number_log(store)
     try:
         # An engine raises only after its tasks have ended.
         with committer.publishing(target, job_id) as publish:
@@ -390,7 +395,9 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         partition={name: value for name, _, value in pairs},
         is_other=lambda file: _is_other(options, file),
     )
-    groups = plan_groups([each for each in _closed(options, snapshot.files) if _is_compactable(each.path)], rule)
+    mixed = mixed_hours(open_store(options.path, options))
+    files = [each for each in _closed(options, snapshot.files) if each.path.rpartition("/")[0] not in mixed]
+    groups = plan_groups([each for each in files if _is_compactable(each.path)], rule)
     rewritten, size = sum(len(each.files) for each in groups), sum(each.bytes for each in groups)
     written = sum(each.expected_files for each in groups)
     reads = rewritten * _READS_OF_A_FILE
@@ -479,5 +486,5 @@ def _merged(digests: Iterable[Digest]) -> Digest:
 def _schema_text(schema: pa.Schema) -> str:
     # Columns of other programs may have types that a schema file does not know.
     with suppress(SchemaError):
-        return schema_to_json(normalize_schema(schema))
+        return schema_to_json(normalize_schema(told_apart(schema)))
     return ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ddbio.core.folders.staged import job_of, started_at
+from ddbio.core.folders.staged import job_of
 from ddbio.files import committer
-from ddbio.files.commit import Target
+from ddbio.files.commit import Target, old_jobs
 from ddbio.files.contents import require_own_files
 from ddbio.files.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
 from ddbio.files.snapshot import live_files, read_snapshot
@@ -116,7 +116,7 @@ def _find(store: ObjectStore, options: VacuumOptions, now: float, job_id: str) -
         # Files of other programs are deleted only if a version named them.
         if each.path in dropped or (job_of(each.path) and each.modified_at <= before)
     )
-    jobs = tuple(sorted(each for each in store.staged_jobs() - running if _is_older(each, before)))
+    jobs = tuple(sorted(old_jobs(store, datetime.fromtimestamp(before, UTC)) - running))
     return _Found(kept[-1].version, tuple(old), files, jobs)
 
 
@@ -124,11 +124,6 @@ def parse_age(text: str) -> timedelta:
     """Return the time that a number and a unit say: ``12h``, ``7d``."""
     number, unit = text[:-1], text[-1]
     return timedelta(**{_UNITS[unit]: int(number)})
-
-
-def _is_older(job_id: str, before: float) -> bool:
-    began = started_at(job_id)
-    return began is not None and began.timestamp() <= before
 
 
 def _report(options: VacuumOptions, found: _Found, clock: Clock, *, dry_run: bool) -> VacuumReport:

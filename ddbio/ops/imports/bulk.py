@@ -27,6 +27,7 @@ from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.clients import dynamodb_spec, s3_spec
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
@@ -201,6 +202,7 @@ def read_reports(options: BulkReportOptions) -> BulkReport:
     AccessDeniedError, EndpointError
         If the reports cannot be read.
     """
+    require_reject_place(options.reject_to, options)
     place, name = options.place, ""
     if place.startswith("arn:"):
         place, name = describe(place, options).reports, place.rpartition("/")[2]

@@ -40,6 +40,7 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.files import committer
 from ddbio.files.contents import require_target
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
@@ -274,7 +275,7 @@ def key_of(options: ImportFilesOptions) -> Key:
 
 def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows: backwards if the last of equal keys wins, in random order of units if equal keys are an error."""
-    files = RowFiles(source.store, dict(key))
+    files = RowFiles(source.store, ReadOptions(dict(key), null_values=source.null_values))
     units = list(source.units)
     if duplicates == "fail":
         secrets.SystemRandom().shuffle(units)

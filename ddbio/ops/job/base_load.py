@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
 import secrets
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import describe_table
@@ -16,6 +18,7 @@ from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.files.claim import Claim
+from ddbio.files.commit import DEAD_AFTER, abort_old
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.job_state import JobState
 from ddbio.files.partitioned_writer import PartitionedWriter
@@ -26,7 +29,6 @@ from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.staging import Staging
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
@@ -67,7 +69,8 @@ class LakeStaging(Staging):
         del schema, log
         naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
         rows = BaseRows(self.shape, self.loaded_us, keeps_bucket=self.keeps_bucket)
-        files = dataclasses.replace(self.files, statistics=tuple({*NOTED} - {*rows.statistics}))
+        noted = tuple({*NOTED} - {*rows.statistics})
+        files = dataclasses.replace(self.files, statistics=(), column_statistics=noted)
         writer = PartitionedWriter(self.store, naming, rows.item_schema, files, rows)
         try:
             for batch in batches:
@@ -160,6 +163,8 @@ class LakeTarget:
             for each in others:
                 if not each.is_live:
                     self.abort(each.job_id)
+            with contextlib.suppress(DdbioError):
+                abort_old(self.table.store, datetime.now(UTC) - DEAD_AFTER, {each.job_id for each in others} | {job_id})
             state = self.table.load()
             if state is not None and self.table.position(state, _job_name(job_id)):
                 raise AlreadyCommittedError(self._done(job_id).read(_DONE) or {"job_id": job_id})  # noqa: TRY301 - the claim goes

@@ -34,6 +34,11 @@ def s3_spec(options: ConnectionOptions) -> ClientSpec:
     return dataclasses.replace(spec, members=_s3(options), members_of_keys=_s3_kept(options))
 
 
+def identity_spec(options: ConnectionOptions) -> ClientSpec:
+    """Return the recipe of the STS client for these options."""
+    return _spec(options, None)
+
+
 def catalog_spec(options: CatalogConnectionOptions) -> ClientSpec:
     """Return the recipe of the Glue client for these options."""
     return _spec(options, options.glue_endpoint_url)
@@ -57,6 +62,7 @@ def _spec(options: ConnectionOptions, endpoint_url: str | None) -> ClientSpec:
         role_arn=options.role_arn,
         role=_role(options),
         credentials=options.credentials,
+        allow_http=options.allow_http,
         session=options.session,
     )
 

@@ -11,12 +11,14 @@ import random
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from ddbio.core.lake.merge import BucketMerge, Outcome
 from ddbio.core.lake.rows import item_columns, new_shape, shape_of
 from ddbio.engine import check_engine, cluster_of, open_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
+from ddbio.files.commit import DEAD_AFTER, abort_old
 from ddbio.files.job_state import JobState
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
@@ -281,7 +283,7 @@ class Applier:
         options = FileOptions(
             compression=self.options.compression,
             target_file_bytes=int(self.options.target_file_bytes),
-            statistics=NOTED,
+            column_statistics=NOTED,
         )
         files = BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
         merger = BucketMerger(files, tuple(state.files), _floor(state))
@@ -424,6 +426,9 @@ def apply_source(
     check_lake_catalog(options)
     table = table or open_lake_table(options.table, options.format, options)
     job = Applier(source, table, options, merging or LocalMerging())
+    # What killed runs have staged; whoever may not list it goes on all the same.
+    with contextlib.suppress(DdbioError):
+        abort_old(table.store, datetime.now(UTC) - DEAD_AFTER)
     version = job.run()
     if options.catalog is not None:
         register_lake(options, table, job.opened())

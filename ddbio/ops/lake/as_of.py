@@ -13,16 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.core.capture.log_rows import hour_folder
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.core.lake.keys import buckets_of, key_texts
 from ddbio.core.lake.rows import item_columns, log_columns, rows_of_log
 from ddbio.core.lake.versions import BASE
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.lake.lake_table import BASE as BASE_LOAD
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of
+from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.lake.changes import read_changes
+from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.validation.hashing import Hashing, RowHasher
+
+_HOUR_US = 3_600_000_000
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,24 +79,32 @@ class StateAt:
                 self.recent.update(map(str, recent.column(KEY).to_pylist()))
                 self._add(recent)
 
-    def read_log(self, uri: str, options: ConnectionOptions) -> None:
-        """Gather the states that a log has of recent keys."""
+    def read_log(self, uri: str, options: ConnectionOptions) -> bool:
+        """Gather the states that a log has of recent keys; return whether it has all changes behind the base."""
         store = open_store(uri, options)
-        log = CapturedLog(store, captures_of(store))
-        shape, epochs = self.items.shape, self.items.epochs
+        log = open_log(store)
+        shape, epochs = self.items.shape, list(self.items.epochs)
         if log.keys() != shape.keys:
             raise OptionError(f"the log {uri} has the key {log.keys()}, and the lake table {shape.keys}")
         columns, written = log_columns(log.schema()), log.written()
         names = item_columns(columns).names
-        for job_id, head in log.heads().items():
-            stream = head.get("stream", "")
-            # What was never applied is behind all that was.
-            epoch = (epochs.index(stream) if stream in epochs else len(epochs)) + 1
-            for batch in read_changes(store, log.files({}, {job_id: written[job_id]}), columns):
+        based_on = hour_folder((base_us(self.items) - LogChanges.slack_us) // _HOUR_US)
+        expired = set[str]()
+
+        def is_needless(hour: str) -> bool:
+            expired.add(hour)
+            return True
+
+        # What was never applied is behind all that was.
+        epochs += [each.name for each in log.lineages() if each.name not in epochs]
+        for lineage, files in log.parts({}, written):
+            epoch = epochs.index(lineage.name) + 1
+            for batch in read_changes(store, files, columns, is_needless):
                 keys = key_texts(batch.select(names), shape.keys)
                 mine = batch.filter(pc.is_in(keys, value_set=self._keys()))
                 if mine.num_rows:
                     self._add(rows_of_log(mine, shape, epoch))
+        return not expired or max(expired) < based_on
 
     def read_versions(self) -> bool:
         """Gather the rows that older versions of the table have of recent keys; return whether all can be read."""

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import logging
 import threading
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.capture.log_rows import hour_folder
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.lake.lake_table import BASE
-from ddbio.ops.capture.capture import capture, prepare_capture
+from ddbio.lake.lake_table import BASE, EPOCHS
+from ddbio.ops.capture.capture import begun_with, capture, prepare_capture
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_capture
+from ddbio.ops.capture.log_reader import oldest_hour, open_log
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store, require_shared
 from ddbio.ops.lake.apply import apply_log
+from ddbio.ops.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
 from ddbio.ops.lake.registering import check_lake_catalog
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import (
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     from ddbio.options import BootstrapOptions
 
 _LOG = logging.getLogger("ddbio.bootstrap")
-_KIND, _NAME = "bootstrap", "base"
 _MOST_BASES = 5
 # What a base is told of the lake table.
 _LAKE = ("format", "engine", "buckets")
@@ -162,6 +165,8 @@ class _Bootstrap:
         # The log begins before the base: whatever changes while the base is read is in both, and the log wins.
         prepare_capture(self._capture_options(available_now=True))
         self._capture()
+        if self._follows_another_log():
+            self._note(doubtful=self._base())
         for number in range(1, _MOST_BASES + 1):
             self._settle_gaps()
             if self._has_base():
@@ -194,6 +199,7 @@ class _Bootstrap:
     def _capture_options(self, *, available_now: bool) -> CaptureOptions:
         names = {"table": self.options.table, "dest": self.options.log}
         given = {**self._given(), **names, "available_now": available_now, "on_gap": "continue"}
+        given |= begun_with(open_store(self.options.log, self.options))
         return parse_options(CaptureOptions, given)
 
     @contextlib.contextmanager
@@ -221,6 +227,14 @@ class _Bootstrap:
         """Return whether the lake table has a base that no gap has made doubtful."""
         return self._base() not in {0, self._note().get("doubtful")}
 
+    def _follows_another_log(self) -> bool:
+        """Return whether the lake table has changes, and none of them is of a stream of this log."""
+        state = open_lake_table(self.options.target, self.options.format, self.options).load()
+        epochs = set() if state is None else set(json.loads(state.properties.get(EPOCHS, "[]")))
+        store = open_store(self.options.log, self.options)
+        known = {each.name for each in open_log(store).lineages()}
+        return bool(epochs) and not epochs & known
+
     def _base(self) -> int:
         """Return when the base of the lake table began, in microseconds since 1970; 0 if it has none."""
         table = open_lake_table(self.options.target, self.options.format, self.options)
@@ -229,11 +243,11 @@ class _Bootstrap:
 
     def _note(self, **values: Any) -> dict[str, Any]:
         """Return what was noted beside the log, with these values over it."""
-        state = JobState(open_store(self.options.log, self.options), _KIND, _KIND)
-        noted = state.read(_NAME) or {}
+        state = base_note(open_store(self.options.log, self.options))
+        noted = state.read(BASE_NOTE) or {}
         if values:
             noted |= values
-            state.put(_NAME, noted)
+            state.put(BASE_NOTE, noted)
         return noted
 
     def _load(self, number: int) -> None:
@@ -241,8 +255,12 @@ class _Bootstrap:
         table = open_lake_table(self.options.target, self.options.format, self.options)
         mode = "error" if table.load() is None else "overwrite"
         _LOG.info("base %d of %s: %s", number, self.options.target, self.options.base)
-        known = {each.heal_id: self._base() for each in self._open_gaps()}
-        self._note(covered={**self._note().get("covered", {}), **known})
+        known, noted = {each.heal_id: self._base() for each in self._open_gaps()}, self._note()
+        # The base has whatever is no more in the log before it begins.
+        now = time.time()
+        oldest = oldest_hour(open_store(self.options.log, self.options)) or hour_folder(int(now) // 3600)
+        expired = {**noted.get(EXPIRED_BEFORE, {}), str(int(now * 1_000_000)): oldest}
+        self._note(covered={**noted.get("covered", {}), **known}, **{EXPIRED_BEFORE: expired})
         if self.options.base == "export":
             self.base_rows = self._load_export(mode, sorted(known))
             return

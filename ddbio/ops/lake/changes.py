@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ddbio.core.capture.log_rows import hour_folder
 from ddbio.core.exports import manifest
 from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.core.lake.rows import item_columns, log_columns
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
-from ddbio.files.snapshot import live_files
+from ddbio.files.job_state import JobState
 from ddbio.lake.lake_table import EXPORTED_TO
-from ddbio.ops.capture.log_reader import CapturedLog, LogFile, captures_of, read_log_file
+from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.ops.job.storage import open_store
@@ -26,11 +29,15 @@ if TYPE_CHECKING:
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.files.object_store import ObjectStore
+    from ddbio.ops.capture.log_reader import CapturedLog
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.lake.change_source import AppliedTo, ChangePart
     from ddbio.options.lake import ApplyOptions
 
-_MICROS = 1_000_000
+BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"
+"""The record of the bases of a log, and its member: before which hour a log had nothing when a base began, by time."""
+
+_MICROS, _HOUR_US = 1_000_000, 3_600_000_000
 _SLACK_US = 300 * _MICROS
 _SLICE_ROWS = 100_000
 _FILES_TOGETHER = 8
@@ -38,16 +45,18 @@ _FILES_TOGETHER = 8
 
 @dataclass(frozen=True)
 class LogPart:
-    """Files of a log that one capture has written."""
+    """Files of a log that one job has written of one stream."""
 
     lineage: str
     store: ObjectStore
     files: tuple[LogFile, ...]
     columns: pa.Schema
+    based_on: str = ""
+    """The base has all changes of hours before this one."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes."""
-        return read_changes(self.store, list(self.files), self.columns)
+        return read_changes(self.store, self.files, self.columns, lambda hour: hour < self.based_on)
 
     def divided(self) -> Sequence[LogPart]:
         """Return parts of few files of one hour: each reads the hour's new files if a compaction has replaced one."""
@@ -73,7 +82,7 @@ class LogChanges:
     slack_us = _SLACK_US
 
     def __init__(self, store: ObjectStore, log: CapturedLog) -> None:
-        self._store, self._log = store, log
+        self._store, self._log, self._base_us, self._based_on = store, log, 0, ""
 
     @property
     def uri(self) -> str:
@@ -89,18 +98,16 @@ class LogChanges:
         return log_columns(self._log.schema())
 
     def lineages(self) -> list[str]:
-        """Return the streams that the log comes from, in the order in which their captures began."""
-        heads = sorted(self._log.heads().values(), key=lambda head: float(head.get("started_at", 0)))
-        found = list(dict.fromkeys(head.get("stream", "") for head in heads))
-        if len({"table" in head for head in heads}) > 1:
+        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        if len({"table" in head for head in self._log.heads().values()}) > 1:
             raise OptionError(
                 f"the log {self.uri} has changes from DynamoDB Streams and from Kinesis, whose numbers "
                 "cannot be compared: choose one capture by job_id"
             )
-        return found
+        return [each.name for each in self._log.lineages()]
 
     def written(self) -> dict[str, int]:
-        """Return the number of each capture's last batch."""
+        """Return the number of each job's last batch."""
         return self._log.written()
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
@@ -108,12 +115,19 @@ class LogChanges:
         return self._log.limit(start, end, records)
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[ChangePart]:
-        """Return the files of some batches, a part for each capture."""
-        columns = self.columns()
+        """Return the files of some batches, a part for each stream of a capture.
+
+        A base that began when another stream of the table was read already has all changes of the streams before.
+        They are left out: they could bring items back that were deleted between two streams.
+        """
+        columns, ends = self.columns(), dict[str, float]()
+        for job_id in end:
+            known = self._log.lineages_of(job_id)
+            ends |= {each.name: later.started_at for each, later in itertools.pairwise(known)}
         return [
-            LogPart(head.get("stream", ""), self._store, tuple(files), columns)
-            for job_id, head in self._log.heads().items()
-            if (files := self._log.files({job_id: start[job_id]}, {job_id: end[job_id]}))
+            LogPart(lineage.name, self._store, tuple(files), columns, self._based_on)
+            for lineage, files in self._log.parts(start, end)
+            if ends.get(lineage.name, math.inf) * _MICROS > self._base_us
         ]
 
     def resumed(self, name: str, applied: int, last: int) -> int:
@@ -146,7 +160,12 @@ class LogChanges:
         return {}
 
     def meet(self, table: AppliedTo) -> None:
-        """Accept any table: a log has every change since it began."""
+        """Learn what the base of a table has: a lifecycle rule may have removed its hours. Accept any table."""
+        self._base_us = table.base_us
+        if table.base_us:
+            noted: dict[str, str] = (base_note(self._store).read(BASE_NOTE) or {}).get(EXPIRED_BEFORE, {})
+            known = [hour for at, hour in noted.items() if int(at) <= table.base_us]
+            self._based_on = max([hour_folder((table.base_us - self.slack_us) // _HOUR_US), *known])
 
 
 @dataclass(frozen=True)
@@ -406,10 +425,9 @@ def open_changes(options: ApplyOptions) -> LogChanges | ExportChanges:
     if any(each.path.startswith("manifest-") for each in store.list("manifest-")):
         return ExportChanges(open_export(options.source, options), options)
     try:
-        captures = captures_of(store) if options.job_id is None else [options.job_id]
+        return LogChanges(store, open_log(store, options.job_id))
     except NotFoundError as error:
         raise NotFoundError(f"{error}; and it holds no {manifest.SUMMARY}.json of an incremental export") from None
-    return LogChanges(store, CapturedLog(store, captures))
 
 
 def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
@@ -435,24 +453,9 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     )
 
 
-def read_changes(store: ObjectStore, files: list[LogFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files of a log; of those that a compaction has replaced, what its hour has now.
-
-    That may be more than was asked for: changes that come again change nothing.
-    """
-    hours = dict[str, None]()
-    for file in files:
-        try:
-            yield from read_log_file(store, file, columns)
-        except NotFoundError:
-            hours[file.path.rpartition("/")[0]] = None
-    if not hours:
-        return
-    live = [each for each in live_files(store).files if each.path.rpartition("/")[0] in hours]
-    if not live:
-        raise NotFoundError(f"{next(iter(hours))} of the log {store.uri} is gone: something has deleted its files")
-    for each in live:
-        yield from read_log_file(store, LogFile(each.path, 0), columns)
+def base_note(store: ObjectStore) -> JobState:
+    """Return where ``bootstrap`` notes, beside a log, what it knows of the bases that it loads."""
+    return JobState(store, "bootstrap", "bootstrap")
 
 
 def _micros(text: str | None) -> int | None:

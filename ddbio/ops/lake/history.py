@@ -17,13 +17,12 @@ from ddbio.core.lake.rows import item_columns, log_columns, new_shape, rows_of_l
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of
+from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.job.report import Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import older_files
-from ddbio.ops.lake.changes import read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,17 +117,17 @@ def _history(options: HistoryOptions) -> tuple[pa.Table, str | None]:
 
 
 def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str | None]:
-    log = CapturedLog(store, captures_of(store))
+    log = open_log(store)
     columns, written, keys = log_columns(log.schema()), log.written(), log.keys()
     shape = new_shape(item_columns(columns), keys, 1)
     types = {name_of_field(field): tag_of_field(field) for field in shape.attributes}
     key = None if options.key is None else key_text_of(options.key, {name: types[name] for name in keys})
-    streams = streams_of(log)
+    streams = [each.name for each in log.lineages()]
     names = item_columns(columns).names
     found = [shape.schema.empty_table()]
-    for job_id, head in log.heads().items():
-        epoch = streams.index(head.get("stream", "")) + 1
-        for batch in read_changes(store, log.files({}, {job_id: written[job_id]}), columns):
+    for lineage, files in log.parts({}, written):
+        epoch = streams.index(lineage.name) + 1
+        for batch in read_changes(store, files, columns, _is_needless):
             mine = batch
             if key is not None:
                 mine = batch.filter(pc.equal(key_texts(batch.select(names), keys), pa.scalar(key)))
@@ -137,10 +136,10 @@ def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str 
     return history_of(pa.concat_tables(found)), key
 
 
-def streams_of(log: CapturedLog) -> list[str]:
-    """Return the streams that a log comes from, in the order in which their captures began."""
-    heads = sorted(log.heads().values(), key=lambda head: float(head.get("started_at", 0)))
-    return list(dict.fromkeys(head.get("stream", "") for head in heads))
+def _is_needless(hour: str) -> bool:
+    """Return True: what a log had before its oldest hour is not shown."""
+    del hour
+    return True
 
 
 def _of_lake(options: HistoryOptions) -> tuple[pa.Table, str | None]:

@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ddbio.core.lake.columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.core.schema.arrow import name_of_field
 from ddbio.engine import check_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
+from ddbio.files.commit import DEAD_AFTER, abort_old
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
@@ -208,7 +210,7 @@ class Maintainer:
         return state, tombstones, files
 
     def _work(self, state: LakeState, job_id: str) -> BucketFiles:
-        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, statistics=NOTED)
+        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=NOTED)
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
     def _chosen(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:
@@ -324,6 +326,7 @@ def maintain(
     if log.files:
         state = job.forget(log.since_version)
     sweep = plan_swept(job.table, state, options, now)
+    abort_staged(job.table, options, now)
     # Readers who ask a catalog must not be sent to what goes now.
     register_lake(options, job.table, state)
     # Data goes first: what is left behind by a run that dies here is found by the log.
@@ -379,6 +382,15 @@ def plan_expired(table: LakeTable, state: LakeState, options: MaintainOptions, n
     """Return the files of the table's own log that go for their age."""
     age = options.expire_snapshots_older_than
     return Sweep((), 0) if age is None else plan_expiry(table, state, now - seconds_of(age))
+
+
+def abort_staged(table: LakeTable, options: MaintainOptions, now: float) -> None:
+    """Discard what killed jobs have staged for a table: a week later, or after the age of the files that go."""
+    age = options.vacuum_older_than
+    kept = DEAD_AFTER if age is None else timedelta(seconds=seconds_of(age))
+    # Whoever may not list it goes on all the same.
+    with contextlib.suppress(DdbioError):
+        abort_old(table.store, datetime.fromtimestamp(now, UTC) - kept)
 
 
 def _deleted(options: MaintainOptions, sweep: Sweep, log: Sweep) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import describe_table
-from ddbio.core.capture.healing import heal_windows
+from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.planning.job_limits import check_estimate
@@ -46,6 +46,7 @@ _LOG = logging.getLogger("ddbio.reconcile")
 _KIND = "reconcile"
 # What is exported of a window begins so much before it: changes at the end of a window are left to the next one.
 _OVERLAP = timedelta(seconds=300)
+_BEFORE = _OVERLAP + timedelta(seconds=MARGIN_SECONDS)
 _CLOSED_SECONDS = 600.0
 _LAG_SECONDS = 60.0
 _MINUTE = 60
@@ -283,11 +284,11 @@ def closed_windows(options: ReconcileOptions, store: ObjectStore) -> list[Window
     capture = _capture(options, store)
     known = {each["start"]: each for each in _state(store, capture.job_id).records()}
     head = capture.head() or {}
-    since = options.since
-    if since is None:
-        ends = [datetime.fromisoformat(each["end"]) for each in known.values() if each.get("done")]
-        began = datetime.fromtimestamp(float(head.get("started_at", 0.0)), UTC)
-        since = max(ends, default=began)
+    ends = [datetime.fromisoformat(each["end"]) for each in known.values() if each.get("done")]
+    began = datetime.fromtimestamp(float(head.get("started_at", 0.0)), UTC)
+    since = options.since or max(ends, default=began)
+    if not options.from_export:
+        since = _within_recovery(options, since, is_first=options.since is None and not ends)
     start, until, found = since.replace(microsecond=0), _closed(options), list[Window]()
     while True:
         noted = known.get(start.isoformat())
@@ -297,6 +298,28 @@ def closed_windows(options: ReconcileOptions, store: ObjectStore) -> list[Window
         if noted is None or not noted.get("done"):
             found.append(Window(start, end))
         start = end
+
+
+def _within_recovery(options: ReconcileOptions, since: datetime, *, is_first: bool) -> datetime:
+    """Return the time from which windows can be reconciled: exports begin some minutes before, and recovery by then.
+
+    Raises
+    ------
+    OptionError
+        If windows were reconciled up to an earlier time, or one was given: what lies between is never reconciled.
+    """
+    earliest = describe_recovery(dynamodb_spec(options), options.table).earliest
+    if earliest is None:
+        # The export says that recovery is off, and what turns it on.
+        return since
+    first = earliest.replace(microsecond=0) + _BEFORE + timedelta(seconds=1)
+    if since >= first or is_first:
+        return max(since, first)
+    raise OptionError(
+        f"the table {options.table!r} can be recovered from {earliest.isoformat()} on, and the next window of "
+        f"{options.dest} begins at {since.isoformat()}: no export has the changes before {first.isoformat()}. Give "
+        f"since={first.isoformat()} to go on from there"
+    )
 
 
 def _closed(options: ReconcileOptions) -> datetime:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import glue
 from ddbio.core.catalog.definition import HIVE, parse_hive_name, parse_table_name
+from ddbio.core.catalog.glue import partition_changes
 from ddbio.core.catalog.lake import (
     ICEBERG,
     changed_lake_input,
@@ -90,10 +91,7 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
     if options.format == "hudi":
         hudi = hudi_input(name, state.schema, BUCKET, location, _hudi_catalog().spark_schema(state.schema))
         _make_table(spec, name, hudi)
-        # Readers list the partitions that they find here.
-        found = hudi_partitions(hudi, (str(each.bucket) for each in HudiLakeTable(table.store).files()))
-        there = glue.read_partitions(spec, name)
-        glue.create_partitions(spec, name, [each for values, each in found.items() if values not in there])
+        _match_partitions(spec, name, hudi, HudiLakeTable(table.store))
         return
     metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None
     _make_table(spec, name, lake_input(name, shown_schema(state.schema, options.format), location, metadata))
@@ -114,6 +112,21 @@ def _make_table(spec: ClientSpec, name: TableName, wanted: dict[str, Any]) -> No
             if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
                 raise
         else:
+            return
+
+
+def _match_partitions(spec: ClientSpec, name: TableName, hudi: dict[str, Any], table: HudiLakeTable) -> None:
+    """Make the partitions of a Hudi table the buckets that have files: readers list what they find in Glue."""
+    for _ in range(_ATTEMPTS):
+        # In this order: what another writer adds while the files are listed is not known here, and stays.
+        there = glue.read_partitions(spec, name)
+        buckets = (str(each.bucket) for each in table.files())
+        changes = partition_changes(hudi_partitions(hudi, buckets), there, hudi["StorageDescriptor"]["Location"])
+        glue.create_partitions(spec, name, changes.new)
+        glue.update_partitions(spec, name, changes.changed)
+        glue.delete_partitions(spec, name, changes.gone)
+        if not changes.gone:
+            # A bucket that was taken out may have got files meanwhile.
             return
 
 

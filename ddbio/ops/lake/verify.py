@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import logging
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.validation.comparison import ValidationReport
 from ddbio.core.validation.key_words import key_words
 from ddbio.errors import OptionError
+from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.lake_items import open_items
@@ -86,19 +87,20 @@ def verify(options: VerifyOptions) -> VerifyReport:
     if options.at is None and not _is_export(options):
         side = LakeSide(options.target, items)
         return _report(validate(_validation(options), options.table, side), items, side, None, None)
+    # What cannot be verified is told before an export is paid for.
+    if options.log is not None:
+        open_log(open_store(options.log, options))
+    if options.at is not None:
+        _require_base(options, items, options.at if _is_export(options) else options.at.replace(microsecond=0))
     folder = options.table if _is_export(options) else _export(options)
     at = _time_of(folder, options)
-    if options.at is not None and options.at != at:
+    # The service may cut the times of exports to whole seconds.
+    if options.at is not None and abs(options.at - at) >= timedelta(seconds=1):
         raise OptionError(
             f"{folder} holds the state of {at.isoformat()}, not of {options.at.isoformat()}: leave at out"
         )
+    _require_base(options, items, at)
     at_us = round(at.timestamp() * _MICROS)
-    if base_us(items) > at_us:
-        began = datetime.fromtimestamp(base_us(items) / _MICROS, UTC)
-        raise OptionError(
-            f"the base of {options.target} was loaded at {began.isoformat()}, after {at.isoformat()}: what it held "
-            "then is not there; verify it as of a later time"
-        )
     given = _validation(options)
     source = ExportWithout(folder, given, options)
     state = StateAt(items, at_us, round(options.margin_seconds * _MICROS))
@@ -111,14 +113,25 @@ def verify(options: VerifyOptions) -> VerifyReport:
     return _report(validate(given, source, side), items, side, state, at)
 
 
+def _require_base(options: VerifyOptions, items: LakeItems, at: datetime) -> None:
+    """Refuse a time before the base of the lake table began."""
+    if base_us(items) > round(at.timestamp() * _MICROS):
+        began = datetime.fromtimestamp(base_us(items) / _MICROS, UTC)
+        raise OptionError(
+            f"the base of {options.target} was loaded at {began.isoformat()}, after {at.isoformat()}: what it held "
+            "then is not there; verify it as of a later time"
+        )
+
+
 def _settle(options: VerifyOptions, state: StateAt, source: ExportWithout, items: LakeItems) -> None:
     """Find out what recent items were at the time; without a log nothing tells."""
     if options.log is None:
         state.leave_out()
         return
     words = state.recent_words()
-    state.read_log(options.log, options)
-    is_whole = not base_us(items) or state.read_versions()
+    is_whole = state.read_log(options.log, options)
+    if base_us(items):
+        is_whole &= state.read_versions()
     reading = Reading(items.item_schema, items.key_types, "merge")
 
     def mine() -> Iterator[pa.RecordBatch]:
@@ -165,13 +178,14 @@ def _time_of(folder: str, options: VerifyOptions) -> datetime:
 
 
 def _export(options: VerifyOptions) -> str:
-    """Ask the service for the full export as of the time, and return its folder; the same again is the same export."""
+    """Ask the service for the full export as of the second of the time; the same again is the same export."""
     at = options.at
     if options.export_to is None or at is None:
         raise OptionError(
             "export_to is missing, an s3:// prefix for the full export as of that time; or give the folder of one that "
             "is there in place of the table"
         )
+    at = at.replace(microsecond=0)
     token = hashlib.sha256(f"{options.table} {options.export_to} {at.isoformat()}".encode()).hexdigest()
     limits = {name: getattr(options, name) for name in ("max_seconds", "max_usd", "prices")}
     given = {**export_connection_of(options), **limits, "table": options.table, "dest": options.export_to}

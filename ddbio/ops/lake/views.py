@@ -20,12 +20,12 @@ from ddbio.core.lake.views import (
     statements,
 )
 from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.core.schema.folded import fold
 from ddbio.errors import OptionError
-from ddbio.ops.capture.log_reader import CapturedLog, captures_of
+from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import base_us
-from ddbio.ops.lake.history import streams_of
 
 if TYPE_CHECKING:
     from ddbio.ops.job.lake_items import LakeItems
@@ -76,8 +76,8 @@ def latest_view_sql(options: ViewOptions) -> str:
 
 def _viewed(options: ViewOptions) -> tuple[ViewedLog, str | None, str]:
     store = open_store(options.source, options)
-    log = CapturedLog(store, captures_of(store))
-    streams = streams_of(log)
+    log = open_log(store)
+    streams = [each.name for each in log.lineages()]
     if len(streams) > 1:
         raise OptionError(
             f"the log {options.source} has changes of {len(streams)} streams, whose numbers cannot be compared in SQL: "
@@ -86,10 +86,11 @@ def _viewed(options: ViewOptions) -> tuple[ViewedLog, str | None, str]:
     relation, setup = (options.log_relation, None)
     if relation is None:
         relation, setup = log_relation(store.uri, options.dialect)
-    columns = pa.schema([field for field in item_columns(log.schema()) if field.name != RESCUE_NAME])
+    schema = log.schema()
+    columns = pa.schema([field for field in item_columns(schema) if field.name != RESCUE_NAME])
     by_name = dict[str, str]()
-    for name in columns.names:
-        other = by_name.setdefault(name.lower(), name)
+    for name in schema.names:
+        other = by_name.setdefault(fold(name), name)
         if other != name:
             raise OptionError(
                 f"the log {options.source} has columns {other!r} and {name!r}, which SQL takes for one: apply it to a "

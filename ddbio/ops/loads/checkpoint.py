@@ -99,6 +99,7 @@ def identity_of(
         **({"input_format": options.input_format} if options.input_format else {}),
         # The list that JSON reads back.
         **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
+        **({"null_values": list(options.null_values)} if options.null_values else {}),
         **({"types": types.hexdigest()} if source.types else {}),
     }
 

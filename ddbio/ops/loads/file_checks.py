@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -11,10 +10,12 @@ import pyarrow as pa
 
 from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.encode import check_columns
+from ddbio.core.schema.arrow import require_names
 from ddbio.errors import SchemaError
 from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.ops.loads.sources import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,19 +29,23 @@ _FILES_AT_ONCE = 16
 _FILES_PER_LINE = 1000
 
 
-def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] = ()) -> None:
+def check_files(
+    source: FileSource, plan: WritePlan, declared: Collection[str] = (), times: Collection[str] = ()
+) -> None:
     """Check how every file begins, by its footer if it has one: whether it is of its format, and has the columns.
 
     Parameters
     ----------
     declared
         Columns that the source should have, one file or the other.
+    times
+        The same of columns of times, which JSON has not.
 
     Raises
     ------
     SchemaError
-        If a file has no column that the write needs, or times of a form that they cannot have; if all files are CSV,
-        and none has a declared column.
+        If a file has no column that the write needs, or times of a form that they cannot have; if no file has a
+        declared column, and none is JSON, whose later rows may have it.
     DecodeError
         If a file is not in the format of its name.
     """
@@ -55,16 +60,20 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
     def look(unit: Unit) -> pa.Schema | None:
         if unit.entry.path in source.kinds:
             return source.kinds[unit.entry.path]
-        files = RowFiles(source.store, dict(plan.key_types), source.types)
+        files = RowFiles(source.store, read_options(plan, source.types, source.null_values))
         return files.first_schema(unit.entry, unit.json_format, unit.schema)
 
     seen = set[tuple[pa.Schema, tuple[str, ...]]]()
-    names, are_known = set[str](), True
+    # What has a footer, and columns that are noted of it, is not opened.
+    noted = [(unit.schema, unit.columns) for unit in first_units.values() if unit.schema is not None]
+    names = {name for schema, columns in noted for name in (*schema.names, *(name for name, *_ in columns))}
+    are_known = True
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="ddbio-head") as pool:
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
                 _LOG.info("checked %d of %d files", number, len(units))
-            are_known = are_known and schema is not None and format_of(unit.entry) is FORMATS["csv"]
+            # Rows of JSON may have members that the first ones lack.
+            are_known = are_known and schema is not None and format_of(unit.entry) is not FORMATS["json"]
             kind = (schema or pa.schema([]), tuple(name for name, *_ in unit.columns))
             if schema is None or kind in seen:
                 continue
@@ -73,11 +82,8 @@ def check_files(source: FileSource, plan: WritePlan, declared: Collection[str] =
             rows = StoredRows(unit.forms).convert(with_columns(none, unit.columns))
             names.update(rows.schema.names)
             check_file(unit.entry, rows.schema, plan)
-    missing = [name for name in declared if name not in names]
-    if missing and are_known:
-        near = difflib.get_close_matches(missing[0], names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"they have {', '.join(sorted(names))}"
-        raise SchemaError(f"{missing[0]}: no file has such a column: {hint}")
+    if source.export is None:
+        require_names((*times, *(declared if are_known else ())), names, "no file has such a column")
 
 
 def check_file(entry: StoredObject, schema: pa.Schema, plan: WritePlan) -> None:

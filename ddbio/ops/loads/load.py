@@ -31,6 +31,7 @@ from ddbio.engine import (
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import Clock, WriteReport
 from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
@@ -127,8 +128,8 @@ def write_table(data: Rows, options: WriteOptions) -> WriteReport:
     if is_limited and isinstance(data, pa.Table):
         least = least_write_units(data.drop_columns([options.operation_by] if options.operation_by else []))
 
-    def rows(*_: object) -> Iterable[WriteInput]:
-        return batches_of(data, options.timestamps)
+    def rows(plan: WritePlan, _: RejectWriter) -> Iterable[WriteInput]:
+        return batches_of(data, options.timestamps, names_nulls=plan.nulls_matter)
 
     return _write_here(options, rows, rows_are_here=rows_are_here, least_units=least)
 
@@ -200,6 +201,7 @@ def load_files(
     cluster = cluster_of(master, conf) if plan.engine == "spark" else None
     places = {"reject_to": options.reject_to, "state": options.state}
     require_shared(cluster, places, shared_paths=options.shared_paths)
+    require_reject_place(options.reject_to, options)
     if not found.table.table_id:
         # No earlier run has left a part of it finished: what the plan forbids is known before the table is created.
         check_limits(options, plan.estimated_units, plan.seconds, plan.cost)
@@ -232,7 +234,10 @@ def _load(
     is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    job = LoadJob(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types)
+    job = LoadJob(
+        *(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types),
+        null_values=source.null_values,
+    )
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
     budget.is_followed = True
@@ -328,7 +333,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     write = plan_write(table, options)
     source = open_source(options, dict(write.key_types), options.timestamps, splits_text=True)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
-    check_files(source, write, dict(options.types or ()))
+    check_files(source, write, dict(options.types or ()), dict(options.timestamps or ()))
     resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:
@@ -351,6 +356,7 @@ def _write_here(
     least_units: float | None = None,
 ) -> WriteReport:
     """Write rows without checkpoints, in this process; ``least_units`` are known of rows that are all here."""
+    require_reject_place(options.reject_to, options)
     clock, table = Clock(), describe_table(dynamodb_spec(options), options.table)
     plan = plan_write(table, options)
     budget = LocalBudget(plan.wcu_per_second, job=f"write to {plan.table}", ramp=plan.ramp)

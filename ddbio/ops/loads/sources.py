@@ -15,8 +15,10 @@ from ddbio.core.folders.staged import job_of
 from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.items.python_rows import python_columns, python_rows
 from ddbio.core.items.time_columns import StoredRows
+from ddbio.core.schema.arrow import require_names
 from ddbio.core.schema.declare import time_forms
 from ddbio.errors import DdbioError, OptionError
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.meta import manifest_path, parse_state
 from ddbio.files.row_files import RowFiles
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StoredObject
+    from ddbio.core.loads.plan import WritePlan
     from ddbio.core.schema.times import TimeForm
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
@@ -45,53 +48,76 @@ _FILES_PER_LINE = 1000
 _PYTHON_ROWS = 10_000
 
 
-def batches_of(data: Rows, timestamps: Iterable[tuple[str, str]] | None = None) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    data: Rows, timestamps: Iterable[tuple[str, str]] | None = None, *, names_nulls: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield rows in memory as record batches, declared times as the text or numbers that they are written as.
 
     Parameters
     ----------
     timestamps
         The forms of time columns.
+    names_nulls
+        Whether rows that are dictionaries say which attributes are null; see ``python_rows``.
 
     Raises
     ------
     OptionError
-        If the data holds no rows, or a time has no such form.
+        If the data holds no rows, a time has no such form, or no column has the name of a form.
     SchemaError
         If Arrow has no type for a column of a data frame, or a column cannot have its form.
     DecodeError
         If an array points outside its own memory.
     """
-    yield from map(StoredRows(time_forms(timestamps)).convert, checked_batches(_batches_of(data)))
+    forms = time_forms(timestamps)
+    batches = _Batches(forms, names_nulls).of(data)
+    if forms:
+        first = next(batches, None)
+        batches = itertools.chain([] if first is None else [first], batches)
+        if first is not None:
+            require_names(forms, first.schema.names, "option timestamps: the rows have no such column")
+    yield from batches
 
 
-def _batches_of(data: Rows) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, pa.RecordBatch):
-        yield data
-    elif isinstance(data, pa.Table):
-        yield from data.to_batches()
-    elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
-        yield from record_batch_reader(data)
-    elif isinstance(data, Mapping):
-        yield from python_columns(data).to_batches()
-    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-        yield from _batches_of_each(data)
-    elif hasattr(data, "writeTo"):
-        raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
-    else:
-        raise OptionError(
-            f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
-        )
+@dataclass(frozen=True)
+class _Batches:
+    """Make batches of what holds rows, with declared times as they are written."""
 
+    forms: Mapping[str, TimeForm | None]
+    names_nulls: bool
 
-def _batches_of_each(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
-        if is_row:
-            while rows := list(itertools.islice(group, _PYTHON_ROWS)):
-                yield from python_rows(rows).to_batches()
+    def of(self, data: Rows) -> Iterator[pa.RecordBatch]:
+        if isinstance(data, pa.RecordBatch):
+            yield from self._stored([data])
+        elif isinstance(data, pa.Table):
+            yield from self._stored(data.to_batches())
+        elif hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns")):
+            yield from self._stored(record_batch_reader(data))
+        elif isinstance(data, Mapping):
+            yield from python_columns(data, self.forms).to_batches()
+        elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+            yield from self._of_each(data)
+        elif hasattr(data, "writeTo"):
+            raise OptionError("a DataFrame of Spark holds no rows here: write it as Parquet and give that folder")
         else:
-            for batch in group:
-                yield from _batches_of(batch)
+            raise OptionError(
+                f"a {type(data).__name__} holds no rows: give an Arrow table, batches, a data frame, or dictionaries"
+            )
+
+    def _of_each(self, data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for is_row, group in itertools.groupby(data, lambda each: isinstance(each, Mapping)):
+            if is_row:
+                while rows := list(itertools.islice(group, _PYTHON_ROWS)):
+                    yield from python_rows(rows, self.forms, names_nulls=self.names_nulls).to_batches()
+            else:
+                stored = StoredRows(self.forms)
+                for batch in group:
+                    # One for all batches: each schema is looked at once.
+                    is_batch = isinstance(batch, pa.RecordBatch)
+                    yield from map(stored.convert, checked_batches([batch])) if is_batch else self.of(batch)
+
+    def _stored(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(StoredRows(self.forms).convert, checked_batches(batches))
 
 
 @dataclass(frozen=True)
@@ -112,6 +138,8 @@ class Unit:
     """How time columns are written, where it is declared."""
     schema: pa.Schema | None = None
     """The columns that the file was written with, if they are known and the file does not tell them."""
+    width: int = 0
+    """How many columns its footer tells."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +158,8 @@ class FileSource:
         One file of each set of columns that footers tell, and these columns.
     skipped
         Paths of files that were passed over though they may hold rows.
+    null_values
+        The words of CSV that are missing values; None are the usual ones.
     """
 
     store: ObjectStore
@@ -140,6 +170,17 @@ class FileSource:
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     kinds: Mapping[str, pa.Schema] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    null_values: tuple[str, ...] | None = None
+
+
+def read_options(
+    plan: WritePlan, types: Mapping[str, pa.Field[Any]], null_values: tuple[str, ...] | None
+) -> ReadOptions:
+    """Return how a write understands text."""
+    nulls = plan.nulls_matter
+    return ReadOptions(
+        dict(plan.key_types), types=types, null_values=null_values, names_nulls=nulls, takes_illegal=True
+    )
 
 
 def open_source(
@@ -181,12 +222,13 @@ def open_source(
     columns = _columns_of_folders(found, options, keys)
 
     def look(entry: StoredObject) -> tuple[Parts, pa.Schema | None]:
-        opened = RowFiles(store, splits_text=splits_text)
+        opened = RowFiles(store, ReadOptions(splits_text=splits_text))
         # Its columns may have other names in the file than they were declared with.
         tells = is_splittable(entry) and entry.path not in schemas
         return opened.parts(entry), opened.first_schema(entry) if tells else None
 
     parts_of_files: list[Parts] = []
+    widths: dict[str, int] = {}
     kinds: dict[Any, tuple[str, pa.Schema]] = {}
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
         for entry, (parts, schema) in zip(files, pool.map(look, files), strict=True):
@@ -194,17 +236,30 @@ def open_source(
             if len(parts_of_files) % _FILES_PER_LINE == 0:
                 _LOG.info("opened %d of %d files", len(parts_of_files), len(files))
             if schema is not None:
+                widths[entry.path] = len(schema)
                 kinds.setdefault((schema, tuple(name for name, *_ in columns[entry.path])), (entry.path, schema))
     forms = time_forms(timestamps)
     places = [
-        (entry, part, size, None, columns[entry.path], options.json_format, first_row, forms, schemas.get(entry.path))
+        (
+            *(entry, part, size, None, columns[entry.path], options.json_format, first_row, forms),
+            *(schemas.get(entry.path), widths.get(entry.path, 0)),
+        )
         for entry, parts in zip(files, parts_of_files, strict=True)
         for part, (size, first_row) in enumerate(zip(parts.sizes_bytes, parts.first_rows, strict=True))
     ]
     units = tuple(Unit(number, *place) for number, place in enumerate(places))
+    if all(is_splittable(each) or each.path in schemas for each in files):
+        named = {name for each in files for name, *_ in columns[each.path]}
+        told = (*(schema for _, schema in kinds.values()), *schemas.values())
+        require_names(forms, named.union(*(each.names for each in told)), "no file has such a column")
     known = [parts.rows for parts in parts_of_files if parts.rows is not None]
     rows = sum(known) if len(known) == len(files) else None
-    return FileSource(store, files, units, rows, kinds=dict(kinds.values()), skipped=found.skipped)
+    return FileSource(
+        *(store, files, units, rows),
+        kinds=dict(kinds.values()),
+        skipped=found.skipped,
+        null_values=options.null_values,
+    )
 
 
 def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> bool:

@@ -58,11 +58,15 @@ class LoadJob:
     """The declared columns of text."""
     texts: Mapping[str, TextLayout] = dataclasses.field(default_factory=dict)
     """What was found out of files of text before their rows are read."""
+    null_values: tuple[str, ...] | None = None
+    """The words of CSV that are missing values."""
 
     @property
     def reader(self) -> UnitReader:
         """Return the reader of the source."""
-        return UnitReader(self.store, self.task.plan, self.export, self.types, self.texts)
+        return UnitReader(
+            *(self.store, self.task.plan, self.export, self.types, self.texts), null_values=self.null_values
+        )
 
     def write(
         self,

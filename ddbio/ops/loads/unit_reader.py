@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import batch_bytes
+from ddbio.core.batch_size import value_bytes
 from ddbio.core.index_units import frequent_index_keys, mean_index_units
 from ddbio.core.items.raw_items import RawItems
 from ddbio.core.items.time_columns import StoredRows
@@ -33,6 +33,7 @@ from ddbio.files.text_reader import PIECE_BYTES
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
+from ddbio.ops.loads.sources import read_options
 from ddbio.ops.loads.spreading import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _SAMPLE_ROWS = 1000
 _MOST_STREAMS = 32
 _OPEN_BYTES = 256 * 1024 * 1024
 _STREAM_ROWS = 2048
+_CELL_BYTES = 8
 # So many rows of a file of text lie between two checkpoints.
 _CHECKPOINT_ROWS = 4096
 # Text takes several times its stored size when it is read, above all if it is compressed.
@@ -74,7 +76,7 @@ def describe_source(source: FileSource, plan: WritePlan, indexes: Sequence[Index
     DecodeError
         If the file is not in the format of its name.
     """
-    files = RowFiles(source.store, dict(plan.key_types), source.types)
+    files = RowFiles(source.store, read_options(plan, source.types, source.null_values))
     largest = max(source.units, key=attrgetter("entry.size_bytes"), default=None)
     sample = None if largest is None else _sample(files, largest)
     rows, units, columns, index_units = source.rows, None, list[str](), dict[str, float]()
@@ -128,6 +130,8 @@ class UnitReader:
         Declared columns of text.
     texts
         What was found out of files of text before their rows are read.
+    null_values
+        The words of CSV that are missing values.
     """
 
     store: ObjectStore
@@ -135,6 +139,7 @@ class UnitReader:
     export: ExportSource | None = None
     types: Mapping[str, pa.Field[Any]] = field(default_factory=dict)
     texts: Mapping[str, TextLayout] = field(default_factory=dict)
+    null_values: tuple[str, ...] | None = None
 
     def read(
         self,
@@ -207,7 +212,8 @@ class UnitReader:
 
     def open_files(self) -> RowFiles:
         """Return what reads the files of one thread."""
-        return RowFiles(self.store, dict(self.plan.key_types), self.types, self.texts, splits_text=True)
+        options = read_options(self.plan, self.types, self.null_values)
+        return RowFiles(self.store, replace(options, splits_text=True), self.texts)
 
     def _read_unit(
         self, files: RowFiles, unit: Unit, raw_items: RawItemReader | None, batch_rows: int
@@ -380,7 +386,8 @@ def split_evenly(units: Sequence[Unit], most: int) -> list[Sequence[Unit]]:
 def _weight(unit: Unit) -> int:
     """Return about how many bytes are in memory while a unit is read."""
     if is_splittable(unit.entry):
-        return unit.size_bytes
+        # Rows of many columns are sparse: in a file their nulls take next to nothing.
+        return unit.size_bytes + unit.width * _STREAM_ROWS * _CELL_BYTES
     return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry) else unit.size_bytes)
 
 
@@ -389,7 +396,7 @@ def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.Recor
     if streams == 1 or isinstance(batch, RawItems):
         yield batch
         return
-    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, batch_bytes(batch))))
+    step = max(1, batch.num_rows * WINDOW_BYTES // (2 * streams * max(1, value_bytes(batch))))
     yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 

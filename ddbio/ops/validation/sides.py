@@ -26,8 +26,8 @@ from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
+from ddbio.files.json_forms import starts_with_item
 from ddbio.files.meta import META, is_manifest, parse_state
-from ddbio.files.text_reader import starts_with_item
 from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks

@@ -14,6 +14,7 @@ from ddbio.core.rescue import MisfitLog
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.validation.key_hashes import Rows
 from ddbio.engine import SplitTasks
+from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
@@ -122,7 +123,7 @@ class FilesPortion:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, with the columns of their folders; all batches of a file have one schema."""
-        reader = RowFiles(self.store, self.keys)
+        reader = RowFiles(self.store, ReadOptions(self.keys))
         for unit in self.units:
             typed: pa.Schema | None = None
             if unit.part is None:
@@ -142,7 +143,7 @@ class FilesPortion:
 
     def divided(self, count: int) -> list[FilesPortion]:
         """Return portions of about equal bytes; large files are divided into their parts."""
-        reader, units = RowFiles(self.store, self.keys), list[tuple[int, FileUnit]]()
+        reader, units = RowFiles(self.store, ReadOptions(self.keys)), list[tuple[int, FileUnit]]()
         for unit in self.units:
             size = unit.entry.size_bytes
             sizes = reader.parts(unit.entry).sizes_bytes if size > _LARGE_BYTES and is_splittable(unit.entry) else ()

@@ -55,6 +55,8 @@ def delete_table(database: Database, request: Request) -> dict[str, Any]:
     """Delete a table at once."""
     table = existing_table(database, request)
     close_stream(table)
+    for stream in database.data_streams.values():
+        stream.destinations.pop(table.name, None)
     database.remove(table)
     return {"TableDescription": describe(table, "DELETING")}
 
@@ -131,7 +133,7 @@ def _change_stream(database: Database, table: Table, specification: dict[str, An
         del table.description["StreamSpecification"]
         close_stream(table)
     else:
-        table.description |= with_stream(table.arn, specification)
+        table.description |= with_stream(specification)
         open_stream(database, table)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.refusal import constraint, invalid, not_found, service_refusal
@@ -30,10 +31,14 @@ _ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/[^/]+/stream/.+")
 
 def open_stream(database: Database, table: Table) -> None:
     """Begin to record the writes of a table whose stream was turned on."""
-    described = table.description
+    described, at = table.description, database.wall_clock.now()
+    # The streams that the table had before stay, and each has a label of its own.
+    while (arn := f"{table.arn}/stream/{_label(at)}") in database.streams:
+        at += 0.001
+    described |= {"LatestStreamLabel": _label(at), "LatestStreamArn": arn}
     stream = Stream(
-        arn=described["LatestStreamArn"],
-        label=described["LatestStreamLabel"],
+        arn=arn,
+        label=_label(at),
         view=described["StreamSpecification"]["StreamViewType"],
         table=table.name,
         keys=table.keys,
@@ -44,6 +49,10 @@ def open_stream(database: Database, table: Table) -> None:
     stream.open(table.throughput.partitions)
     database.streams[stream.arn] = table.stream = stream
     table.store.listeners["stream"] = stream.add
+
+
+def _label(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
 
 
 def close_stream(table: Table) -> None:
@@ -173,10 +182,13 @@ def _iterator(database: Database, stream: Stream, shard: Shard, place: int) -> s
 def _stream(database: Database, arn: str) -> Stream:
     if _ARN.fullmatch(arn) is None:
         raise invalid("Invalid StreamArn")
-    if arn not in database.streams:
-        raise not_found(f"Requested resource not found: Stream: {arn} not found")
-    database.streams[arn].trim()
-    return database.streams[arn]
+    if (stream := database.streams.get(arn)) is not None:
+        stream.trim()
+        if stream.is_open or stream.shards:
+            return stream
+        # A stream that is turned off stays for as long as its records do.
+        del database.streams[arn]
+    raise not_found(f"Requested resource not found: Stream: {arn} not found")
 
 
 def _trimmed() -> Exception:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.testing.refusal import constraint, invalid, invalid_values, malformed
@@ -68,7 +67,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
     )
     stream = request.mapping("StreamSpecification")
     if stream is not None and stream.get("StreamEnabled"):
-        table.description |= with_stream(table.arn, stream)
+        table.description |= with_stream(stream)
     if on_demand:
         table.description["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
     kinds: tuple[tuple[Literal["Global", "Local"], str], ...] = (
@@ -105,17 +104,12 @@ def loaded_table(name: str, keys: KeySchema, defaults: Defaults) -> Table:
     )
 
 
-def with_stream(arn: str, specification: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members that describe an enabled stream, which has no records."""
+def with_stream(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the member that describes an enabled stream; its label and ARN come when it is opened."""
     view = specification.get("StreamViewType")
     if view not in _VIEWS:
         raise constraint(view, "streamSpecification.streamViewType", f"satisfy enum value set: [{', '.join(_VIEWS)}]")
-    label = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
-    return {
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": view},
-        "LatestStreamLabel": label,
-        "LatestStreamArn": f"{arn}/stream/{label}",
-    }
+    return {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": view}}
 
 
 @dataclass(frozen=True, slots=True)

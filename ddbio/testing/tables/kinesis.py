@@ -224,6 +224,7 @@ class Destination:
         images = {"NewImage": new, "OldImage": old}
         items: dict[str, Item] = {name: json.loads(image.json) for name, image in images.items() if image is not None}
         keys = self.keys.part_of(next(iter(items.values())))
+        sizes = item_bytes(keys) + sum(map(item_bytes, items.values()))
         scale = 1_000_000 if self.precision == "MICROSECOND" else 1_000
         record = {
             "awsRegion": "us-east-1",
@@ -235,11 +236,29 @@ class Destination:
             "dynamodb": {
                 "ApproximateCreationDateTime": int(self.stream.now() * scale),
                 "ApproximateCreationDateTimePrecision": self.precision,
-                "Keys": keys,
-                **items,
-                "SizeBytes": item_bytes(keys) + sum(map(item_bytes, items.values())),
+                "Keys": _twice_encoded({"M": keys})["M"],
+                **{name: _twice_encoded({"M": item})["M"] for name, item in items.items()},
+                "SizeBytes": sizes,
             },
             "eventSource": "aws:dynamodb",
         }
         partition_key = hashlib.md5(to_json(keys), usedforsecurity=False).hexdigest().upper()
         return partition_key, to_json(record)
+
+
+def _twice_encoded(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an attribute value with binary as the service sends it: the base64 of its base64.
+
+    https://github.com/awslabs/amazon-kinesis-client/issues/959
+    """
+    ((tag, content),) = value.items()
+    match tag:
+        case "B":
+            return {tag: base64.b64encode(content.encode()).decode()}
+        case "BS":
+            return {tag: [base64.b64encode(each.encode()).decode() for each in content]}
+        case "L":
+            return {tag: [_twice_encoded(each) for each in content]}
+        case "M":
+            return {tag: {name: _twice_encoded(each) for name, each in content.items()}}
+    return value

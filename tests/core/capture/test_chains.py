@@ -97,6 +97,25 @@ def test_breaks_of_items_with_rescued_keys_are_found_and_named():
         ]
 
 
+@pytest.mark.parametrize("name", ["_since", "_sequence", "_event_id", "_healed_by"])
+def test_keys_are_called_as_other_columns(name):
+    """A key attribute may have the name of a column of the log, or of one that is used on the way."""
+    column = name if name == "_since" else f"{name}_1"
+    field = pa.field(column, pa.string(), metadata={"ddb:type": "S", "ddb:name": name})
+    image = pa.struct([field, ("n", pa.int64())])
+    schema = SCHEMA.set(3, field).set(5, pa.field("_old_image", image))
+    if name != "_sequence":
+        schema = schema.append(pa.field("_healed_by", pa.string()))
+
+    def named(row):
+        old = row["_old_image"]
+        return {**row, column: row["pk"], "_old_image": old and {column: old["pk"], "n": old["n"]}}
+
+    chains = ImageChains([name])
+    chains.add(pa.Table.from_pylist([named(row) for row in ROWS], schema))
+    assert [(each.key, each.sequence) for each in chains.broken()] == [({name: "b"}, "11"), ({name: "a"}, "102")]
+
+
 UNKNOWN = [
     change(8, "a", None, 1),
     change(9, "a", 1, 2),
@@ -124,6 +143,17 @@ def breaks_of(*parts):
     for part in filter(len, parts):
         chains.add(part)
     return [each.sequence for each in chains.broken()]
+
+
+def test_the_changes_of_several_streams_are_chains_of_their_own():
+    """Their numbers cannot be compared, and what is missing between two streams is a gap of the log."""
+    chains = ImageChains(["pk"])
+    chains.add(pa.Table.from_pylist([change(7, "a", None, 1), change(9, "a", 1, 2)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(10, "a", 4, 5), change(8, "a", 3, 4), change(8, "b", 1, 2)], SCHEMA), 2)
+    assert chains.broken() == []
+    chains.add(pa.Table.from_pylist([change(11, "a", 4, 5)], SCHEMA), 1)
+    chains.add(pa.Table.from_pylist([change(11, "b", 3, 4)], SCHEMA), 2)
+    assert sorted((each.key["pk"], each.sequence) for each in chains.broken()) == [("a", "11"), ("b", "11")]
 
 
 @pytest.mark.parametrize("bare", [without_images, with_null_images])

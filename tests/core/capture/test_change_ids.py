@@ -88,6 +88,22 @@ def test_the_columns_of_a_file_do_not_matter(keys):
     assert id_texts(change_ids(rows, keys)) == wanted
 
 
+@pytest.mark.parametrize("name", ["_event_id", "_expired_at", "_healed_by"])
+@pytest.mark.parametrize("keys", [["pk"], []])
+def test_an_attribute_is_not_taken_for_a_column_of_the_log(keys, name):
+    """Logs of older releases have attributes in columns that are called as those of other logs and archives."""
+    schema = pa.schema([field for field in SCHEMA if field.name != "_event_id"])
+    schema = schema.append(pa.field(name, pa.string(), metadata={"ddb:type": "S"}))
+    changes = [{name: "a"}, {name: "a", "_sequence": "101"}, {name: "a", "pk": 2}]
+    changes += [] if keys else [{name: "b"}]
+    assert len(distinct(change_ids(table_of(*changes, schema=schema), keys))) == len(changes)
+    renamed = schema.set(
+        len(schema) - 1, pa.field(f"{name}_1", pa.string(), metadata={"ddb:type": "S", "ddb:name": name})
+    )
+    rows = table_of({f"{name}_1": "a"}, schema=renamed)
+    assert id_texts(change_ids(rows, keys)) == id_texts(change_ids(table_of({name: "a"}, schema=schema), keys))
+
+
 @pytest.mark.parametrize(
     ("streams", "wanted"),
     [

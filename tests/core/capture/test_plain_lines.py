@@ -104,7 +104,7 @@ RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreati
         text_of([RECORD]) + b"no change",
         text_of([RECORD, {**RECORD, "eventID": "2", "eventName": "TRUNCATE"}]),
         text_of([{**RECORD, "_op": "x", "_event_time": "2026-11-24T00:00:00+00:00"}]),
-        text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "ApproximateCreationDateTime": 253402300800}}]),
+        text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "ApproximateCreationDateTime": 253402300800000000}}]),
         text_of([{**RECORD, "dynamodb": {**RECORD["dynamodb"], "Keys": {"_sequence": {"S": "a"}}}}]),
         text_of([RECORD, {each: RECORD[each] for each in ("eventName", "dynamodb")}]),
         text_of([RECORD]).replace(b'"eventID":"1"', b'"eventID" : "1"'),

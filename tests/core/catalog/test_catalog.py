@@ -10,9 +10,10 @@ from ddbio.core.catalog.definition import (
     columns_of,
     hive_type,
     merge_schemas,
+    nameable,
     parse_table_name,
 )
-from ddbio.core.catalog.glue import changed_input, table_input
+from ddbio.core.catalog.glue import PartitionChanges, changed_input, partition_changes, partition_inputs, table_input
 from ddbio.core.catalog.lake import changed_lake_input, hudi_input, hudi_partitions, lake_input
 from ddbio.errors import OptionError, SchemaError, TargetError
 
@@ -156,3 +157,110 @@ def test_a_hudi_table_grows_and_keeps_what_others_noted():
         changed_lake_input(name, lake_input(name, schema, place), made)
     (found,) = hudi_partitions(made, ["3", "3"]).values()
     assert (found["Values"], found["StorageDescriptor"]["Location"]) == (["3"], "s3://lake/orders/_b=3")
+
+
+LOG = pa.schema(
+    [("_op", pa.string()), ("_event_time", pa.timestamp("us", "UTC")), ("Year", pa.string()), ("hour", pa.int64())]
+)
+HOURS = ("year", "month", "day", "hour")
+AMBIGUOUS = pa.struct([("A", pa.int64()), ("a", pa.int64())])
+
+
+def log(values, schema=LOG):
+    """Return the table of a log with changes of some hours."""
+    parts = {name: name for name in HOURS}
+    columns, partitions = columns_of(schema, HOURS, parts, are_attributes=True)
+    folders = ["/".join(f"{name}={text}" for name, text in zip(HOURS, each, strict=True)) for each in values]
+    return TableDefinition("s3://lake/log", "parquet", columns, partitions, tuple(values), tuple(folders))
+
+
+@pytest.mark.parametrize("hour", [("2026", "11", "27", "12"), ("2026", "01", "01", "00"), ("2024", "12", "31", "23")])
+def test_projection_covers_the_hours_to_come(hour):
+    """Whatever hours a log has had: all months, days and hours of two digits, and all years from its first on."""
+    text = ddl(NAME, log([hour, ("2026", "12", "01", "01")], LOG.remove(3).remove(2)), "athena", projection=True)
+    for part, span, digits in (
+        ("month", "1,12", 2),
+        ("day", "1,31", 2),
+        ("hour", "0,23", 2),
+        ("year", f"{hour[0]},9999", 4),
+    ):
+        assert f"'projection.{part}.range' = '{span}', 'projection.{part}.digits' = '{digits}'" in text
+    assert "year=${year}/month=${month}/day=${day}/hour=${hour}/" in text
+
+
+def test_folders_do_not_hide_attributes():
+    """An attribute keeps its name in any case; the column of the folder has another one, wherever it is said."""
+    table = log([("2026", "11", "27", "12")])
+    year, month, day, hour = (each.name for each in table.partition_columns)
+    assert (month, day) == ("month", "day")
+    assert {year, hour}.isdisjoint({"year", "hour"})
+    given = table_input(NAME, table)
+    assert [each["Name"] for each in given["StorageDescriptor"]["Columns"]] == ["_op", "_event_time", "year", "hour"]
+    assert [each["Name"] for each in given["PartitionKeys"]] == [year, "month", "day", hour]
+    text = ddl(NAME, table, "athena", projection=True)
+    assert f"year=${{{year}}}/month=${{month}}/day=${{day}}/hour=${{{hour}}}/" in text
+    assert f"'projection.{hour}.range' = '0,23'" in text
+    for dialect in ("athena", "hive", "spark", "unity"):
+        statement = (
+            f"PARTITION (`{year}` = 2026, `month` = 11, `day` = 27, `{hour}` = 12) LOCATION 's3://lake/log/year=2026/"
+        )
+        assert statement in ddl(NAME, table, dialect)
+    assert "hive_partitioning = false" in ddl(NAME, table, "duckdb")
+    assert "hive_partitioning = true" in ddl(NAME, log([], LOG.remove(3).remove(2)), "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("column", "kept"),
+    [
+        (("x" * 256, pa.string()), None),
+        (("é" * 128, pa.string()), None),
+        (("é" * 127, pa.string()), pa.string()),
+        (("a\nb", pa.string()), None),
+        ((" ", pa.string()), None),
+        (("a b", pa.string()), pa.string()),
+        (("PK", pa.string()), None),
+        (("x", pa.time64("us")), None),
+        (("m", pa.struct([("a:b", pa.string()), ("c", pa.string())])), pa.struct([("c", pa.string())])),
+        (("m", pa.struct([("a b", pa.string())])), None),
+        (("m", pa.struct([("s", AMBIGUOUS)])), pa.struct([("s", pa.struct([("A", pa.int64())]))])),
+    ],
+)  # fmt: skip
+def test_lake_tables_are_registered_without_what_a_catalog_cannot_name(column, kept):
+    """No attribute blocks the registration: the log of the table has its columns, and the catalog those it can name."""
+    schema = pa.schema([("pk", pa.string()), column])
+    found = nameable(schema)
+    assert found.names == (["pk"] if kept is None else ["pk", column[0]])
+    assert kept is None or found.field(1).type == kept
+    assert lake_input(NAME, schema, "s3://lake/t")["StorageDescriptor"]["Columns"][0] == {
+        "Name": "pk",
+        "Type": "string",
+    }
+
+
+def test_partitions_follow_their_table():
+    """New columns, moved folders and files that are gone change partitions of the folder, and no others."""
+    table = log([("2026", "11", "27", "12"), ("2026", "11", "27", "13"), ("2026", "11", "27", "14")])
+    columns = [{"Name": "_op", "Type": "string"}, {"Name": "new", "Type": "bigint"}]
+    wanted = partition_inputs(table, columns)
+    first, second, third = wanted
+    there = {
+        values: {**each, "Parameters": {"numRows": "7"}} for values, each in partition_inputs(table, columns).items()
+    }
+    assert partition_changes(wanted, there, "s3://lake/log") == PartitionChanges([], [], [])
+    for values, change in ((first, {"Columns": columns[:1]}), (second, {"Location": "s3://lake/log/_versions/x/"})):
+        there[values] = {**there[values], "StorageDescriptor": {**there[values]["StorageDescriptor"], **change}}
+    del there[third]
+    there["gone",] = {"Values": ["gone"], "StorageDescriptor": {"Location": "s3://lake/log/year=1"}}
+    there["other",] = {"Values": ["other"], "StorageDescriptor": {"Location": "s3://lake/log-of-others/"}}
+    found = partition_changes(wanted, there, "s3://lake/log")
+    assert [each["Values"] for each in found.new] == [list(third)]
+    assert [each["Values"] for each in found.changed] == [list(first), list(second)]
+    assert all(each["StorageDescriptor"]["Columns"] == columns for each in found.changed)
+    assert all(each["Parameters"] == {"numRows": "7"} for each in found.changed)
+    assert found.gone == [("gone",)]
+
+
+def test_types_that_are_one_in_hive_are_one():
+    """Files of several writers differ by the width of offsets alone."""
+    one, two = (pa.schema([("a", kind)]) for kind in (pa.string(), pa.large_string()))
+    assert merge_schemas([one, two]).names == ["a"]

@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 
 from ddbio.core.folders.file_statistics import FileStatistics
 
@@ -58,3 +59,29 @@ def test_numbers_as_text_have_no_ends():
     found = FileStatistics(table.schema, ["PK"])
     found.add(table)
     assert found.to_dict() == {"PK": {"nulls": 0, "min": None, "max": None}}
+
+
+@pytest.mark.parametrize("tail", ["", "x", "é" * 300, "\U0010ffff", "\U0010ffff" * 300, "\U0010ffff" * 300 + "a"])
+def test_bounds_of_long_texts_of_columns_are_cut(tail):
+    """The lower bound is not greater and the upper one not less than any text, in the order of their bytes."""
+    texts = [f"{'k' * 127}{tail}", f"{'k' * 128}{tail}", tail * 2, "k"]
+    found = FileStatistics(pa.schema([("_key", pa.string())]), columns=["_key"])
+    found.add(pa.table({"_key": texts}))
+    (each,) = found.to_dict().values()
+    assert each["min"].encode() <= min(text.encode() for text in texts)
+    assert each["max"].encode() >= max(text.encode() for text in texts)
+    assert len(each["min"]) <= 128
+
+
+def test_columns_are_told_from_attributes_of_their_names():
+    """Statistics of a column are not those of the attribute that is called so, nor those of the rescue column."""
+    tags = {"_ts_us_c5669644": "_ts_us", "_rescue__x": "_rescue"}
+    fields = [pa.field("_ts_us", pa.int64()), *(pa.field(name, pa.string(), metadata={b"ddb:name": of.encode()}) for name, of in tags.items())]  # fmt: skip # noqa: E501
+    table = pa.table([[5], ["2024"], ["key"], ["{}"]], schema=pa.schema([*fields, pa.field("_rescue", pa.string())]))
+    for given, expected in (
+        ({"columns": ["_ts_us"]}, {"_ts_us": 5}),
+        ({"attributes": ["_rescue"]}, {"_rescue": "key"}),
+    ):
+        found = FileStatistics(table.schema, **given)
+        found.add(table)
+        assert {name: each["max"] for name, each in found.to_dict().items()} == expected

@@ -36,7 +36,7 @@ def test_what_holds_no_columns(data):
         ddbio.to_dynamodb_json(data)
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame({"a": [1, "x"]}), pd.DataFrame([[1, 2]], columns=["a", "a"])], ids=str)
+@pytest.mark.parametrize("frame", [pd.DataFrame([[1, 2]], columns=["a", "a"])], ids=str)
 def test_a_frame_that_is_no_table(frame):
     """A frame that Arrow cannot read is refused as one."""
     with pytest.raises(SchemaError, match=r"^the DataFrame cannot be read as Arrow columns"):

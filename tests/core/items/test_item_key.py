@@ -336,6 +336,25 @@ def test_only_rows_that_need_it_come_with_the_rescue_column():
     assert key_columns(rows.slice(0, 0), ["k"]) == [] or key_columns(rows.slice(0, 0), ["k"])[0].batch.num_rows == 0
 
 
+@pytest.mark.parametrize("text", ["a", None])
+def test_a_column_of_another_name_is_not_taken_for_the_key(text):
+    """A log has a column of its own, or of another attribute, that is called as a key attribute is."""
+    named = pa.field("_op_2ac1b6cb", pa.string(), metadata={"ddb:type": "S", "ddb:name": "_op"})
+    own = [pa.field("_op", pa.string()), pa.field("_op", pa.string(), metadata={"PARQUET:field_id": "1"})]
+    rescued = None if text else '{"_op":{"N":"1"}}'
+    wanted = plain_xxh64(key_identity({"_op": {"S": "a"} if text else {"N": "1"}}, ["_op"]))
+    for field in own:
+        schema = pa.schema([field, named, pa.field("_rescue", pa.string())])
+        rows = pa.RecordBatch.from_pylist([{"_op": "PUT", named.name: text, "_rescue": rescued}], schema)
+        assert key_hashes(rows, ["_op"]).tolist() == [wanted]
+        table = pa.Table.from_batches([rows])
+        assert key_rows(table, ["_op"]).column_names == [named.name, *([] if text else ["_rescue"])]
+        assert len(key_columns(table, ["_op"])) == 1
+    other = pa.field("_op", pa.string(), metadata={"ddb:type": "S", "ddb:name": "other"})
+    rows = pa.RecordBatch.from_arrays([["x"], ['{"_op":{"S":"a"}}']], schema=pa.schema([other, schema.field(2)]))
+    assert key_hashes(rows, ["_op"]).tolist() == [plain_xxh64(key_identity({"_op": {"S": "a"}}, ["_op"]))]
+
+
 def test_a_key_without_a_column_is_in_the_rescue_column():
     """A schema may lack the key: its values were rescued."""
     rows = pa.record_batch({"x": [1, 2], "_rescue": ['{"k":{"N":"1"}}', '{"k":{"S":"a"}}']})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import random
 
@@ -133,6 +134,59 @@ def change_lines(generator: Generator, schema: pa.Schema, count: int, *, as_reco
             members = stream_record(members, chance)
         lines.append(generator.spell(members) + chance.choice([b"\n", b"\n", b"\r\n", b"", b"\n\n"]))
     return b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("time", "precision", "micros"),
+    [
+        ("1627046330", None, 1627046330000000),
+        ("1627046330.5", None, 1627046330500000),
+        ("1.627046330E9", None, 1627046330000000),
+        ("1627046330199", None, 1627046330199000),
+        ("1627046330199.0", None, 1627046330199000),
+        ("1.627046330199e12", '"NANOSECOND"', 1627046330199000),
+        ("1627046330199", "null", 1627046330199000),
+        ("1627046330199123", None, 1627046330199123),
+        ("253402300799", None, 253402300799000000),
+        ("253402300800", None, 253402300800000),
+        ("253402300799999", None, 253402300799999000),
+        ("253402300800000", None, 253402300800000),
+        ("1627046330", '"MILLISECOND"', 1627046330000),
+        ("1627046330199", '"MICROSECOND"', 1627046330199),
+        ("-1627046330", None, -1627046330000000),
+        ("0", None, 0),
+        ("9e18", None, 9000000000000000000),
+    ],
+)
+def test_times_without_a_unit_are_told_by_their_magnitude(time, precision, micros):
+    """By the loops as by the reference, wherever the unit stands."""
+    decoder = ChangeDecoder(SCHEMA, ["pk"])
+    created, unit = f'"ApproximateCreationDateTime":{time}', f'"ApproximateCreationDateTimePrecision":{precision}'
+    for members in ([created], [created]) if precision is None else ([created, unit], [unit, created]):
+        body = f'{{"dynamodb":{{"Keys":{{"pk":{{"S":"a"}}}},{",".join(members)}}}}}'.encode()
+        assert decoder.decode(body).column("write_time").to_pylist() == [micros]
+        assert [each.write_time for each in checked_changes(body)] == [micros]
+
+
+def test_binary_values_of_kinesis_are_decoded_twice():
+    """Those of DynamoDB Streams are decoded once, also of values that are base64 by chance, and beside each other."""
+    schema = pa.schema([("pk", pa.binary()), ("n", pa.int64())])
+    once, twice = (lambda data: base64.b64encode(data).decode()), (lambda data: once(once(data).encode()))
+    bodies = []
+    for encode, source in (
+        (twice, {"tableName": "t", "recordFormat": "application/json"}),
+        (once, {"eventSourceARN": "a"}),
+    ):
+        image = {"pk": {"B": encode(b"QUJD")}, "n": {"BS": [encode(b"ab"), encode(b"\xff")]}}
+        within = {"ApproximateCreationDateTime": 1, "Keys": {"pk": image["pk"]}, "NewImage": image, "OldImage": image}
+        bodies.append(json.dumps({**source, "dynamodb": within}).encode())
+    for body in (bodies[0], bodies[1], b"".join(bodies), b"\n".join(reversed(bodies))):
+        found = ChangeDecoder(schema, ["pk"]).decode(memoryview(body)).to_pylist()
+        for row in found:
+            rescued = {"n": {"BS": [once(b"ab"), once(b"\xff")]}}
+            image = {"pk": b"QUJD", "n": None}
+            assert (row["keys"], row["new_image"], row["old_image"]) == ({"pk": b"QUJD"}, image, image)
+            assert json.loads(row["_rescue"]) == {"new_image": rescued, "old_image": rescued}
 
 
 def drawn_decoder(generator: Generator) -> tuple[pa.Schema, ChangeDecoder]:

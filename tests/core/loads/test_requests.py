@@ -11,6 +11,7 @@ from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.loads.requests import VALUES, ItemEncoder, UpdateEncoder, ValuesEncoder
+from ddbio.core.schema.arrow import nulls_field
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [
@@ -31,7 +32,7 @@ def plan_of(lanes=1, **options):
     return WritePlan("rows", (("pk", "S"),), lanes=lanes, wcu_per_second=None, **named)
 
 
-def table_of(rows):
+def table_of(rows, *, names_nulls=False):
     """Return rows as columns; values of attributes that have none are rescued."""
     rescued = [{name: value for name, value in row.items() if name.startswith("more")} for row in rows]
     arrays = {
@@ -43,10 +44,14 @@ def table_of(rows):
         },
         "_rescue": pa.array([json.dumps(each) if each else None for each in rescued], pa.string()),
     }
-    return pa.record_batch(arrays)
+    batch = pa.record_batch(arrays)
+    if not names_nulls:
+        return batch
+    field = nulls_field(batch.schema)
+    return batch.append_column(field, pa.array([row.get("nulls") for row in rows], field.type))
 
 
-def plain_request(row, options):
+def plain_request(row, options, *, names_nulls=False):
     """Return the operation of a row and its request, made without any haste; None of a row that is refused."""
     newer_by, operation = options.get("newer_by"), options["mode"]
     item = {name: {tag: str(row[name])} for name, tag in COLUMNS.items() if row.get(name) is not None}
@@ -65,10 +70,13 @@ def plain_request(row, options):
         attributes = [*columns, *(name for name in item if name not in columns)]
         places = {name: place for place, name in enumerate(attributes)}
         sets = ", ".join(f"#n{places[name]} = :v{places[name]}" for name in attributes if name in item)
-        removes = ", ".join(f"#n{places[name]}" for name in attributes if name not in item)
-        names = {f"#n{place}": name for name, place in places.items()}
+        removed = [name for name in attributes if name not in item]
+        removed = [name for name in removed if name in row.get("nulls", ())] if names_nulls else removed
+        removes = ", ".join(f"#n{places[name]}" for name in removed)
+        names = {f"#n{places[name]}": name for name in (*item, *removed)}
         values = {f":v{places[name]}": value for name, value in item.items()}
-        request["UpdateExpression"] = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
+        clauses = " ".join(filter(None, [sets and f"SET {sets}", removes and f"REMOVE {removes}"]))
+        request |= {"UpdateExpression": clauses} if clauses else {}
         request["Key"] = key
         if newer_by is not None:
             place = places[newer_by]
@@ -88,7 +96,9 @@ def plain_request(row, options):
             names["#n1"], values[":v0"] = newer_by, item[newer_by]
             request["ConditionExpression"] += " OR #n1 < :v0"
         operation = "PutItem" if is_put else "DeleteItem"
-    request["ExpressionAttributeNames"] = names
+    # DynamoDB refuses names and values that no expression has, and empty ones.
+    if names:
+        request["ExpressionAttributeNames"] = names
     if values:
         request["ExpressionAttributeValues"] = values
     return operation, request
@@ -119,6 +129,7 @@ ROWS = st.lists(
             **{name: st.text('aé"\\', max_size=3) for name, tag in COLUMNS.items() if tag == "S"},
             "more": st.just({"SS": ["x"]}),
             "more of it": st.just({"NULL": True}),
+            "nulls": st.lists(st.sampled_from(["pk", *COLUMNS, "more", "none"]), max_size=3),
         },
     ),
     min_size=1,
@@ -127,14 +138,14 @@ ROWS = st.lists(
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(MODES), st.lists(ROWS, min_size=1, max_size=3), st.integers(1, 3))
-def test_requests_are_those_of_a_plain_builder(options, batches, lanes):
+@given(st.sampled_from(MODES), st.lists(ROWS, min_size=1, max_size=3), st.integers(1, 3), st.booleans())
+def test_requests_are_those_of_a_plain_builder(options, batches, lanes, names_nulls):
     """Each row asks for exactly what its mode says, once, and rows of one key in their order."""
     writer = None
     for rows in batches:
-        batch = table_of(rows)
+        batch = table_of(rows, names_nulls=names_nulls)
         writer = writer or RowEncoder(batch.schema, plan_of(lanes, **options))
-        expected = [plain_request(row, options) for row in rows]
+        expected = [plain_request(row, options, names_nulls=names_nulls) for row in rows]
         found, refused = made_requests(writer, batch)
         assert refused == [row for row, each in enumerate(expected) if each is None]
         sent = [

@@ -17,6 +17,10 @@ from ddbio.cli.main import cli
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.expiry import EXPIRED_AT, expired_rows, in_key_range, months_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+from ddbio.files.whole_file import parquet_bytes
+from ddbio.ops.capture.archive import Archiver
 from tests.ops.capture.test_capture import client, fake, make_table  # noqa: F401 - fixtures
 
 YEAR = 365 * 86_400
@@ -203,9 +207,9 @@ def test_ranges_of_numbers_go_by_their_value(arrow):
 HOUR = "year=2026/month=11/day=01/hour=00"
 
 
-def put_log(folder, *changes, name="job-000000000001", with_ids=False):
+def put_log(folder, *changes, name="job-000000000001", with_ids=False, extra=(), values=()):
     """Write a file of a log with expired deletes: the number, the item, the microsecond, and the event id of each."""
-    image = pa.struct([("pk", pa.string()), ("ttl", pa.int64())])
+    image = pa.struct([("pk", pa.string()), ("ttl", pa.int64()), *extra])
     given = [(*each, None) if len(each) == 3 else each for each in changes]
     numbers, items, micros, ids = zip(*given, strict=True)
     rows = pa.table(
@@ -214,13 +218,15 @@ def put_log(folder, *changes, name="job-000000000001", with_ids=False):
             SEQUENCE: list(map(str, numbers)),
             EVENT_TIME: pa.array([AT * 1_000_000 + each for each in micros], pa.timestamp("us", "UTC")),
             EXPIRED: [True] * len(given),
-            OLD_IMAGE: pa.array([{"pk": each, "ttl": AT - 1} for each in items], image),
+            OLD_IMAGE: pa.array([{"pk": each, "ttl": AT - 1, **dict(values)} for each in items], image),
             OLD_RESCUE: pa.nulls(len(given), pa.string()),
         }
     )
     if with_ids:
         rows = rows.append_column("_event_id", pa.array(ids, pa.string()))
     (folder / HOUR).mkdir(parents=True, exist_ok=True)
+    (folder / "_ddbio").mkdir(exist_ok=True)
+    (folder / "_ddbio/job.capture.json").write_text('{"stream": "a", "old_image": true}')
     pq.write_table(rows, folder / HOUR / f"{name}.parquet")
 
 
@@ -292,11 +298,38 @@ def test_items_of_a_stream_that_was_off_and_on_are_archived(fake, client, table,
             for stream in ({"StreamEnabled": False}, {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}):
                 client.update_table(TableName=table, StreamSpecification=stream)
         expire(fake, client, table, (pk, now - 60))
-        ddbio.capture(table, log, available_now=True, old_image=True, **run)
+        ddbio.capture(table, log, available_now=True, old_image=True, on_gap="continue", **run)
         count += 0 if together else ddbio.archive(log, dest, ttl="ttl").items
     count += ddbio.archive(log, dest, ttl="ttl").items
     assert ("".join(each["pk"] for each in items_of(dest)), count) == ("".join(sorted(pks)), len(pks))
     assert ddbio.verify_capture(log, **run).repeated == 0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_attribute_may_have_another_type_in_each_file(fake, client, table, tmp_path, together):  # noqa: F811 - the fixtures
+    """In the same hour and run, or in others: each item is archived, and put back, as it was."""
+    log, dest = tmp_path / "log", tmp_path / "archive"
+    number, text = {"ddb:type": "N"}, {"ddb:type": "S"}
+    kinds = [
+        (pa.field("v", pa.int64(), metadata=number), 1),
+        (pa.field("v", pa.string(), metadata=text), "1"),
+        (pa.field("v", pa.decimal128(20, 2), metadata=number), Decimal("1.25")),
+        (pa.field("v", pa.list_(pa.string()), metadata={"ddb:type": "SS"}), ["a"]),
+    ]
+    count = 0
+    for place, (kind, value) in enumerate(kinds):
+        put_log(log, (place, f"i{place}", place), name=f"job-{place:012}", extra=[kind], values={"v": value})
+        count += 0 if together else ddbio.archive(log, dest, ttl="ttl").items
+    assert count + ddbio.archive(log, dest, ttl="ttl").items == len(kinds)
+    assert ddbio.archive(log, dest, ttl="ttl").items == 0
+    assert ddbio.restore_archived(dest, table, endpoint_url=fake.endpoint_url).written == len(kinds)
+    found = client.scan(TableName=table)["Items"]
+    assert {each["pk"]["S"]: each["v"] for each in found} == {
+        "i0": {"N": "1"},
+        "i1": {"S": "1"},
+        "i2": {"N": "1.25"},
+        "i3": {"SS": ["a"]},
+    }
 
 
 def test_what_expired_last_is_put_back(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
@@ -312,3 +345,103 @@ def test_what_expired_last_is_put_back(fake, client, table, tmp_path):  # noqa: 
     ddbio.restore_archived(dest, table, endpoint_url=fake.endpoint_url)
     found = ddbio.read_table(table, endpoint_url=fake.endpoint_url).sort_by("pk").to_pylist()
     assert [(each["pk"], each["newest"]) for each in found] == [("a", 0), ("b", 1)]
+
+
+NUMBERS, TEXTS = pa.int64(), pa.string()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "rescued", "expired_at"),
+    [
+        (NUMBERS, AT - 60, None, AT - 60),
+        (NUMBERS, None, {"ttl": {"N": str(AT - 60)}}, AT - 60),
+        (NUMBERS, AT - 60, {"other": {"N": "1"}}, AT - 60),
+        (NUMBERS, None, {"ttl": {"S": "never"}}, AT),
+        (pa.decimal128(38, 2), AT - 60, None, AT - 60),
+        (TEXTS, None, {"ttl": {"N": f"{AT - 60}.5"}}, AT - 60),
+        (TEXTS, "never", {"other": {"S": "ttl"}}, AT),
+        (None, None, {"ttl": {"N": str(AT - 60)}, "other": {"S": "x"}}, AT - 60),
+        (None, None, {"ttl": {"N": "1E+40"}}, AT),
+        (None, None, {"other": {"S": '"ttl"'}}, AT),
+        (None, None, None, AT),
+    ],
+)
+def test_an_attribute_that_came_later(kind, value, rescued, expired_at, tmp_path):
+    """Its values are in a column, or rescued; a file from before the attribute has the times of its deletes."""
+    names = [("pk", pa.string()), *([] if kind is None else [("ttl", kind)])]
+    image = {"pk": "a"} | ({} if kind is None else {"ttl": value})
+    marked = {"pk": "b", "ttl": AT - 1}
+    early = _log_rows([image], pa.struct(names), [None if rescued is None else json.dumps(rescued)])
+    late = _log_rows([marked], pa.struct([("pk", pa.string()), ("ttl", pa.int64())]), [None])
+    if kind == TEXTS:
+        late = _log_rows(
+            [{"pk": "b", "ttl": None}], early.schema.field(OLD_IMAGE).type, [f'{{"ttl":{{"N":"{AT - 1}"}}}}']
+        )
+    log = LocalStore(tmp_path / "log")
+    log.put("year=2026/month=11/day=01/hour=00/capture_1-1.parquet", parquet_bytes(early, "zstd"))
+    log.put("year=2026/month=11/day=01/hour=01/capture_1-2.parquet", parquet_bytes(late, "zstd"))
+    job = Archiver(log, JobState(LocalStore(tmp_path / "archive"), "archive_1", "archive"), "ttl")
+    job.run()
+    found = {each["pk"]: each[EXPIRED_AT].timestamp() for each in items_of(tmp_path / "archive")}
+    assert found == {"a": expired_at, "b": AT - 1}
+
+
+def _log_rows(images, kind, rescued):
+    """Return rows of a log: deletes by the time to live of these items."""
+    count = len(images)
+    return pa.table(
+        {
+            OPERATION: ["REMOVE"] * count,
+            SEQUENCE: [f"{images[0]['pk']}{number}".encode().hex() for number in range(count)],
+            EVENT_TIME: pa.array([AT * 1_000_000] * count, pa.timestamp("us", "UTC")),
+            EXPIRED: [True] * count,
+            OLD_IMAGE: pa.array(images, kind),
+            OLD_RESCUE: pa.array(rescued, pa.string()),
+        }
+    )
+
+
+def test_an_attribute_that_no_item_has_is_told(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """The next run may name another one; what is restored does not expire again, though the attribute was rescued."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    ddbio.capture(table, log, available_now=True, old_image=True, **run)
+    expire(fake, client, table, ("a", int(datetime.now(UTC).timestamp()) - 60))
+    ddbio.capture(table, log, available_now=True, old_image=True, **run)
+    with pytest.raises(OptionError, match="archive the folder of the log without ttl"):
+        ddbio.archive(log, dest, ttl="tll")
+    assert ddbio.archive(log, dest, ttl="ttl").items == 1
+    (found,) = items_of(dest)
+    assert "ttl" in found["_rescue"]
+    assert ddbio.restore_archived(dest, table, **run).written == 1
+    assert client.get_item(TableName=table, Key={"pk": {"S": "a"}})["Item"].keys() == {"pk", "n"}
+
+
+def test_a_log_gets_old_images_later(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Whoever captures a log next, its old images stay on; deletes from before are told, and no option is refused."""
+    log, dest, run = tmp_path / "log", tmp_path / "archive", {"endpoint_url": fake.endpoint_url}
+    now = int(datetime.now(UTC).timestamp())
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    expire(fake, client, table, ("a", now - 60))
+    ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run)
+    with pytest.raises(OptionError, match="has no old images"):
+        ddbio.archive(log, dest, ttl="ttl")
+    report = ddbio.archive(table, dest, log=str(log), **run)
+    assert (report.items, report.lost) == (0, 1)
+    expire(fake, client, table, ("b", now - 60))
+    ddbio.capture(table, log, available_now=True, **run)
+    report = ddbio.archive(log, dest, ttl="ttl")
+    assert (report.items, report.lost) == (1, 1)
+    assert ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run).base_rows is None
+    assert ddbio.verify_capture(log).is_whole
+
+
+def test_a_log_that_was_begun_with_other_options_goes_on(fake, client, table, tmp_path):  # noqa: F811 - the fixtures
+    """Neither a bootstrap nor an archive has an option for where a capture began."""
+    log, run = tmp_path / "log", {"endpoint_url": fake.endpoint_url}
+    client.put_item(TableName=table, Item={"pk": {"S": "old"}, "n": {"N": "1"}})
+    ddbio.capture(table, log, available_now=True, start="latest", **run)
+    assert ddbio.bootstrap(table, tmp_path / "lake", log=str(log), **run).base_rows == 1
+    assert ddbio.archive(table, tmp_path / "archive", log=str(log), **run).items == 0
+    with pytest.raises(OptionError, match="give start as then, or another job_id"):
+        ddbio.capture(table, log, available_now=True, **run)

@@ -120,5 +120,5 @@ def test_a_folder_without_a_capture_is_told(tmp_path):
     """Neither a status nor a verification makes sense where nothing was captured."""
     with pytest.raises(NotFoundError, match="no capture here"):
         ddbio.capture_status(tmp_path)
-    with pytest.raises(NotFoundError, match="of the name 'x'"):
+    with pytest.raises(NotFoundError, match="is no log of changes"):
         ddbio.verify_capture(tmp_path, job_id="x")

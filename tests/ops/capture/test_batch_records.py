@@ -126,7 +126,7 @@ def test_readers_of_a_long_log_know_folded_batches(tmp_path):
     assert (status.batches, status.unfinished, status.positions) == (401, 0, {"shard": "401"})
     report = ddbio.verify_capture(tmp_path, images=False)
     assert (report.batches, len(report.missing), report.jumps) == (401, 401, ())
-    log = CapturedLog(state.store, ["job"])
+    log = CapturedLog(state.store, [state])
     assert [each.rows for each in log.files({"job": 198}, log.written())] == [*range(199, 402)]
     assert log.limit({"job": 398}, log.written(), 800) == {"job": 400}
 

@@ -180,7 +180,7 @@ def test_a_gap_ends_a_capture(fake, client, make_table, tmp_path):
 
 
 def test_what_cannot_be_captured_is_refused(fake, client, make_table, tmp_path):
-    """A table without a stream, a view without new images, and a job of another stream have their errors."""
+    """A table without a stream, a view without new images, another table's log, a job of other options: all refused."""
     run = {"available_now": True, "endpoint_url": fake.endpoint_url, "job_id": "one"}
     with pytest.raises(OptionError, match="view KEYS_ONLY"):
         ddbio.capture(make_table("KEYS_ONLY"), tmp_path, **run)
@@ -188,8 +188,10 @@ def test_what_cannot_be_captured_is_refused(fake, client, make_table, tmp_path):
         ddbio.capture(make_table("NEW_IMAGE"), tmp_path, old_image=True, **run)
     table = make_table()
     ddbio.capture(table, tmp_path, **run)
-    with pytest.raises(OptionError, match="job 'one' cannot go on"):
+    with pytest.raises(OptionError, match="is the log of table"):
         ddbio.capture(make_table(), tmp_path, **run)
+    with pytest.raises(OptionError, match="job 'one' cannot go on"):
+        ddbio.capture(table, tmp_path, start="latest", **run)
     client.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
     with pytest.raises(OptionError, match="has no stream"):
         ddbio.capture(table, tmp_path, **run)

@@ -94,6 +94,33 @@ def test_each_change_is_logged_once_and_in_order(fake, clients, make_table, make
     assert [row["_op"] for row in by_key["0"]][-2:] == ["MODIFY", "REMOVE"]
 
 
+def test_a_capture_takes_the_changes_of_its_table_alone(tmp_path):
+    """Binary keys, sets and nested values are as they were written; what other producers wrote is counted."""
+    with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
+        client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
+        kinesis.create_stream(StreamName="changes", ShardCount=1)
+        arn = kinesis.describe_stream_summary(StreamName="changes")["StreamDescriptionSummary"]["StreamARN"]
+        types = [{"AttributeName": "pk", "AttributeType": "B"}]
+        for name in ("orders", "users"):
+            client.create_table(TableName=name, AttributeDefinitions=types, BillingMode="PAY_PER_REQUEST", **KEY)
+            client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
+        keys = [b"\xff\x00", b"abcd", b"QUJD", b"UVVKRA=="]
+        for key in keys:
+            deep = {"L": [{"M": {"x": {"B": key}}}]}
+            item = {"pk": {"B": key}, "set": {"BS": [b"\x00", b"abcd"]}, "deep": deep}
+            client.put_item(TableName="orders", Item=item)
+            client.put_item(TableName="users", Item=item)
+        for data in (b"hello", b'{"event":"click"}', b""):
+            kinesis.put_record(StreamARN=arn, PartitionKey="x", Data=data)
+        run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}
+        report = ddbio.capture("orders", tmp_path, **run)
+    assert (report.records, report.foreign) == (4, 7)
+    rows = ds.dataset(tmp_path, partitioning="hive", ignore_prefixes=["_"]).to_table().to_pylist()
+    assert [row["pk"] for row in rows] == keys
+    assert [row["deep"] for row in rows] == [[{"x": key}] for key in keys]
+    assert {tuple(sorted(row["set"])) for row in rows} == {(b"\x00", b"abcd")}
+
+
 def test_the_data_stream_is_found_by_the_table(fake, make_table, make_stream, tmp_path):
     """A table without one, or with several, says so; a name chooses."""
     run = {"source": "kinesis", "available_now": True, "endpoint_url": fake.endpoint_url}

@@ -26,6 +26,13 @@ TABLES = {
             for one, two in (("1", "1"), ("1.5", "1.5"), ("1", "2.5"), ("1.5", "1"))
         ),
     ),
+    "names of columns": (
+        ["_op:N", "digest:N"],
+        (
+            {"_op": {"N": one}, "digest": {"N": two}}
+            for one, two in (("1", "1"), ("1.5", "1.5"), ("1", "2.5"), ("1.5", "1"))
+        ),
+    ),
 }
 TABLES = {what: (names, list(keys)) for what, (names, keys) in TABLES.items()}
 
@@ -62,7 +69,9 @@ def make(fake, client, keys, stream=True):
     return table
 
 
-@pytest.mark.parametrize("what", ["fractions", "large", pytest.param("both", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "what", ["fractions", "large", "names of columns", pytest.param("both", marks=pytest.mark.nightly)]
+)
 def test_a_log_is_verified_healed_applied_and_shown(fake, tmp_path, what):
     """A gap that such items were changed in is healed, and the lake table, the history and the views have them all."""
     names, (first, *later) = TABLES[what]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import time
+from datetime import UTC, datetime, timedelta
 
 import deltalake
 import pyarrow.parquet as pq
@@ -284,3 +285,25 @@ def test_one_file_has_the_policies_of_tables(lake, tmp_path):
     policy.write_text(f'tables:\n- table: "{place}"\n  vacuum_older_than: 1h\n')
     with pytest.raises(OptionError, match=r"lake in the policy .*at least 24h"):
         ddbio.maintain_by_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("age", "days", "is_gone"),
+    [(None, 6, False), (None, 8, True), ("24h", 0, False), ("24h", 2, True), ("2w", 8, False), ("2w", 15, True)],
+)
+@pytest.mark.parametrize("verb", ["apply", "maintain"])
+def test_what_killed_jobs_staged_goes(verb, age, days, is_gone, tmp_path):
+    """The next apply takes what is a week old, and a vacuum what is older than its age."""
+    log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
+    log.append([Change(1, "a", {"n": 1})])
+    ddbio.apply(tmp_path / "log", lake)
+    began = datetime.now(UTC) - timedelta(days=days, minutes=1)
+    staged = lake / f"_ddbio/staging/{began:%Y%m%dT%H%M%SZ}_deadbeef"
+    (staged / "_b=1").mkdir(parents=True)
+    (staged / "_b=1/x.parquet").write_bytes(b"x")
+    if verb == "apply":
+        ddbio.apply(tmp_path / "log", lake)
+        is_gone = days > 7
+    else:
+        ddbio.maintain(lake, **({} if age is None else {"vacuum_older_than": age}))
+    assert staged.exists() != is_gone

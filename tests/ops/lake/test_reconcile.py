@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
@@ -10,8 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
+from ddbio.aws.control_plane import RecoveryDescription
 from ddbio.cli.main import cli
 from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.errors import OptionError
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+from ddbio.ops.lake import reconcile as reconciling
 from ddbio.ops.lake.reconcile import Reconciler, closed_windows
 from ddbio.options import ReconcileOptions
 from tests.ops.capture.test_heal_schedules import BEGAN, KilledError, World
@@ -108,3 +115,39 @@ def test_a_window_is_exported_compared_and_applied(fake, client, table, s3_url, 
     assert ddbio.verify(table, lake, endpoint_url=fake.endpoint_url).equal
     again = ddbio.reconcile(table, log, **asked)
     assert (again.windows, again.lost) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "since", "earliest", "first"),
+    [
+        (None, None, -400, 0),
+        (None, None, -361, 0),
+        (None, None, -360, 1),
+        (None, None, 0, 361),
+        (None, None, 3600, 3961),
+        (None, None, None, 0),
+        (7200, None, 0, 7200),
+        (7200, None, 7000, 7361),
+        (None, 3600, 0, 3600),
+        (None, 3600, 3600, 3961),
+    ],
+)
+def test_the_first_window_begins_behind_the_start_of_recovery(done, since, earliest, first, monkeypatch, tmp_path):
+    """The first window of all begins when exports can; another one is refused with the option that goes on behind."""
+
+    def at(seconds):
+        return None if seconds is None else datetime.fromtimestamp(BEGAN + seconds, UTC)
+
+    store = LocalStore(tmp_path)
+    JobState(store, "capture_1", "capture").begin({"stream": "arn:stream", "started_at": BEGAN})
+    if done is not None:
+        window = {"start": at(0).isoformat(), "end": at(done).isoformat(), "done": True}
+        JobState(store, "capture_1", "reconcile").put(f"window-{int(BEGAN):012}", window)
+    described = RecoveryDescription(earliest is not None, at(earliest), None)
+    monkeypatch.setattr(reconciling, "describe_recovery", lambda *_: described)
+    options = ReconcileOptions(table="tab", dest=str(tmp_path), since=at(since), until=at(86_400))
+    if at(first) not in {at(since), at(done)} and (since or done):
+        with pytest.raises(OptionError, match=re.escape(f"since={at(first).isoformat()}")):
+            closed_windows(options, store)
+        options = replace(options, since=at(first))
+    assert closed_windows(options, store)[0].start == at(first)

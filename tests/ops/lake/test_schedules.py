@@ -21,7 +21,7 @@ from pyiceberg.table import StaticTable
 from ddbio.files.local_store import LocalStore
 from ddbio.lake.delta import DeltaLakeTable
 from ddbio.lake.iceberg import IcebergLakeTable
-from ddbio.ops.capture.log_reader import CapturedLog
+from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.lake.apply import Applier
 from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.lake.maintain import Maintainer
@@ -138,7 +138,7 @@ class World:
         table = SteppedTable(self.table(SteppedStore(self.place, self.steps, fate)), self.steps)
         most = self.random.choice([1, 15, 10**6])
         given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
-        source = LogChanges(self.log_store, CapturedLog(self.log_store, ["job"]))
+        source = LogChanges(self.log_store, open_log(self.log_store))
         job = Applier(source, table, ApplyOptions(**given), self.merging())
         job.run()
         outcome = job.outcome

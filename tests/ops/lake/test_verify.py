@@ -12,10 +12,13 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.errors import OptionError
+from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.lambda_handlers import log_changes
+from ddbio.ops.lake import verify as verifying
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import ExportWriter, put_manifest
 from tests.ops.lake.test_apply import capture, fake, resource, table
+from tests.test_lambda_handlers import stream_record
 
 __all__ = ["capture", "fake", "resource", "table"]
 
@@ -134,3 +137,34 @@ def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
     export = export_of(tmp_path, [{"pk": {"S": "a"}, "sk": {"N": "1"}}], datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(OptionError, match=r"was loaded at .*, after"):
         ddbio.verify(export, tmp_path / "lake")
+
+
+@pytest.mark.parametrize(
+    ("more_us", "log", "problem"),
+    [
+        (0, True, None),
+        (1, True, None),
+        (999_999, False, None),
+        (1, "none", "is no log of changes"),
+        (-1, True, "the base"),
+        (-1_000_000, False, "the base"),
+    ],
+)
+def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem, monkeypatch, tmp_path):
+    """A time is exported to the second; one before the base, and a log that is not there, ask for no export."""
+    monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
+    log_changes({"Records": [stream_record(1)]})
+    ddbio.apply(tmp_path / "log", tmp_path / "lake")
+    base, asked = datetime(2026, 11, 2, tzinfo=UTC), []
+    monkeypatch.setattr(verifying, "base_us", lambda _: round(base.timestamp() * 1e6))
+
+    def start(options):
+        asked.append(options.at)
+        raise ServiceError("no export")
+
+    monkeypatch.setattr(verifying.jobs, "start", start)
+    at = base + timedelta(microseconds=more_us)
+    given = {} if log is False else {"log": str(tmp_path / ("log" if log is True else log))}
+    with pytest.raises((OptionError, NotFoundError, ServiceError), match=problem or "no export"):
+        ddbio.verify("orders", tmp_path / "lake", at=at, export_to="s3://exports/x", **given)
+    assert asked == ([] if problem else [at.replace(microsecond=0)])

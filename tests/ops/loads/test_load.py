@@ -22,7 +22,7 @@ from ddbio.testing import FakeDynamoDB
 REPORT_KEYS = [
     "rows", "written", "skipped", "rejected", "wcu_asked_per_second", "wcu_consumed", "wcu_peak_10s_ratio",
     "write_seconds", "throttles", "retries", "seconds", "cpu_seconds", "job_id", "resumed_rows", "earlier_job_id",
-    "rejects_uri", "hottest_keys", "planned", "actual", "source", "table", "mode",
+    "rejects_uri", "hottest_keys", "planned", "actual", "source", "table", "mode", "files_skipped",
 ]  # fmt: skip
 
 

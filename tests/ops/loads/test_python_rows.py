@@ -1,7 +1,11 @@
 """Rows that are Python's own dictionaries."""
 
+import json
 from decimal import Decimal
 
+import boto3
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import ddbio
@@ -49,18 +53,94 @@ def test_sets_are_sets(server):
     assert (types["s"], types["n"], types["b"]) == (b"SS", b"NS", b"BS")
 
 
+HALF = "\ud800"
+BAD = {
+    "float": [{"pk": "b", "v": float("nan")}],
+    "digits": [{"pk": "b", "v": 10**39 + 1}],
+    "bits": [{"pk": "b", "v": 10**5000}],
+    "decimal": [{"pk": "b", "v": Decimal("Infinity")}],
+    "no type": [{"pk": "b", "v": 1j}],
+    "within a list": [{"pk": "b", "v": [1, {"x": object()}]}],
+    "mixed set": [{"pk": "b", "v": {b"x", "y"}}],
+    "empty set": [{"pk": "b", "v": set()}],
+    "no text": [{"pk": "b", "v": HALF}],
+    "empty name": [{"pk": "b", "": 1}],
+    "number as name": [{"pk": "b", 1: 1}],
+    "name within a map": [{"pk": "b", "v": {"": 1}}],
+    "key": [{"pk": 1}],
+    "no key": [{"v": 1}],
+    "key that is no number": [{"pk": float("nan")}],
+}
+
+
+@pytest.mark.parametrize("mode", ["upsert", "update"])
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_value_rejects_only_its_row(server, tmp_path, case, mode):
+    """The rows before and behind are written, whatever they hold; without a place for the row an error names it."""
+    options = {"endpoint_url": server.endpoint_url, "mode": mode}
+    for good in (1, "text"):
+        rows = [{"pk": "a", "v": good}, *BAD[case], {"pk": "c", "v": good}]
+        report = ddbio.write_table(rows, "orders", reject_to=str(tmp_path), **options)
+        assert (report.written, report.rejected) == (2, 1)
+    [path, _] = tmp_path.glob("*.jsonl")
+    reject = json.loads(path.read_text())
+    assert reject["row"] == 1
+    assert "key" in case or reject["item"]["pk"] == {"S": "b"}
+    with pytest.raises(ddbio.PartialWriteError, match=r"^row 1 cannot be written.*" + ("pk" if "key" in case else "")):
+        ddbio.write_table(rows, "orders", **options)
+
+
+def test_columns_and_frames_take_the_same_values(server, tmp_path):
+    """Lists by column, and object columns of a data frame, are serialized value by value, too."""
+    columns = {"pk": ["a", "b", "c"], "v": [10**20, "x", 1j], "w": [None, b"x", [1]]}
+    options = {"endpoint_url": server.endpoint_url, "reject_to": str(tmp_path)}
+    for data in (columns, pd.DataFrame(columns), pd.DataFrame(columns).set_index("pk")):
+        report = ddbio.write_table(data, "orders", **options)
+        assert (report.written, report.rejected) == (2, 1)
+        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url)
+        found = client.scan(TableName="orders")["Items"]
+        assert sorted(found, key=str) == [
+            {"pk": {"S": "a"}, "v": {"N": str(10**20)}},
+            {"pk": {"S": "b"}, "v": {"S": "x"}, "w": {"B": b"x"}},
+        ]
+
+
+@pytest.mark.parametrize("between", [0, 10_001])
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_an_update_leaves_what_a_dictionary_lacks(server, between, as_columns):
+    """None removes an attribute; what another row has does nothing. A dictionary of columns has every value."""
+    options = {"endpoint_url": server.endpoint_url}
+    ddbio.write_table([{"pk": "a", "x": 0, "y": 0, "z": 0}], "orders", **options)
+    rows = [{"pk": "a", "x": 1, "z": None}, *({"pk": f"f{n}"} for n in range(between)), {"pk": "b", "y": 2}]
+    names = {"pk": None, "x": None, "y": None, "z": None}
+    data = {name: [row.get(name) for row in rows] for name in names} if as_columns else iter(rows)
+    ddbio.write_table(data, "orders", mode="update", **options)
+    found = boto3.client("dynamodb", endpoint_url=server.endpoint_url).get_item(
+        TableName="orders", Key={"pk": {"S": "a"}}
+    )
+    assert found["Item"] == {"pk": {"S": "a"}, "x": {"N": "1"}, **({} if as_columns else {"y": {"N": "0"}})}
+
+
+FRAME = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})
+
+
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("data", "options", "message"),
     [
-        ([{"pk": "a", "n": 1}, {"pk": "b", "n": "x"}], "column 'n' have no common type"),
-        ([{"pk": "a", "l": [{1}]}], "column 'l' has a set inside"),
-        ([{"pk": "a", "l": {1}}, {"pk": "b", "l": [1]}], "column 'l' has sets and other values"),
-        ([{"pk": "a", 1: 2}], "column 1: a name is text"),
-        ({"pk": ["a"], "n": [1, 2]}, "make no table"),
+        ({"pk": ["a"], "n": [1, 2]}, {}, "make no table"),
+        ({"pk": "a", "n": 1}, {}, r"column 'pk' is a str, not a list .* \[{…}\]"),
+        ({1: ["a"]}, {}, "column 1: a name is text"),
+        ([{}], {}, "the rows have no column 'pk'"),
+        ([{"v": 1}], {}, "the rows have no column 'pk'"),
+        (FRAME, {"timestamps": "expire_at=epoch_s"}, "expire_at: .*did you mean 'expires_at'"),
+        (FRAME.to_batches(), {"timestamps": "expire_at=epoch_s"}, "did you mean 'expires_at'"),
+        (FRAME.to_pylist(), {"timestamps": "ttl=iso"}, "ttl: .* known are expires_at, pk"),
+        (FRAME.to_pandas(), {"timestamps": "ttl=iso"}, "ttl: .* known are expires_at, pk"),
+        ({"pk": ["a"]}, {"timestamps": "ttl=iso"}, "known are pk"),
     ],
 )
-def test_what_makes_no_columns_is_said(server, rows, message):
+def test_what_makes_no_columns_is_said(server, data, options, message):
     """An error names the column; nothing is written."""
     with pytest.raises(ddbio.SchemaError, match=message):
-        ddbio.write_table(rows, "orders", endpoint_url=server.endpoint_url)
+        ddbio.write_table(data, "orders", endpoint_url=server.endpoint_url, **options)
     assert server.consumed("orders") == []

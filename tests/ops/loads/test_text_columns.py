@@ -5,11 +5,12 @@ import json
 
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.errors import DecodeError, OptionError, PartialWriteError, SchemaError
 from ddbio.testing import FakeDynamoDB
 
 
@@ -55,7 +56,7 @@ def test_csv_has_one_type_over_all_files(table, tmp_path, pack):
     assert items(table) == {
         "a": {"v": {"S": "007"}, "n": {"N": "1"}, "only": {"S": "x"}},
         "b": {"v": {"S": "8"}, "n": {"N": "1.5"}},
-        "c": {"v": {"S": ""}},
+        "c": {},
     }
 
 
@@ -110,14 +111,24 @@ def test_declared_json_is_what_is_declared(table, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [('{"pk":"b","n":"x"}', r"a\.jsonl: line 3"), ('{"pk":"b","zip":1e5}', r"a\.jsonl: line 3.*quote it")],
-)
-def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path, row, message):
-    """What no number is, and a number whose text is not known, end the load with file and line."""
-    (tmp_path / "a.jsonl").write_text(f'{{"pk":"a",\n"n":"1"}}\n{row}\n')
-    with pytest.raises(DecodeError, match=message):
+@pytest.mark.parametrize("beside", ["1", "1e400", "12345678901234567890123", "null"])
+def test_declared_text_is_a_number_as_it_is_written(table, tmp_path, beside):
+    """Every number is text, with its exponent and digits, whatever reads the other values of its piece."""
+    numbers = ["1e5", "1E+5", "1.5e-3", "0e0", "-0", "-0.00", "1.0", "1e400", "1" * 50, "0.1234567890123456789"]
+    numbers.append(f"1e{10**20}")
+    rows = [f'{{"pk":"{number}","zip":{number}}}\n' for number in numbers]
+    (tmp_path / "a.jsonl").write_text("".join(rows) + f'{{"pk":"text","zip":"x"}}\n{{"pk":"beside","n":{beside}}}\n')
+    report = load(table, tmp_path, types=TYPES, reject_to=str(tmp_path / "rejects"))
+    assert report.rejected == (beside == "1e400")
+    found = items(table)
+    assert {key: found[key] for key in numbers} == {number: {"zip": {"S": number}} for number in numbers}
+    assert found["text"] == {"zip": {"S": "x"}}
+
+
+def test_json_that_is_not_what_is_declared_names_its_line(table, tmp_path):
+    """What no number is rejects its row, and the error names file and line."""
+    (tmp_path / "a.jsonl").write_text('{"pk":"a",\n"n":"1"}\n{"pk":"b","n":"x"}\n')
+    with pytest.raises(PartialWriteError, match=r"a\.jsonl, line 3\): json: n: .*'x' is not a DynamoDB number"):
         load(table, tmp_path, types=TYPES)
 
 
@@ -209,3 +220,32 @@ def test_a_load_that_continues_has_the_same_types(table, tmp_path):
     assert load(table, tmp_path, types="n=string", **options).written == 1
     with pytest.raises(OptionError, match="typed"):
         load(table, tmp_path, **options)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "csv", "csv.gz", "jsonl", "orc"])
+def test_times_of_a_column_that_is_not_there_are_refused(table, tmp_path, ending):
+    """Whatever the format, a form of times names a column of some file; nothing is written otherwise."""
+    rows = pa.table({"pk": ["a"], "expires_at": pa.array([0], pa.timestamp("us", "UTC"))})
+    path = tmp_path / f"rows.{ending}"
+    if ending in {"parquet", "feather", "orc"}:
+        write = {"parquet": pq.write_table, "feather": pyarrow.feather.write_feather, "orc": pyarrow.orc.write_table}
+        write[ending](rows, path)
+    else:
+        text = '{"pk":"a","expires_at":"x"}' if ending == "jsonl" else "pk,expires_at\na,2026-01-01"
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    with pytest.raises(SchemaError, match="expire_at: no file has such a column: did you mean 'expires_at'"):
+        load(table, path, timestamps="expire_at=epoch_s")
+    assert items(table) == {}
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro", "csv", "json", "delta"])
+def test_forms_of_times_of_what_a_scan_wrote(server, table, tmp_path, form):
+    """Columns are known that a manifest or the metadata of a lake table notes, and no other is taken."""
+    server.load(f"{table[0]}of", b'{"pk":{"S":"a"},"at":{"N":"1700000000"}}\n', "pk:S")
+    # Lake tables hold the types of DynamoDB, which has no times.
+    times = {} if form == "delta" else {"timestamps": "at=epoch_s"}
+    ddbio.scan_to_files(f"{table[0]}of", tmp_path / "rows", format=form, **times, **table[1])
+    load(table, tmp_path / "rows", **times)
+    assert items(table) == {"a": {"at": {"N": "1700000000"}}}
+    with pytest.raises(SchemaError, match="att: no file has such a column: did you mean 'at'"):
+        load(table, tmp_path / "rows", timestamps="att=epoch_s")

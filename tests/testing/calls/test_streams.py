@@ -173,3 +173,44 @@ def test_numbers_grow_by_a_digit(one_shard):
     (shard,) = table.shards()
     numbers = [each["dynamodb"]["SequenceNumber"] for each in table.read(shard)["Records"]]
     assert numbers == sorted(numbers, key=int) != sorted(numbers)
+
+
+@pytest.mark.parametrize("gone", ["turned off", "turned on again", "table deleted", "table made anew"])
+def test_an_older_stream_can_be_read_for_a_day(one_shard, gone):
+    """What a stream had when it ended stays for 24 hours, beside the stream that followed; then it is no more."""
+    fake, made = one_shard
+    made.put("a", 1)
+    old, table_id = made.arn, made.client.describe_table(TableName="tab")["Table"]["TableId"]
+    if gone.startswith("turned"):
+        made.client.update_table(TableName="tab", StreamSpecification={"StreamEnabled": False})
+        made.put("b", 2)
+        if gone == "turned on again":
+            made.client.update_table(TableName="tab", StreamSpecification=ON)
+    else:
+        made.client.delete_table(TableName="tab")
+    if gone == "table made anew":
+        made = Streamed(fake, lambda _: made.client)
+    if gone.endswith(("again", "anew")):
+        described = made.client.describe_table(TableName="tab")["Table"]
+        assert described["LatestStreamArn"] != old
+        assert (described["TableId"] == table_id) is (gone == "turned on again")
+        made.arn = described["LatestStreamArn"]
+        made.put("c", 3)
+        assert made.numbers() == [["3"]]
+    made.arn = old
+    assert made.numbers() == [["1"]]
+    assert made.streams.describe_stream(StreamArn=old)["StreamDescription"]["StreamStatus"] == "DISABLED"
+    fake.pass_time(24 * 3600 + 1)
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        made.shards()
+
+
+def test_streams_that_follow_at_once_have_labels_of_their_own(one_shard):
+    """A stream that is turned off and on within a millisecond is another one."""
+    _, made = one_shard
+    arns = {made.arn}
+    for _ in range(5):
+        made.client.update_table(TableName="tab", StreamSpecification={"StreamEnabled": False})
+        found = made.client.update_table(TableName="tab", StreamSpecification=ON)["TableDescription"]
+        arns.add(found["LatestStreamArn"])
+    assert len(arns) == 6

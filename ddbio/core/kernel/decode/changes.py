@@ -66,6 +66,7 @@ _EXPONENTS = (ord("e"), ord("E"))
 _PLUS = ord("+")
 _UNITS = np.frombuffer(bytearray(b"MILLISECONDMICROSECOND"), np.uint8)
 _UNIT_LENGTH = len("MICROSECOND")
+_END_OF_TIME, _THOUSAND = 253_402_300_800, 1_000
 
 
 @inner
@@ -106,23 +107,40 @@ def read_time(data: Any, place: int, state: Any) -> Any:
 
 @inner
 def read_precision(data: Any, place: int, state: Any) -> Any:
-    """Read the unit of a time, where it is not the second; return the place after its name, or a negative status."""
+    """Read the unit of a time; return the place after its name, or a negative status."""
     if peek(data, place) != QUOTE:
         return -ERROR
     start, length, place = read_text(data, place + 1, state)
-    if place >= 0 and length == _UNIT_LENGTH:
-        if same_text(data, start, _UNITS, 0, length):
-            state[TIME_POWER] -= 3
-        elif same_text(data, start, _UNITS, length, length):
-            state[TIME_POWER] -= 6
+    if place < 0:
+        return place
+    if length == _UNIT_LENGTH and same_text(data, start, _UNITS, 0, length):
+        state[TIME_POWER] -= 3
+    elif length == _UNIT_LENGTH and same_text(data, start, _UNITS, length, length):
+        state[TIME_POWER] -= 6
+    else:
+        return -ERROR
     return place
 
 
 @inner
-def scaled_time(state: Any) -> Any:
-    """Return the microseconds of a stream's time, cut to whole ones, and whether they fit 64 bits."""
+def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled code
+    """Return the microseconds of a stream's time, cut to whole ones, and whether they fit 64 bits.
+
+    Without a unit the magnitude tells it, as in ``ticks_per_second``.
+    """
     time, power = state[TIME], _SECONDS_POWER + state[TIME_POWER]
     magnitude = -time if time < 0 else time
+    if not has_unit:
+        whole, is_large = magnitude, False
+        for _ in range(power - _SECONDS_POWER):
+            is_large |= whole >= _END_OF_TIME * _THOUSAND
+            whole = whole if is_large else whole * 10
+        for _ in range(_SECONDS_POWER - power):
+            whole //= 10
+        if is_large or whole >= _END_OF_TIME * _THOUSAND:
+            power -= 6
+        elif whole >= _END_OF_TIME:
+            power -= 3
     for _ in range(power):
         if magnitude > _LARGEST:
             return 0, False
@@ -330,7 +348,7 @@ def _end_change(work: Any, place: int, row: int) -> Any:
         if members & _IS_EXPORTED:
             return -ERROR, 0, False
         is_deleted = members & _IS_REMOVED != 0 or (members >> _EVENT & 1 == 0 and is_deleted)
-        time, is_whole = scaled_time(state)
+        time, is_whole = scaled_time(state, members >> _PRECISION & 1 != 0)
         if not is_whole:
             return -ERROR, 0, False
     else:

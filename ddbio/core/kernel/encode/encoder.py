@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.batch_size import batch_bytes
+from ddbio.core.batch_size import batch_bytes, value_bytes
 from ddbio.core.kernel.encode import codes
 from ddbio.core.kernel.encode.fields import plain_fields
 from ddbio.core.kernel.encode.load import Loader, TooLargeError, allocate
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 2 << 20
 """Columns are encoded this much at a time, so that what is laid out and printed stays in the processor's caches."""
+
+_MOST_CELLS = 1 << 22
+"""Of sparse rows, whose values are few, so many places are laid out at a time: each takes nine bytes."""
 
 _AHEAD = 1
 _KEY_TYPES = {"S", "N", "B"}
@@ -98,7 +101,8 @@ class KernelEncoder:
         n_rows = batch.num_rows
         offsets, sizes, refused = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows, np.int64), list[Refused]()
         printed = Printed(self._out, offsets, sizes, refused)
-        step = max(1, min(n_rows, n_rows * PIECE_BYTES // max(batch_bytes(batch), 1)))
+        step = n_rows * PIECE_BYTES // max(value_bytes(batch), 1)
+        step = max(1, min(n_rows, step, _MOST_CELLS // max(batch.num_columns, 1)))
         for start in range(0, n_rows, step):
             self._print_rows(batch.slice(start, step), start, first_row, printed)
         self._touched = max(self._touched, int(offsets[n_rows]))

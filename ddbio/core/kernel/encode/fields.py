@@ -19,6 +19,7 @@ from ddbio.core.schema.arrow import (
     SETS,
     is_item_bytes,
     is_list,
+    is_nulls,
     is_text,
     normalize_field,
     require_unique,
@@ -47,7 +48,7 @@ def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], 
         if each.name == RESCUE_NAME and is_text(_plain_type(each.type, each.name, options, scales)):
             has_rescue = True
             continue
-        if is_item_bytes(each):
+        if is_item_bytes(each) or is_nulls(each):
             continue
         plain = _plain_field(each, each.name, options, scales)
         if each.name in options.sets and DDB_TYPE not in (each.metadata or {}):

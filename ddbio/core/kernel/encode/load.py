@@ -52,6 +52,10 @@ _NULL_BYTES = 16
 """More than what DynamoDB's NULL is printed as."""
 
 _SHIFT = 32
+_LEAVES = {
+    *(codes.TEXT, codes.NUMBER, codes.INTEGER, codes.UNSIGNED, codes.WIDE),
+    *(codes.BOOLEAN, codes.BINARY, codes.RAW, codes.MEMBERS, codes.NOTHING),
+}
 _QUOTE = ord('"')
 
 Live = npt.NDArray[np.bool_] | None
@@ -176,10 +180,14 @@ class Loader:
     def _load(self, node: Node, given: Any, live: Live) -> None:
         array = plain_array(given)
         length = len(array)
-        self.output_bytes += length * self._overhead_bytes[node.number]
         self._tables.states[node.number] = self._states_end
         states = self._take_states(length)
         self._set_states(states, node, array, live)
+        shown = length - array.null_count if self._missing(node) == codes.ABSENT else length
+        self.output_bytes += shown * self._overhead_bytes[node.number]
+        if array.null_count == length and node.kind in _LEAVES:
+            # Sparse rows have columns without any value.
+            return
         if node.misfit:
             for row in np.flatnonzero(states == codes.VALUE).tolist():
                 self._refuse(states, node, row, "key_type", node.misfit)
@@ -194,9 +202,7 @@ class Loader:
                 self._load_leaf(node, array, states)
 
     def _set_states(self, states: npt.NDArray[np.uint8], node: Node, array: Any, live: Live) -> None:
-        missing = codes.NULL if node.place in {"value", "element"} else self._null_code
-        if node.kind == codes.MEMBERS:
-            missing = codes.ABSENT
+        missing = self._missing(node)
         if array.null_count == 0:
             states[:] = codes.VALUE
         elif array.null_count == len(array):
@@ -205,6 +211,12 @@ class Loader:
             states[:] = np.where(valid_of(array), codes.VALUE, missing)
         if live is not None:
             states[~live] = codes.ABSENT
+
+    def _missing(self, node: Node) -> int:
+        """Return the state of a null."""
+        if node.kind == codes.MEMBERS:
+            return codes.ABSENT
+        return codes.NULL if node.place in {"value", "element"} else self._null_code
 
     def _load_container(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
         offsets = offsets_of(array)
@@ -224,18 +236,19 @@ class Loader:
     def _load_leaf(self, node: Node, given: Any, states: npt.NDArray[np.uint8]) -> None:
         array = time_array(self._without_unfit(node, given, states), self._options)
         length = len(array)
+        present = length - array.null_count
         match node.kind:
             case codes.TEXT | codes.KEY | codes.BINARY | codes.NUMBER:
                 self._load_spans(node, binary_array(array) if node.kind == codes.BINARY else text_array(array), states)
             case codes.INTEGER | codes.UNSIGNED:
-                self.output_bytes += length * (LONGEST_NUMBER + max(-node.scale, node.scale))
+                self.output_bytes += present * (LONGEST_NUMBER + max(-node.scale, node.scale))
                 self._load_words(node, as_type(array, pa.uint64() if node.kind == codes.UNSIGNED else pa.int64()), 1)
             case codes.WIDE:
-                self.output_bytes += length * (LONGEST_NUMBER + node.scale)
+                self.output_bytes += present * (LONGEST_NUMBER + node.scale)
                 self._load_words(node, as_type(array, pa.decimal128(array.type.precision, array.type.scale)), 2)
             case codes.BOOLEAN:
                 place = self._tables.words[node.number] = self._take_data(length)
-                self.output_bytes += 8 * length
+                self.output_bytes += 8 * present
                 if length:
                     self._data[place : place + length] = bits_of(array.buffers()[1], array.offset, length)
             case codes.NOTHING:
@@ -263,7 +276,7 @@ class Loader:
             self._words[place : place + len(array) * width] = values[array.offset * width :][: len(array) * width]
 
     def _load_spans(self, node: Node, array: Any, states: npt.NDArray[np.uint8]) -> None:
-        length = len(array)
+        length, present = len(array), len(array) - array.null_count
         data, texts = self._copy_texts(array)
         n_bytes = self._data_end - data
         place = self._tables.words[node.number] = self._take_words(length)
@@ -276,7 +289,7 @@ class Loader:
                     # A key has no state: without a length it is refused as well.
                     spans[entry] = 0
         self.output_bytes += (
-            LONGEST_NUMBER * length if node.kind == codes.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * length
+            LONGEST_NUMBER * present if node.kind == codes.NUMBER else LONGEST_ESCAPE * n_bytes + 4 * present
         )
 
     def _copy_texts(self, array: Any) -> tuple[int, npt.NDArray[np.int64]]:

@@ -1,0 +1,142 @@
+"""Find out how this machine reaches the endpoint of a service: its addresses, TLS, and how far the clocks are apart.
+
+One request is sent for this. It is not signed, so that it needs neither credentials nor permissions.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError, ClientError, SSLError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from ddbio.aws.endpoint_route import Api, RouteTable, ca_bundle, endpoint_of
+from ddbio.aws.error_codes import to_ddbio_error
+from ddbio.aws.http_connection import Connection
+from ddbio.errors import EndpointError
+
+if TYPE_CHECKING:
+    from ddbio.aws.client import ClientSpec
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How an endpoint is reached.
+
+    Attributes
+    ----------
+    url
+        Where requests go: of DynamoDB it may be an endpoint of the account.
+    proxy
+        Host and port of the proxy that requests go through, or None.
+    addresses
+        What the endpoint's name resolves to; behind a proxy, which resolves it, there are none.
+    tls_version
+        None without TLS, or behind a proxy.
+    ahead_seconds
+        How far its clock is ahead of this machine's, at least; 0 if the date of its response fits this clock, and None
+        if the response has no date.
+    """
+
+    url: str
+    proxy: str | None
+    addresses: tuple[str, ...]
+    tls_version: str | None
+    ahead_seconds: float | None
+
+    @property
+    def network(self) -> str:
+        """Where the addresses lie: ``this machine``, ``private``, ``public``, or ``private and public``."""
+        if self.addresses and all(ip_address(each).is_loopback for each in self.addresses):
+            return "this machine"
+        kinds = {"private" if ip_address(each).is_private else "public" for each in self.addresses}
+        return " and ".join(sorted(kinds))
+
+
+def endpoint_url(spec: ClientSpec, service: str) -> str:
+    """Return the endpoint that the client of a service has.
+
+    Raises
+    ------
+    DdbioError
+        If no client can be made.
+    """
+    return str(spec.client(service).meta.endpoint_url)
+
+
+def is_of_aws(url: str) -> bool:
+    """Return whether an endpoint belongs to AWS."""
+    # https://docs.aws.amazon.com/general/latest/gr/rande.html
+    return (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
+
+
+def reach(spec: ClientSpec, service: str) -> Reach:
+    """Connect to the endpoint of a service as its requests do, and return what was found out.
+
+    Raises
+    ------
+    EndpointError
+        If its name has no address, it does not respond, or its certificate is not trusted.
+    OptionError
+        If no client can be made, or the bundle of certificates cannot be read.
+    """
+    client = spec.client(service)
+    url = _requested_url(client, spec)
+    host, endpoint = endpoint_of(url, client, spec)
+    config: Any = client.meta.config
+    proxies: dict[str, str] = config.proxies or get_environ_proxies(url)
+    proxy = proxies.get(urlsplit(url).scheme)
+    try:
+        if proxy is not None:
+            # Its stubs know fewer types than it takes.
+            make: Any = URLLib3Session
+            timeouts = config.connect_timeout, config.read_timeout
+            session = make(verify=ca_bundle(spec), proxies=proxies, timeout=timeouts)
+            asked_at, began = time.time(), time.monotonic()
+            date = session.send(AWSRequest("GET", url).prepare()).headers.get("date", "")
+            # What stands before an @ is a password.
+            return Reach(
+                url, proxy.rpartition("//")[2].rpartition("@")[2], (), None, _ahead_seconds(date, asked_at, began)
+            )
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        with closing(Connection(endpoint)) as connection:
+            asked_at, began = time.time(), time.monotonic()
+            connection.send(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            ahead_seconds = _ahead_seconds(connection.receive().headers.get("date", ""), asked_at, began)
+            addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+            return Reach(url, None, addresses, connection.tls_version, ahead_seconds)
+    except SSLError as error:
+        raise EndpointError(f"the certificate of {endpoint.host} is not trusted: {error}", url) from error
+    except BotoCoreError as error:
+        raise to_ddbio_error(error, action="a connection", resource=url) from error
+    except (OSError, UnicodeError) as error:
+        raise EndpointError(f"{endpoint.host} has no address: {error}", url) from error
+
+
+def _requested_url(client: Any, spec: ClientSpec) -> str:
+    api = Api("dynamodb", ("DescribeTable",))
+    # What is wrong with credentials, by which botocore knows the account, is told elsewhere.
+    with suppress(BotoCoreError, ClientError):
+        if client.meta.service_model.service_name == api.service:
+            return RouteTable(client, spec, api).find("DescribeTable", "any").endpoint.url.rstrip("/")
+    return str(client.meta.endpoint_url)
+
+
+def _ahead_seconds(date: str, asked_at: float, began: float) -> float | None:
+    """Return how far the clock of a response's date is ahead, by the system's clock and the time that it took."""
+    took_seconds = time.monotonic() - began
+    try:
+        dated = parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return None
+    # A date has whole seconds, and was written between the request and its response.
+    return max(dated - (asked_at + took_seconds), 0.0) + min(dated + 1 - asked_at, 0.0)

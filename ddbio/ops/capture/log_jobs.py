@@ -1,0 +1,226 @@
+"""Find the jobs that write a log, and number the files of those jobs that write no records of batches.
+
+The files of a log are those of its jobs: captures, jobs that heal gaps, replays and the Lambda handler. Captures and
+heals record each batch before its files. Replays and the handler write files only: a file is whole when it is there.
+Whoever reads the log, or compacts it, records their new files as batches of the job, each file once. So all jobs can be
+read by the numbers of batches, also those of older versions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.core.capture.columns import EVENT_TIME
+from ddbio.core.capture.log_rows import hour_of
+from ddbio.errors import NotFoundError
+from ddbio.files.formats import is_row_file
+from ddbio.files.job_state import JobState
+from ddbio.files.meta import META
+from ddbio.files.object_store import RangeFile
+from ddbio.files.snapshot import log_job_of, read_history
+from ddbio.ops.capture.batch_records import BatchRecords
+from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ddbio.core.folders.staged import StoredObject
+    from ddbio.files.object_store import ObjectStore
+
+REPLAY, HANDLER = "replay", "lambda"
+"""The kinds of jobs that write files without records."""
+
+HOURS = "year="
+"""What the paths of all files of a log begin with."""
+
+_BATCH_ROWS = 100_000
+_THREADS = 16
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of a file of a log, which stands for an hour; a later one is greater."""
+    return path[: path.rfind("/") + 1]
+
+
+def jobs_in(store: ObjectStore, *kinds: str) -> list[JobState]:
+    """Return the jobs of some kinds that have written a folder, in the order of their ids."""
+    head = re.compile(rf"{re.escape(META)}([A-Za-z0-9_]+)\.({'|'.join(kinds)})\.json")
+    found = (match for each in store.list(META) if (match := head.fullmatch(each.path)))
+    return sorted((JobState(store, match[1], match[2]) for match in found), key=lambda state: state.job_id)
+
+
+def log_jobs(store: ObjectStore) -> list[JobState]:
+    """Return the jobs that write files of a log, and replays into tables."""
+    return jobs_in(store, CAPTURE, REPLAY, HANDLER)
+
+
+def jobs_of(store: ObjectStore, job_id: str | None = None) -> list[JobState]:
+    """Return the jobs that have written the log in a folder.
+
+    Parameters
+    ----------
+    job_id
+        Take this job alone, with those that have healed its gaps.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no log, or no such job.
+    """
+    found = log_jobs(store)
+    if all(each.kind == REPLAY for each in found):
+        # The state of a replay into a table has no files beside it.
+        ids = {log_job_of(each.path) for each in store.list(HOURS)} if found else set()
+        found = [each for each in found if each.job_id in ids]
+    if not found:
+        raise NotFoundError(f"{store.uri} is no log of changes: ddbio has never written one there")
+    chosen = [each for each in found if job_id is None or f"{each.job_id}_heal_".startswith(f"{job_id}_heal_")]
+    if not chosen:
+        names = ", ".join(each.job_id for each in found)
+        raise NotFoundError(f"no job {job_id!r} has written the log {store.uri}: give one of {names}, or no job_id")
+    return chosen
+
+
+def lineages_in(jobs: Iterable[JobState]) -> list[LogLineage]:
+    """Return the lineages of some jobs, in the order in which they began.
+
+    A replay has changes of the lineages that others have captured. If there are no others, its source stands for one.
+    """
+    states = list(jobs)
+    found = [each for state in states if state.kind != REPLAY for each in lineages_of(state)]
+    if not found:
+        heads = {state.job_id: state.head() or {} for state in states}
+        found = [
+            LogLineage(job_id, 1, str(head.get("source", "")), "", "", 0.0, str(head.get("source", "")))
+            for job_id, head in heads.items()
+        ]
+    # A job that heals gaps has no stream of its own, and no time at which it began.
+    by_name = dict[str, LogLineage]()
+    for each in sorted(found, key=lambda each: each.started_at or math.inf):
+        by_name.setdefault(each.name, each)
+    return list(by_name.values())
+
+
+def began_at(lineage: LogLineage) -> float:
+    """Return from when on changes are of a lineage, in seconds since 1970."""
+    is_first = lineage.name == lineage.stream
+    began = TableStream("", "", lineage.stream, lineage.table_arn).began_at if is_first else None
+    return lineage.started_at if began is None else began
+
+
+def replayed(lineages: Iterable[LogLineage]) -> list[LogLineage]:
+    """Return those lineages that changes of a replay may be of, in the order in which they began."""
+    # The numbers of changes from Kinesis are made by the capture.
+    return sorted((each for each in lineages if ":kinesis:" not in each.stream), key=began_at)
+
+
+@dataclass
+class NumberedFiles:
+    """Hold the batches of one job whose files have no records until they are numbered.
+
+    Attributes
+    ----------
+    number
+        Of the last batch.
+    """
+
+    records: BatchRecords
+    number: int = 0
+    _paths: set[str] = field(default_factory=set)
+
+    def add(self, files: Mapping[str, StoredObject | None], lineages: Sequence[LogLineage]) -> None:
+        """Record those files of the job that no batch has; others may do the same at the same time.
+
+        Parameters
+        ----------
+        files
+            All files of the job by their paths; None stands for one that a compaction has replaced.
+        lineages
+            Of the log.
+        """
+        while not self._recorded(files, lineages):
+            pass
+
+    def _recorded(self, files: Mapping[str, StoredObject | None], lineages: Sequence[LogLineage]) -> bool:
+        """Record new files; return False if somebody else has recorded some meanwhile."""
+        self._read()
+        new = sorted(files.keys() - self._paths)
+        store = self.records.state.store
+        known = replayed(lineages) if self.records.state.kind == REPLAY else []
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-number") as pool:
+            found = list(pool.map(lambda path: _described(store, path, files[path]), new))
+        batch, rows = list[dict[str, Any]](), 0
+        for place, (described, began) in enumerate(found, 1):
+            if known:
+                described["lineage"] = next(
+                    (each.name for each in known[::-1] if began_at(each) <= began), known[0].name
+                )
+            batch.append(described)
+            rows += described["rows"]
+            if rows < _BATCH_ROWS and place < len(found):
+                continue
+            number, at = self.number + 1, max((each.modified_at for path in new if (each := files[path])), default=0.0)
+            record = {"batch": number, "shards": {}, "positions": {}, "files": batch, "gaps": [], "at": at}
+            if not self.records.add(number, record):
+                return False
+            # Only a hint where the last batch is: others may commit at the same time.
+            self.records.commit(number)
+            self._paths |= {each["path"] for each in batch}
+            self.number, batch, rows = number, [], 0
+        return True
+
+    def _read(self) -> None:
+        last = (self.records.last() or {"batch": 0})["batch"]
+        for record in self.records.between(self.number + 1, last):
+            self._paths |= {each["path"] for each in (record or {"files": []})["files"]}
+        self.number = last
+
+
+def number_files(store: ObjectStore, jobs: Mapping[str, NumberedFiles], lineages: Sequence[LogLineage]) -> None:
+    """Record the files of some jobs that no batch has."""
+    if not jobs:
+        return
+    files: dict[str, dict[str, StoredObject | None]] = {job_id: {} for job_id in jobs}
+    for path in (path for each in read_history(store) for path in each.removed):
+        if (job_id := log_job_of(path)) in files:
+            files[job_id][path] = None
+    for each in store.list(HOURS):
+        if is_row_file(each.path) and (job_id := log_job_of(each.path)) in files:
+            files[job_id][each.path] = each
+    for job_id, found in files.items():
+        jobs[job_id].add(found, lineages)
+
+
+def number_log(store: ObjectStore) -> None:
+    """Record the files of replays and of the Lambda handler that no batch has; do nothing in other folders."""
+    states = log_jobs(store)
+    jobs = {each.job_id: NumberedFiles(BatchRecords(each)) for each in states if each.kind != CAPTURE}
+    number_files(store, jobs, lineages_in(states) if jobs else [])
+
+
+def _described(store: ObjectStore, path: str, entry: StoredObject | None) -> tuple[dict[str, Any], float]:
+    """Return what a record says of a file, and when its first change was made, in seconds since 1970."""
+    if entry is None:
+        return {"path": path, "rows": 0}, _hour(path)
+    try:
+        footer = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
+    except NotFoundError:
+        # A compaction has just replaced it.
+        return {"path": path, "rows": 0}, _hour(path)
+    place = footer.schema.to_arrow_schema().get_field_index(EVENT_TIME)
+    groups = (footer.row_group(number).column(place).statistics for number in range(footer.num_row_groups))
+    firsts: list[Any] = [each.min for each in groups if each is not None and each.has_min_max]
+    return {"path": path, "rows": footer.num_rows}, min(firsts).timestamp() if firsts else _hour(path)
+
+
+def _hour(path: str) -> float:
+    hour = hour_of(path)
+    return 0.0 if hour is None else hour.timestamp()

@@ -1,0 +1,335 @@
+"""Check what jobs need: this machine, credentials, endpoints, a table and a bucket. Nothing is changed.
+
+Checks run in threads that nobody waits for longer than a limit: neither DNS nor all sources of credentials have
+timeouts of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ddbio.aws.control_plane import call, describe_recovery
+from ddbio.aws.endpoint_probe import endpoint_url, is_of_aws, reach
+from ddbio.aws.s3_store import split_location
+from ddbio.core.doctor import (
+    DoctorReport,
+    Finding,
+    Level,
+    Subject,
+    judge_bucket_encryption,
+    judge_clock,
+    judge_incomplete_uploads,
+    judge_object_lock,
+    judge_protection,
+    judge_public_access,
+    judge_recovery,
+    judge_stream,
+    judge_table_encryption,
+    judge_versioning,
+)
+from ddbio.engine import describe_spark, is_spark_installed
+from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
+from ddbio.ops.job.clients import dynamodb_spec, identity_spec, s3_spec
+from ddbio.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ddbio.options import DoctorOptions
+
+LIMIT_SECONDS = 30.0
+"""How long checks that run side by side may take; there are three rounds of them."""
+
+_TIMEOUT_SECONDS = 5.0
+_LOG_IN = "log in, give another --profile, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or attach a role"
+_SOON = timedelta(hours=1)
+# What S3 answers where nothing is configured.
+_NOT_CONFIGURED = frozenset(
+    {
+        "NoSuchLifecycleConfiguration",
+        "NoSuchPublicAccessBlockConfiguration",
+        "ObjectLockConfigurationNotFoundError",
+        "ServerSideEncryptionConfigurationNotFoundError",
+    }
+)
+
+
+def doctor(options: DoctorOptions) -> DoctorReport:
+    """Check this machine, credentials and endpoints, and the table and the bucket that are given; change nothing.
+
+    What fails, be it for a missing permission, is a finding and no error. What cannot be checked because of a finding
+    is left out.
+    """
+    aws = _Aws(options)
+    findings = _run({"settings": aws.settings, "environment": _environment, "kernel": _kernel, "spark": _spark})
+    if not _have_problems(findings, "settings", "credentials"):
+        endpoints = {f"{name}.endpoint": partial(aws.endpoint, name) for name in aws.services}
+        findings += _run({"credentials": aws.credentials, **endpoints})
+        asked = (("table", options.table, "dynamodb", aws.table), ("bucket", options.location, "s3", aws.bucket))
+        findings += _run(
+            {
+                check: run
+                for check, name, service, run in asked
+                if name and not _have_problems(findings, "credentials", f"{service}.endpoint", f"{service}.tls")
+            }
+        )
+    count = [each.level for each in findings].count
+    return DoctorReport(count("problem"), count("warning"), tuple(findings))
+
+
+def _have_problems(findings: list[Finding], *checks: str) -> bool:
+    return any(each.level == "problem" and each.check in checks for each in findings)
+
+
+def _run(checks: Mapping[str, Callable[[], Iterator[Finding]]]) -> list[Finding]:
+    """Return what checks find that run side by side, in their order; what takes too long is a problem itself."""
+    found: dict[str, list[Finding]] = {name: [] for name in checks}
+
+    def run(name: str) -> None:
+        try:
+            for each in checks[name]():
+                found[name].append(each)
+        except DdbioError as error:
+            found[name].append(_failed(name, error))
+        except Exception as error:  # noqa: BLE001 - the other findings are told whatever happens
+            text = f"the check failed: {type(error).__name__}: {error}"
+            found[name].append(Finding(name, "problem", text, "report this: it is a bug of ddbio"))
+
+    threads = {name: threading.Thread(target=run, args=[name], daemon=True) for name in checks}
+    for thread in threads.values():
+        thread.start()
+    ends_at, findings = time.monotonic() + LIMIT_SECONDS, list[Finding]()
+    for name, thread in threads.items():
+        thread.join(max(0.0, ends_at - time.monotonic()))
+        findings += found[name]
+        if thread.is_alive():
+            action = "look for what is slow: DNS, the network, the program or service that hands out credentials"
+            findings.append(Finding(name, "problem", f"not done within {LIMIT_SECONDS:g} s", action))
+    return findings
+
+
+def _failed(check: str, error: DdbioError, level: Level = "problem", action: str = "") -> Finding:
+    """Return the finding that something could not be asked."""
+    advice = {
+        AccessDeniedError: f"allow {getattr(error, 'action', '')}",
+        EndpointError: "check region, endpoint, DNS, VPC endpoint, firewall and proxy",
+        NotFoundError: "check name, region and account",
+        OptionError: "correct the option, the variable or the profile",
+    }
+    return Finding(check, level, str(error), action or advice.get(type(error), "see what the service says"))
+
+
+def _environment() -> Iterator[Finding]:
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("boto3", "pyarrow", "numba"))
+    found = f"ddbio {__version__}, Python {platform.python_version()}, {libraries}, {platform.platform(terse=True)}"
+    yield Finding("environment", "ok", found)
+
+
+def _kernel() -> Iterator[Finding]:
+    # They load the compiler, in a second or more.
+    from ddbio.core.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
+    from ddbio.core.warm import warm  # noqa: PLC0415
+
+    try:
+        without_compiling(warm)
+    except NotCompiledError:
+        text, action = "not all loops are compiled: the first job waits for that", "ddbio warm"
+        if cache_folder() is None:
+            text = "no folder for loops is private: every process compiles them"
+            action = (
+                "let XDG_CACHE_HOME name a folder that only you and root can write to, also above it; then ddbio warm"
+            )
+        yield Finding("kernel", "warning", text, action)
+    else:
+        yield Finding("kernel", "ok", "all loops are compiled")
+
+
+def _spark() -> Iterator[Finding]:
+    if not is_spark_installed():
+        yield Finding("spark", "ok", "PySpark is not installed: jobs run on threads of this process")
+        return
+    try:
+        yield Finding("spark", "ok", describe_spark())
+    except OptionError as error:
+        yield _failed("spark", error, action="install Java, or leave PySpark out, or give --engine local to each job")
+
+
+class _Aws:
+    """The checks that reach AWS."""
+
+    def __init__(self, options: DoctorOptions) -> None:
+        self._options = options
+        recipes = {"dynamodb": dynamodb_spec, "s3": s3_spec, "sts": identity_spec}
+        self._specs = {
+            name: dataclasses.replace(recipe(options), timeout_seconds=_TIMEOUT_SECONDS)
+            for name, recipe in recipes.items()
+        }
+        self._urls: dict[str, str] = {}
+        self._region = self._account = ""
+        self.services: list[str] = []
+
+    def settings(self) -> Iterator[Finding]:
+        """Make a client of each service, and choose those that are asked."""
+        try:
+            self._urls = {name: endpoint_url(spec, name) for name, spec in self._specs.items()}
+        except AccessDeniedError as error:
+            yield _failed("credentials", error, action=_LOG_IN)
+            return
+        client: Any = self._specs["dynamodb"].client("dynamodb")
+        self._region = client.meta.region_name
+        options = self._options
+        if options.table or not options.location:
+            self.services.append("dynamodb")
+        # Where another endpoint is tried out, S3 itself is left alone.
+        if options.location or not (options.table or options.endpoint_url):
+            self.services.append("s3")
+        profile = f", profile {options.profile}" if options.profile else ""
+        yield Finding("settings", "ok", f"region {self._region}{profile}")
+
+    def credentials(self) -> Iterator[Finding]:
+        """Find out how long the credentials are valid, and whose they are."""
+        try:
+            source = self._specs["dynamodb"].credential_source()
+        except AccessDeniedError as error:
+            yield _failed("credentials", error, action=_LOG_IN)
+            return
+        text, until = f"from {source.method}", source.expires_at
+        text += "" if until is None else f", valid until {until:%Y-%m-%d %H:%M %Z}"
+        if source.is_refreshed:
+            yield Finding("credentials", "ok", f"{text}, then fetched again")
+        elif until is None and not source.is_temporary:
+            yield Finding("credentials", "ok", f"{text}, valid until they are revoked")
+        elif until is not None and until > datetime.now(UTC) + _SOON:
+            yield Finding("credentials", "ok", f"{text}, and not fetched again")
+        else:
+            text += ", and not fetched again: a job that takes longer fails" if until else ", valid for some hours"
+            yield Finding("credentials", "warning", text, "give --profile or --role-arn, which fetch credentials again")
+        if is_of_aws(self._urls["sts"]) and not any(is_of_aws(self._urls[name]) for name in self.services):
+            return
+        try:
+            caller = call(self._specs["sts"], "GetCallerIdentity", "the caller", {}, service="sts")
+            self._account = caller["Account"]
+            yield Finding("identity", "ok", caller["Arn"])
+        except AccessDeniedError as error:
+            yield _failed("credentials", error, action=_LOG_IN)
+        except DdbioError as error:
+            yield _failed("identity", error, "warning")
+
+    def endpoint(self, service: str) -> Iterator[Finding]:
+        """Find out how the endpoint of a service is reached."""
+        found = reach(self._specs[service], service)
+        url = found.url
+        is_here = found.network == "this machine"
+        way = f"by the proxy {found.proxy}" if found.proxy else f"{found.network}: {', '.join(found.addresses)}"
+        if is_of_aws(url) and found.network:
+            is_private = found.network == "private"
+            way += "; an interface endpoint" if is_private else "; no interface endpoint: gateway endpoint, or internet"
+        yield Finding(f"{service}.endpoint", "ok", f"{url}, {way}")
+        if url.startswith("https:"):
+            yield Finding(f"{service}.tls", "ok", f"{found.tls_version or 'TLS'}, the certificate is trusted")
+        elif is_here:
+            yield Finding(f"{service}.tls", "ok", "none, on this machine")
+        else:
+            text = f"none: whoever is between reads the items and the session token that go to {url}"
+            yield Finding(f"{service}.tls", "problem", text, "give an endpoint with https://")
+        yield judge_clock(service, found.ahead_seconds)
+
+    def table(self) -> Iterator[Finding]:
+        """Check the settings of the table."""
+        name, spec = self._options.table or "", self._specs["dynamodb"]
+        ask = partial(call, spec, resource=f"table {name!r}", members={"TableName": name})
+        found = ask("DescribeTable")["Table"]
+        status = found["TableStatus"]
+        is_ready = status in {"ACTIVE", "UPDATING"}
+        text, action = f"{found['TableArn']} is {status}", "wait until it is ACTIVE, or choose another one"
+        yield Finding("table", "ok" if is_ready else "problem", text, None if is_ready else action)
+        table = self._subject(name, self._options.endpoint_url)
+        yield judge_protection(table, found)
+        yield judge_table_encryption(found)
+        yield _asked("table.recovery", lambda: judge_recovery(table, describe_recovery(spec, name)))
+
+        def stream() -> Finding:
+            has_stream = "StreamSpecification" in found
+            fed = [] if has_stream else ask("DescribeKinesisStreamingDestination")["KinesisDataStreamDestinations"]
+            active = [each["StreamArn"] for each in fed if each["DestinationStatus"] == "ACTIVE"]
+            return judge_stream(table, found, active)
+
+        yield _asked("table.stream", stream)
+
+    def bucket(self) -> Iterator[Finding]:
+        """Check the settings of the bucket."""
+        options = self._options
+        name, prefix = split_location(options.location or "")
+        bucket = self._subject(name, options.s3_endpoint_url, prefix)
+        try:
+            region = self._ask(name, "HeadBucket").get("BucketRegion") or self._region
+        except AccessDeniedError as error:
+            owner = options.s3_expected_bucket_owner
+            doubt = f"its owner is not {owner}" if owner else "it belongs to somebody else"
+            yield _failed(
+                "bucket", error, action=f"allow s3:ListBucket; or it is not the bucket that you mean: {doubt}"
+            )
+            return
+        if region == self._region:
+            yield Finding("bucket", "ok", f"{name} in {region}")
+        else:
+            text = f"{name} is in {region}, and jobs are in {self._region}: all bytes go from one to the other"
+            yield Finding("bucket", "warning", text, f"take a bucket in {self._region}, or give --region {region}")
+        yield _asked("bucket.owner", partial(self._owner, name))
+        is_locked = options.s3_object_lock_mode is not None or options.s3_object_lock_legal_hold
+        for check, operation, judge in (
+            ("encryption", "GetBucketEncryption", judge_bucket_encryption),
+            ("versioning", "GetBucketVersioning", judge_versioning),
+            ("public_access", "GetPublicAccessBlock", judge_public_access),
+            ("incomplete_uploads", "GetBucketLifecycleConfiguration", judge_incomplete_uploads),
+            ("object_lock", "GetObjectLockConfiguration", partial(judge_object_lock, is_asked_for=is_locked)),
+        ):
+            yield _asked(f"bucket.{check}", partial(self._judge, bucket, operation, judge))
+
+    def _judge(
+        self, bucket: Subject, operation: str, judge: Callable[[Subject, Mapping[str, Any]], Finding]
+    ) -> Finding:
+        return judge(bucket, self._ask(bucket.name, operation))
+
+    def _owner(self, name: str) -> Finding:
+        expected = self._options.s3_expected_bucket_owner
+        if expected:
+            return Finding("bucket.owner", "ok", f"account {expected}, as you expect")
+        advice = "give --s3-expected-bucket-owner: S3 then refuses buckets of all other accounts"
+        if not self._account:
+            return Finding("bucket.owner", "warning", "not compared: your account is not known", advice)
+        try:
+            self._ask(name, "HeadBucket", ExpectedBucketOwner=self._account)
+        except AccessDeniedError:
+            text = f"{name} is not of your account {self._account}"
+            return Finding("bucket.owner", "warning", text, f"find out whose it is, and {advice}")
+        return Finding("bucket.owner", "ok", f"your account {self._account}")
+
+    def _ask(self, name: str, operation: str, **members: Any) -> Any:
+        """Return what S3 says of a bucket; what is not configured is empty."""
+        members |= {"Bucket": name}
+        try:
+            return call(self._specs["s3"], operation, f"bucket {name!r}", members, service="s3")
+        except ServiceError as error:
+            if error.code not in _NOT_CONFIGURED:
+                raise
+            return {}
+
+    def _subject(self, name: str, endpoint_url: str | None, prefix: str = "") -> Subject:
+        flags = {"--region": self._region, "--profile": self._options.profile, "--endpoint-url": endpoint_url}
+        return Subject(name, flags, prefix)
+
+
+def _asked(check: str, ask: Callable[[], Finding]) -> Finding:
+    """Return what a question finds; that it cannot be asked is a warning."""
+    try:
+        return ask()
+    except DdbioError as error:
+        return _failed(check, error, "warning")

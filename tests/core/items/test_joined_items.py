@@ -1,0 +1,79 @@
+"""Items of files with other types for an attribute lie in one table, and stay the same."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import ddbio
+from ddbio.core.items.joined_items import joined_items
+from ddbio.core.schema.arrow import RESCUE_FIELD
+
+NUMBER, TEXT, JSON = {"ddb:type": "N"}, {"ddb:type": "S"}, {"ddb:type": "JSON"}
+
+COLUMNS = {
+    "integers": (pa.field("v", pa.int64(), metadata=NUMBER), [1, None, 2**62 + 1]),
+    "small decimals": (pa.field("v", pa.decimal128(20, 2), metadata=NUMBER), [Decimal("1.25"), None]),
+    "decimals": (pa.field("v", pa.decimal128(30, 2), metadata=NUMBER), [Decimal("1.25"), None]),
+    "large decimals": (pa.field("v", pa.decimal128(38, 30), metadata=NUMBER), [Decimal("1.25"), None]),
+    "numbers as text": (pa.field("v", pa.string(), metadata=NUMBER), ["1E+100", None, "7"]),
+    "doubles": (pa.field("v", pa.float64(), metadata=NUMBER), [0.5, None]),
+    "texts": (pa.field("v", pa.string(), metadata=TEXT), ["7", None, "x"]),
+    "documents": (pa.field("v", pa.string(), metadata=JSON), ['{"S":"7"}', None, '{"L":[{"N":"1"}]}']),
+    "bytes": (pa.field("v", pa.binary(), metadata={"ddb:type": "B"}), [b"7", None]),
+    "booleans": (pa.field("v", pa.bool_(), metadata={"ddb:type": "BOOL"}), [True, None]),
+    "sets": (pa.field("v", pa.list_(pa.string()), metadata={"ddb:type": "SS"}), [["a", "b"], None]),
+    "lists": (pa.field("v", pa.list_(pa.string()), metadata={"ddb:type": "L"}), [["a", "b"], None]),
+    "maps": (pa.field("v", pa.struct([("a", pa.int64())]), metadata={"ddb:type": "M"}), [{"a": 1}, None]),
+    "other maps": (pa.field("v", pa.struct([("a", pa.string())]), metadata={"ddb:type": "M"}), [{"a": "x"}, None]),
+    "no types": (pa.field("v", pa.int64()), [3, None]),
+}
+
+
+def items_of(name):
+    """Return items with a column, and a rescue column that has something already."""
+    field, values = COLUMNS[name]
+    rescued = ['{"other":{"S":"x"}}', *[None] * (len(values) - 1)]
+    keys = pa.array([f"{name} {place}" for place in range(len(values))])
+    schema = pa.schema([pa.field("pk", pa.string(), metadata=TEXT), field, RESCUE_FIELD])
+    return pa.table([keys, pa.array(values, field.type), pa.array(rescued)], schema=schema)
+
+
+@pytest.mark.parametrize("names", list(itertools.permutations(COLUMNS, 2)), ids=" and ".join)
+def test_every_item_is_as_before(names):
+    """Numbers are no texts, sets no lists, and no integer becomes a double."""
+    tables = [items_of(name) for name in names]
+    found = joined_items(tables)
+    wanted = b"".join(ddbio.to_dynamodb_json(each) for each in tables)
+    assert [_parsed(each) for each in ddbio.to_dynamodb_json(found).splitlines()] == [
+        _parsed(each) for each in wanted.splitlines()
+    ]
+
+
+def _parsed(line):
+    """Return an item whose numbers are compared by value."""
+    (item,) = ddbio.from_dynamodb_json(line).to_pylist()
+    return item
+
+
+def test_the_first_type_stays():
+    """Tables with the same types, or types that one holds, rescue nothing; later tables of any type do."""
+    names = ["integers", "texts", "decimals", "documents"]
+    found = joined_items([items_of(name) for name in names])
+    assert found.schema.field("v").type == pa.decimal128(30, 2)
+    assert found.column("_rescue").to_pylist() == [
+        '{"other":{"S":"x"}}',
+        None,
+        None,
+        '{"other":{"S":"x"},"v":{"S":"7"}}',
+        None,
+        '{"v":{"S":"x"}}',
+        '{"other":{"S":"x"}}',
+        None,
+        '{"other":{"S":"x"},"v":{"S":"7"}}',
+        None,
+        '{"v":{"L":[{"N":"1"}]}}',
+    ]

@@ -1,0 +1,121 @@
+"""Text as Firehose compresses it, and the formats that it is told from."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import struct
+import zipfile
+
+import pyarrow as pa
+import pytest
+
+from ddbio.errors import DecodeError
+from ddbio.files.delivered_text import delivered_head, delivered_text
+
+TEXT = b"".join(b'{"eventName":"INSERT","n":%d}' % number for number in range(20_000))
+
+
+def blocks(data, size):
+    """Yield blocks of raw Snappy."""
+    for start in range(0, len(data), size):
+        yield bytes(pa.Codec("snappy").compress(data[start : start + size]))
+
+
+def java(data):
+    """Return the stream of snappy-java, which Firehose calls Snappy."""
+    parts = (struct.pack(">i", len(each)) + each for each in blocks(data, 32 << 10))
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(parts)
+
+
+def hadoop(data, size=100_000):
+    """Return Hadoop's blocks of several parts."""
+    found = b""
+    for start in range(0, len(data), 2 * size):
+        part = data[start : start + 2 * size]
+        found += struct.pack(">i", len(part))
+        found += b"".join(struct.pack(">i", len(each)) + each for each in blocks(part, size))
+    return found
+
+
+def framed(data):
+    """Return the stream of Google's framing, with a chunk to be skipped and one that is not compressed."""
+    found = b"\xff\x06\x00\x00sNaPpY\xfe\x02\x00\x00xx\x01\x05\x00\x00\0\0\0\0" + data[:1]
+    for each in blocks(data[1:], 64 << 10):
+        found += b"\x00" + (len(each) + 4).to_bytes(3, "little") + b"\0\0\0\0" + each
+    return found
+
+
+def zipped(data):
+    """Return an archive of one entry."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("4f3c", data)
+    return out.getvalue()
+
+
+FORMS = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "ZIP": zipped,
+    "java": java,
+    "hadoop": hadoop,
+    "framed": framed,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("text", [TEXT, TEXT[:29]], ids=["long", "short"])
+def test_text_comes_whole(form, text):
+    """In every form, as what it begins with too, unless only the whole object can be decompressed."""
+    data = FORMS[form](text)
+    assert delivered_text(data, "o") == text
+    head = delivered_head(data[:5000], "o", 1000)
+    is_whole = form in {"ZIP", "java", "hadoop", "framed"} or (form == "bzip2" and len(data) > 5000)
+    assert head is None if is_whole else text.startswith(head[:29])
+
+
+@pytest.mark.parametrize("cut", [7, 30, 5000])
+@pytest.mark.parametrize("form", ["gzip", "ZIP", "java", "hadoop", "framed"])
+def test_what_ends_early_is_refused(form, cut):
+    """With the name of the object."""
+    with pytest.raises(DecodeError, match=r"^year/o is not a whole (gzip|ZIP|Snappy) file"):
+        delivered_text(FORMS[form](TEXT)[:-cut], "year/o")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, 6) + b"\xff\xff\xff\xff\x0fx",
+        b"\xff\x06\x00\x00sNaPpY\x02\x01\x00\x00x",
+        b"\x00\x00\x00\x09\x00\x00\x00\x05hello",
+        b"\x00",
+        b"PK\x03\x04" + bytes(40),
+    ],
+    ids=["bomb", "unknown chunk", "no blocks", "one byte", "no archive"],
+)
+def test_what_is_damaged_is_refused(data):
+    """A length is not believed that no compression reaches."""
+    with pytest.raises(DecodeError, match="o is not a whole"):
+        delivered_text(data, "o")
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "name"),
+    [
+        (b"a,b\n1,2\n", "o.csv", "CSV"),
+        (gzip.compress(b"a,b\n1,2\n"), "in/o.csv.gz", "CSV"),
+        (b"Obj\x01\x04", "o", "Avro"),
+        (b"ARROW1\x00\x00", "o", "an Arrow file"),
+        (b"\xfd7zXZ\x00", "o.xz", "xz"),
+    ],
+    ids=["CSV", "CSV in gzip", "Avro", "Arrow", "xz"],
+)
+def test_other_formats_are_named(data, place, name):
+    """Whether a part of an object is looked at or all of it."""
+    for read in (lambda: delivered_text(data, place), lambda: delivered_head(data, place, 1000)):
+        with pytest.raises(DecodeError, match=f"^{place} is {name}: changes are read from JSON"):
+            read()
+    assert delivered_text(b'{"a":1}', "o.csv") == b'{"a":1}'

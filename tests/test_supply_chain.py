@@ -1,0 +1,98 @@
+"""Where the parts of a wheel, of the environments and of the site come from: all are pinned by their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_each_library_of_a_lock_has_hashes(name):
+    """No line is of an address, a path or an index, and no library is without its hashes."""
+    text = (ROOT / name).read_text("utf-8")
+    pins = re.findall(r"^(?=\S)[^\n]*\n(?: +--hash=sha256:[0-9a-f]{64}[ \\]*\n)*", text, re.MULTILINE)
+    assert len(pins) > 5
+    assert [pin for pin in pins if not re.match(r"[\w.-]+==[^\n]+\\\n +--hash", pin)] == []
+
+
+def test_the_build_backend_is_the_one_of_the_lock():
+    """A wheel is built by one version, whoever builds it."""
+    (pin,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert re.fullmatch(r"hatchling==[\d.]+", pin)
+    assert f"\n{pin} \\\n" in (ROOT / "requirements.lock").read_text("utf-8")
+
+
+def test_scripts_of_the_site_are_pinned():
+    """Each script that pages load has a version and a hash, and no page names another one."""
+    pins = [line.split() for line in (ROOT / "docs/site/scripts.lock").read_text("utf-8").splitlines()]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for _, version, _, _ in pins)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for *_, digest in pins)
+    for path in (ROOT / "mkdocs.yml", ROOT / "task", *(ROOT / "docs").rglob("*.md")):
+        assert not re.search(r"<script[^>]+src=|extra_javascript:", path.read_text("utf-8")), path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Return a file with the metadata of a wheel of this project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = ["Metadata-Version: 2.4", "Name: ddbio", "Version: 1.2.3"]
+    lines += [f"Requires-Dist: {each}" for each in project["dependencies"]]
+    for extra, needs in project["optional-dependencies"].items():
+        lines += [f"Requires-Dist: {each}; extra == '{extra}'" for each in needs]
+    path = tmp_path_factory.mktemp("wheel") / "ddbio-1.2.3-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ddbio-1.2.3.dist-info/METADATA", "\n".join(lines) + "\n\nDescription\n")
+    return path
+
+
+def sbom_of(wheel: Path) -> str:
+    """Return the SBOM that ./task wheel writes."""
+    command = [sys.executable, ROOT / "sbom.py", wheel, ROOT / "requirements.lock"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_an_sbom_names_what_the_wheel_needs(wheel):
+    """Libraries that it needs, directly or in turn, with version and hashes of the lock; nothing for development."""
+    text = sbom_of(wheel)
+    found = json.loads(text)
+    assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
+    own = found["metadata"]["component"]
+    assert own["purl"] == "pkg:pypi/ddbio@1.2.3"
+    assert own["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]
+    scopes = {each["name"]: each["scope"] for each in found["components"]}
+    required = {"boto3", "botocore", "jmespath", "numba", "numpy", "pyarrow", "pydantic-core", "urllib3"}
+    optional = {
+        "click",
+        "rich",
+        "markdown-it-py",
+        "deltalake",
+        "pyiceberg",
+        "pyspark",
+        "py4j",
+        "zstandard",
+        "matplotlib",
+    }
+    assert {name for name in required | optional if scopes[name] == "required"} == required
+    assert not scopes.keys() & {"pytest", "ruff", "mypy", "moto", "hatchling", "ddbio", "asv"}
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    for each in found["components"]:
+        assert re.search(rf"^{each['name']}=={re.escape(each['version'])}(?= )", lock, re.MULTILINE), each["name"]
+        (files,) = each["externalReferences"]
+        assert files["hashes"]
+        assert all(f"sha256:{digest['content']}" in lock for digest in files["hashes"])
+    refs = {own["bom-ref"], *(each["bom-ref"] for each in found["components"])}
+    links = {each["ref"]: each["dependsOn"] for each in found["dependencies"]}
+    assert links.keys() == refs
+    assert {ref for each in links.values() for ref in each} == refs - {own["bom-ref"]}
+    assert text == sbom_of(wheel)
