@@ -59,8 +59,8 @@ class DeltaLakeTable:
 
     def __init__(self, store: ObjectStore, gateway: S3Gateway | None = None) -> None:
         self.store = store
-        self._gateway, self._uri, self._options = gateway, store.uri, dict[str, str]()
-        if gateway is not None:
+        self._gateway, self._uri, self._options = gateway or None, store.uri, dict[str, str]()
+        if gateway:
             # Of two writers that create one object of the log, S3 refuses the second.
             self._uri, self._options = gateway.uri, {**gateway.connection_settings(), "aws_conditional_put": "etag"}
 

@@ -74,11 +74,14 @@ class IcebergLakeTable:
     ----------
     store
         The folder of the table.
+    gateway
+        What tables of other formats reach a folder on S3 by: pyiceberg reads and writes through the store.
     """
 
     keeps_bucket = True
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, gateway: object = None) -> None:
+        del gateway
         self.store = store
         self._io = StoreFileIO({STORE: store})
         self._catalog = _FolderCatalog(store)
