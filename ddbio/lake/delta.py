@@ -238,7 +238,7 @@ class DeltaLakeTable:
         lines = [{"metaData": metadata}, {"commitInfo": said}]
         path = f"{_LOG}{table.version() + 1:020}.json"
         if not self.store.put_if_absent(path, "\n".join(map(json.dumps, lines)).encode()):
-            raise ConflictError(f"{path} of {self.store.uri} is there already")
+            raise ConflictError(f"another writer changed {self.store.uri}: {path} is there already")
         table.update_incremental()
 
     def _state(self, table: DeltaTable) -> LakeState:
