@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         write_import_files,
     )
     from ddbio.api.folders import compact, list_files, plan_compact, plan_publish, publish, rollback, vacuum
+    from ddbio.api.iam import iam_policy
     from ddbio.api.inspection import doctor, layout, plan_validate, validate
     from ddbio.api.keywords import (
         AdviseKeywords,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         ExportWindowsKeywords,
         FilesListKeywords,
         HistoryKeywords,
+        IamKeywords,
         ImportFilesFromKeywords,
         ImportStartKeywords,
         ImportWaitKeywords,
@@ -282,6 +284,7 @@ __all__ = [
     "Gap",
     "GapError",
     "HistoryKeywords",
+    "IamKeywords",
     "ImportEntry",
     "ImportFilesFromKeywords",
     "ImportFilesPlan",
@@ -382,6 +385,7 @@ __all__ = [
     "heal_capture",
     "history",
     "history_view_sql",
+    "iam_policy",
     "idempotency_key",
     "infer_schema",
     "last_report",
@@ -467,6 +471,7 @@ _NAMES = {
         "plan_read_export read_export read_export_batches read_export_to_files write_import_files"
     ),
     "ddbio.api.folders": "compact list_files plan_compact plan_publish publish rollback vacuum",
+    "ddbio.api.iam": "iam_policy",
     "ddbio.api.inspection": "doctor layout plan_validate validate",
     "ddbio.api.keywords": (
         "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
@@ -475,10 +480,11 @@ _NAMES = {
         "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
         "CreateTableKeywords DoctorKeywords ExpiredReadKeywords ExportFoldKeywords ExportReadKeywords "
         "ExportStartKeywords ExportToFilesKeywords ExportWindowsKeywords FilesListKeywords HistoryKeywords "
-        "ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords LoadKeywords "
-        "MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords ReplayKeywords "
-        "RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords SimulateScanKeywords "
-        "StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords WaitKeywords WriteKeywords"
+        "IamKeywords ImportFilesFromKeywords ImportStartKeywords ImportWaitKeywords InspectKeywords LayoutKeywords "
+        "LoadKeywords MaintainKeywords PlanCapacityKeywords PlanCaptureKeywords PublishKeywords ReconcileKeywords "
+        "ReplayKeywords RestoreKeywords RollbackKeywords ScanKeywords ScanToFilesKeywords SimulateLoadKeywords "
+        "SimulateScanKeywords StreamEventKeywords VacuumKeywords ValidateKeywords VerifyKeywords ViewKeywords "
+        "WaitKeywords WriteKeywords"
     ),
     "ddbio.api.lake": "apply maintain maintain_by_policy plan_apply plan_maintain",
     "ddbio.api.lake_proof": "history history_view_sql latest_view_sql verify",

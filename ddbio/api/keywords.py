@@ -72,6 +72,25 @@ class ConnectionKeywords(TypedDict, total=False):
     """Give up if throttling or an unreachable endpoint has let no request through for this long."""
 
 
+class IamKeywords(TypedDict, total=False):
+    """Keywords of :class:`ddbio.options.IamOptions`."""
+
+    account: str | None
+    """Account of tables, keys and catalogs that are named without an ARN; default is that of the role, else any."""
+    principal: Literal["job", "target", "caller"]
+    """Whose policy: of the job, of the other identity that ``target_role_arn`` or ``target_profile`` names, or of the
+    caller, who assumes the roles.
+    """
+    vpc_endpoint: str | Sequence[str] | None
+    """Ids of the VPC endpoints by which all requests come, ``vpce-…``, separated by commas."""
+    bucket_kms_key: str | None
+    """KMS key by which the buckets encrypt what no option says otherwise of."""
+    table_kms_key: str | None
+    """KMS key of yours by which the tables are encrypted."""
+    partition_key: str | None
+    """Partition key of the table, or of the index: with it a Query is told from a Scan where ``where`` is given."""
+
+
 class SimulateKeywords(TypedDict, total=False):
     """Keywords of :class:`ddbio.options.SimulateOptions`."""
 

@@ -127,27 +127,6 @@ class ClientSpec:
         """
         return _client(self, service, max_pool_connections, _environment())
 
-    def connection_settings(self) -> dict[str, str]:
-        """Return credentials, region and endpoint of S3 under the names of the environment, for libraries of others.
-
-        Credentials that expire are those of now.
-
-        Raises
-        ------
-        AccessDeniedError
-            If there are no credentials.
-        """
-        client: Any = self.client("s3")
-        keys = self._find_credentials("s3").get_frozen_credentials()
-        given = {
-            "AWS_ACCESS_KEY_ID": keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
-            "AWS_SESSION_TOKEN": keys.token,
-            "AWS_REGION": client.meta.region_name,
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-        }
-        return {name: value for name, value in given.items() if value}
-
     def credential_source(self) -> CredentialSource:
         """Return where the credentials come from, and how long they are valid.
 

@@ -103,6 +103,8 @@ _CREDENTIAL_ERRORS = (
     TokenRetrievalError,
 )
 _KMS_ACTION = re.compile(r"kms:[A-Za-z*]+")
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html
+_REFUSED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 _SERVER_ERROR = 500
 # https://www.rfc-editor.org/rfc/rfc9110#name-408-request-timeout
 # https://www.rfc-editor.org/rfc/rfc6585#section-4: a proxy asks to try again.
@@ -208,6 +210,9 @@ def _from_request(error: ClientError, action: str, resource: str) -> DdbioError:
         advice = "check that the KMS key is enabled, and that its policy allows you kms:Decrypt and kms:GenerateDataKey"
         return AccessDeniedError(f"{action} on {resource} refused ({code}: {message}); {advice}", action, resource)
     if code in _DENIED_CODES:
+        if (told := _REFUSED_ACTION.search(message)) is not None and not told[1].startswith("kms:"):
+            # A request may take several permissions, and the service says which of them is missing.
+            action = told[1]
         # A policy that lacks a permission of KMS is told as one of the action on the object.
         found = _KMS_ACTION.search(message)
         advice = f"check the credentials and that they allow {action}{' and ' + found[0] if found else ''}"

@@ -112,9 +112,15 @@ class S3Store:
         """What would be deleted with the target that is more than the target, or None."""
         return None if self._prefix else "the whole bucket"
 
-    def connection_settings(self) -> dict[str, str]:
-        """Return credentials, region and endpoint under the names of the environment, for libraries of others."""
-        return self._spec.connection_settings()
+    @property
+    def expected_owner(self) -> str | None:
+        """The account that has to own the bucket, if one is named."""
+        return dict(self._spec.members).get("ExpectedBucketOwner")
+
+    def at(self, path: str) -> tuple[Any, dict[str, str], dict[str, str]]:
+        """Return the client, the bucket and key of a path, and what uploads say of their checksums."""
+        client = self._client
+        return client, self._place(path), checksum_members(client, dict(self._spec.members).get("ChecksumAlgorithm"))
 
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
@@ -138,7 +144,9 @@ class S3Store:
         if not isinstance(source, S3Store) or not entry.size_bytes:
             return None
         place, origin = self._place(path), source._place(entry.path, is_listed=True)  # noqa: SLF001 - its own class
-        guard = {"CopySource": origin, **({"CopySourceIfMatch": entry.version} if entry.version else {})}
+        guard: dict[str, Any] = {"CopySource": origin}
+        given = {"CopySourceIfMatch": entry.version, "ExpectedSourceBucketOwner": source.expected_owner}
+        guard |= {name: value for name, value in given.items() if value}
         with self._translated("s3:PutObject", path):
             upload_id = self._client.create_multipart_upload(**place)["UploadId"]
             try:
@@ -394,12 +402,8 @@ class MultipartSink:
     def __init__(self, client: Any, place: dict[str, str], path: str, checksum: str | None = None) -> None:
         self.closed = False
         self._client, self._place, self._path = client, place, path
-        # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores
-        # support none; botocore has this setting for them.
-        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html
-        wanted = client.meta.config.request_checksum_calculation == "when_supported"
-        self._algorithm = checksum or ("CRC32" if wanted else None)
-        self._checksum = {"ChecksumAlgorithm": self._algorithm} if self._algorithm else {}
+        self._checksum = checksum_members(client, checksum)
+        self._algorithm = self._checksum.get("ChecksumAlgorithm")
         self._buffer = bytearray()
         self._size_bytes = 0
         self._parts: list[dict[str, Any]] = []
@@ -462,6 +466,16 @@ class MultipartSink:
         part = {"PartNumber": number, "ETag": response["ETag"]}
         name = f"Checksum{self._algorithm}"
         return part | ({name: response[name]} if name in response else {})
+
+
+def checksum_members(client: Any, algorithm: str | None) -> dict[str, str]:
+    """Return what an upload and its parts say of their checksums: CRC32 if none is given."""
+    # A checksum of each part, repeated at completion, verifies the object end to end. Some S3-compatible stores
+    # support none; botocore has this setting for them.
+    # https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html
+    wanted = client.meta.config.request_checksum_calculation == "when_supported"
+    algorithm = algorithm or ("CRC32" if wanted else None)
+    return {"ChecksumAlgorithm": algorithm} if algorithm else {}
 
 
 def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:

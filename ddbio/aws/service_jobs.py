@@ -11,6 +11,7 @@ from ddbio.aws.control_plane import call, list_pages, time_text
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportEntry, ExportJob
 from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
+from ddbio.core.jobs import kms_members
 from ddbio.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -45,12 +46,11 @@ def start_export(spec: ClientSpec, plan: ExportPlan) -> ExportJob:
         "ClientToken": plan.client_token,
         "ExportFormat": plan.format.upper(),
         "ExportType": _FULL if plan.kind == "full" else _INCREMENTAL,
-        "S3SseAlgorithm": "KMS" if plan.kms_key else "AES256",
+        **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
     }
     given = {
         "S3Prefix": plan.prefix,
         "S3BucketOwner": plan.bucket_owner,
-        "S3SseKmsKeyId": plan.kms_key,
         "ExportTime": plan.at,
     }
     members |= {name: value for name, value in given.items() if value}
@@ -239,8 +239,8 @@ def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
     reports = {
         "S3Bucket": plan.report_bucket,
         "S3KeyPrefix": plan.report_prefix,
-        "S3SseAlgorithm": "KMS" if plan.kms_key else None,
-        "S3SseKmsKeyId": plan.kms_key,
+        "S3BucketOwner": plan.report_owner,
+        **kms_members(plan.kms_key),
         "OutputType": ["ERROR", "CONDITION_CHECK_FAILURE"],
     }
     members: dict[str, Any] = {

@@ -135,6 +135,10 @@ VERBS = Verbs(
             "lake_proof:history",
             "Print the states of the item KEY, or of every item, that SOURCE has, a log of changes or a lake table.",
         ),
+        "iam": (
+            "iam:iam",
+            "Print the IAM policy for what VERB does with these arguments and options, and for nothing else.",
+        ),
         "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
         "layout": (
             "inspection:layout",

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ddbio.errors import AccessDeniedError, DdbioError, NotFoundError, OptionError, ServiceError
+from ddbio.options.connection import OBJECT_OPTIONS
+
+if TYPE_CHECKING:
+    from ddbio.options import ConnectionOptions
+
+S3_KEY = "aws/s3"
+"""KMS's key for S3, which requests to the service name by naming none."""
 
 
 def s3_place(uri: str) -> tuple[str, str]:
@@ -18,6 +27,38 @@ def s3_place(uri: str) -> tuple[str, str]:
     if scheme not in {"s3", "s3a"} or not mark or not bucket:
         raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself reaches nothing but S3")
     return bucket, prefix.strip("/")
+
+
+def service_key(options: ConnectionOptions, kms_key: str | None) -> str | None:
+    """Return the KMS key of objects that DynamoDB writes; None if S3's own keys encrypt them.
+
+    Parameters
+    ----------
+    kms_key
+        The key that is given for these objects; by default it is that of all objects.
+
+    Raises
+    ------
+    OptionError
+        If an option of objects is given that the service has no parameter for.
+    """
+    for name in OBJECT_OPTIONS:
+        if getattr(options, name):
+            raise OptionError(
+                f"option {name!r}: DynamoDB writes these objects itself and has no parameter for it: leave it out"
+            )
+    if options.s3_sse == "aws:kms:dsse":
+        raise OptionError(
+            "option 's3_sse': DynamoDB writes these objects itself, by AES256 or aws:kms: give one of them"
+        )
+    return kms_key or options.s3_sse_kms_key_id or (S3_KEY if options.s3_sse == "aws:kms" else None)
+
+
+def kms_members(key: str | None) -> dict[str, str]:
+    """Return what a request to the service says of the encryption of its objects."""
+    if key is None:
+        return {}
+    return {"S3SseAlgorithm": "KMS"} | ({} if key == S3_KEY else {"S3SseKmsKeyId": key})
 
 
 def failure_of(what: str, code: str | None, message: str | None, left: str = "") -> DdbioError:

@@ -149,9 +149,12 @@ class Claim:
 
     def _namesakes(self) -> list[ForeignClaim]:
         """Return the claim of another process that runs, or ran, under this job's id, if there is one."""
-        # The probe tells the store's time, and that objects may be written and deleted here.
+        # The probe tells the store's time, and that objects may be written, read and deleted here.
         path = f"{META}{self._job_id}{PROBE}"
         self._store.put(path, b"")
+        with contextlib.suppress(NotFoundError):
+            # Another run under this id may have deleted it.
+            self._store.read(path)
         now = next((each.modified_at for each in self._store.list(path)), 0.0)
         self._store.delete([path])
         return self._read(self._store.list(self._path), now)

@@ -145,7 +145,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         claim.require()
         # Better refused now than after the scan.
         require_readable(store)
-        store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
+        require_uploads(store, job_id)
         return _replaced(target, live, job_id)
     except BaseException:
         target.abort(job_id)
@@ -198,6 +198,17 @@ def files_of_partitions(paths: Iterable[str], staged: Iterable[StagedFile]) -> t
     """Return those of some paths that are files in the folders of the staged files; manifests stay."""
     folders = {each.path.rpartition("/")[0] for each in staged}
     return tuple(path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(META))
+
+
+def require_uploads(store: ObjectStore, job_id: str) -> None:
+    """Refuse a store in which a job could not stage a file, or not discard it: better now than after its work.
+
+    Raises
+    ------
+    AccessDeniedError
+        Naming the permission that is missing.
+    """
+    store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
 
 
 def abort(store: ObjectStore, job_id: str) -> None:

@@ -19,6 +19,7 @@ from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, La
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.aws.s3_gateway import S3Gateway
     from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
@@ -34,6 +35,9 @@ _READ_FEATURES = frozenset(
     {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints", "columnMapping", "deletionVectors"}
 )
 _CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
+# What deltalake raises if a table, or the store below it, fails.
+_ERRORS = (DeltaError, OSError)
+_UNREADABLE = "cannot be read"
 _LOG = "_delta_log/"
 _LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
 # Readers that use deltalake's statistics take a missing least or greatest value for null, unless this property of the
@@ -48,31 +52,34 @@ class DeltaLakeTable:
     ----------
     store
         The folder of the table.
-    options
-        What deltalake's own object store needs to know: credentials, region, endpoint.
+    gateway
+        How deltalake, whose object store has not all options of S3 requests, reaches a folder on S3.
     """
 
     keeps_bucket = False
 
-    def __init__(self, store: ObjectStore, options: Mapping[str, str]) -> None:
+    def __init__(self, store: ObjectStore, gateway: S3Gateway | None = None) -> None:
         self.store = store
-        # Of two writers that create one object of the log, S3 refuses the second.
-        self._options = {**options, "aws_conditional_put": "etag"} if options else {}
-        if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-            self._options["AWS_ALLOW_HTTP"] = "true"
+        self._gateway, self._uri, self._options = gateway or None, store.uri, dict[str, str]()
+        if gateway:
+            # Of two writers that create one object of the log, S3 refuses the second.
+            self._uri, self._options = gateway.uri, {**gateway.connection_settings(), "aws_conditional_put": "etag"}
 
     @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version; None if there is no table."""
+        if self._gateway is not None:
+            self._gateway.failure = None
         try:
-            table = DeltaTable(self.store.uri, version=version, storage_options=self._options)
-        except TableNotFoundError:
+            table = DeltaTable(self._uri, version=version, storage_options=self._options)
+        except TableNotFoundError as error:
+            # Who may not read it is told that there is none.
+            self._raise_refusal(error)
             return None
-        except DeltaError as error:
-            if version is None:
-                raise TargetError(
-                    f"the Delta table {self.store.uri} cannot be read: {error}", self.store.uri
-                ) from error
+        except _ERRORS as error:
+            if version is None or isinstance(error, OSError):
+                raise self._failure(error, _UNREADABLE) from error
+            self._raise_refusal(error)
             raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
         return self._state(table)
 
@@ -80,7 +87,7 @@ class DeltaLakeTable:
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
         """Return the data files of the newest version, if another program made the table; None if ddbio did."""
         try:
-            table = DeltaTable(self.store.uri, storage_options=self._options)
+            table = DeltaTable(self._uri, storage_options=self._options)
             metadata, features = table.metadata(), {*(table.protocol().reader_features or ())}
             if KEYS in metadata.configuration:
                 return None
@@ -91,8 +98,8 @@ class DeltaLakeTable:
             if "deletionVectors" in features and self._has_deletion_vectors(table):
                 unknown.add("deletionVectors")
             found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        except DeltaError as error:
-            raise TargetError(f"the Delta table {self.store.uri} cannot be read: {error}", self.store.uri) from error
+        except _ERRORS as error:
+            raise self._failure(error, _UNREADABLE) from error
         if unknown:
             raise TargetError(
                 f"the Delta table {self.store.uri} has features that ddbio cannot read, {', '.join(sorted(unknown))}: "
@@ -127,15 +134,16 @@ class DeltaLakeTable:
         """Make an empty table, partitioned by its bucket."""
         try:
             table = DeltaTable.create(
-                self.store.uri,
+                self._uri,
                 schema,
                 partition_by=[BUCKET],
                 configuration={**properties, _STATISTICS: ",".join(NOTED)},
                 storage_options=self._options,
                 raise_if_key_not_exists=False,
             )
-        except DeltaError as error:
-            if DeltaTable.is_deltatable(self.store.uri, self._options):
+        except _ERRORS as error:
+            self._raise_refusal(error)
+            if any(True for _ in self.store.list(_LOG)):
                 raise ConflictError(str(error)) from error
             raise TargetError(f"no Delta table could be made at {self.store.uri}: {error}", self.store.uri) from error
         return self._state(table)
@@ -151,8 +159,8 @@ class DeltaLakeTable:
             if fields:
                 table.alter.add_columns(Schema.from_arrow(pa.schema(list(fields))).fields)
             if properties:
-                table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
-        except DeltaError as error:
+                self._set_properties(table, properties)
+        except _ERRORS as error:
             raise self._failure(error) from error
         return self._state(table)
 
@@ -184,7 +192,7 @@ class DeltaLakeTable:
                 commit_properties=properties,
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
-        except DeltaError as error:
+        except _ERRORS as error:
             raise self._failure(error) from error
         # The handle may have been of an older version than the commit's own.
         table.update_incremental()
@@ -201,7 +209,7 @@ class DeltaLakeTable:
                 commit_properties=CommitProperties(custom_metadata={"ddbio": '{"verb": "maintain"}'}),
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
-        except DeltaError as error:
+        except _ERRORS as error:
             raise self._failure(error) from error
 
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
@@ -212,9 +220,33 @@ class DeltaLakeTable:
 
     def forget(self, state: LakeState, since: int) -> LakeState:
         """Write checkpoints of the first version that stays, and of the newest, which readers look for first."""
-        for version in dict.fromkeys([since, state.version]):
-            DeltaTable(self.store.uri, version=version, storage_options=self._options).create_checkpoint()
+        try:
+            for version in dict.fromkeys([since, state.version]):
+                DeltaTable(self._uri, version=version, storage_options=self._options).create_checkpoint()
+        except _ERRORS as error:
+            raise self._failure(error) from error
         return state
+
+    def _set_properties(self, table: DeltaTable, properties: Mapping[str, str]) -> None:
+        """Commit properties: deltalake's own call holds the interpreter's lock, which our gateway to S3 needs."""
+        known, now_ms = table.metadata(), int(time.time() * 1000)
+        # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#change-metadata
+        metadata = {
+            "id": str(known.id),
+            "name": known.name,
+            "description": known.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": known.partition_columns,
+            "configuration": {**known.configuration, **properties},
+            "createdTime": known.created_time,
+        }
+        said = {"timestamp": now_ms, "operation": "SET TBLPROPERTIES", "operationParameters": {**properties}}
+        lines = [{"metaData": metadata}, {"commitInfo": said}]
+        path = f"{_LOG}{table.version() + 1:020}.json"
+        if not self.store.put_if_absent(path, "\n".join(map(json.dumps, lines)).encode()):
+            raise ConflictError(f"another writer changed {self.store.uri}: {path} is there already")
+        table.update_incremental()
 
     def _state(self, table: DeltaTable) -> LakeState:
         found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -259,10 +291,17 @@ class DeltaLakeTable:
         if table.version() != version:
             raise ConflictError(f"another writer changed {self.store.uri} before its property {_STATISTICS} was set")
 
-    def _failure(self, error: DeltaError) -> Exception:
-        if isinstance(error, CommitFailedError) or _CONFLICT.search(str(error)):
+    def _failure(self, error: Exception, what: str = "took no commit") -> Exception:
+        self._raise_refusal(error)
+        if what != _UNREADABLE and (isinstance(error, CommitFailedError) or _CONFLICT.search(str(error))):
             return ConflictError(str(error))
-        return TargetError(f"the Delta table {self.store.uri} took no commit: {error}", self.store.uri)
+        return TargetError(f"the Delta table {self.store.uri} {what}: {error}", self.store.uri)
+
+    def _raise_refusal(self, error: Exception) -> None:
+        """Raise what S3 has refused, if that is why deltalake failed: its own words do not name the permission."""
+        if self._gateway is not None and self._gateway.failure is not None:
+            failure, self._gateway.failure = self._gateway.failure, None
+            raise failure from error
 
 
 def _columns_with_statistics(table: DeltaTable) -> list[str]:

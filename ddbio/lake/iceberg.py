@@ -20,6 +20,7 @@ from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribu
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
+from ddbio.lake.iceberg_io import STORE, StoreFileIO
 from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 try:
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.exceptions import CommitFailedException, ValidationException
-    from pyiceberg.io import load_file_io
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
@@ -75,23 +75,16 @@ class IcebergLakeTable:
     ----------
     store
         The folder of the table.
-    options
-        Credentials, region and endpoint, under the names of the environment.
+    gateway
+        What tables of other formats reach a folder on S3 by: pyiceberg reads and writes through the store.
     """
 
     keeps_bucket = True
 
-    def __init__(self, store: ObjectStore, options: Mapping[str, str]) -> None:
+    def __init__(self, store: ObjectStore, gateway: object = None) -> None:
+        del gateway
         self.store = store
-        names = {
-            "AWS_ACCESS_KEY_ID": "s3.access-key-id",
-            "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
-            "AWS_SESSION_TOKEN": "s3.session-token",
-            "AWS_REGION": "s3.region",
-            "AWS_ENDPOINT_URL": "s3.endpoint",
-        }
-        given = {names[name]: value for name, value in options.items()}
-        self._io: Any = load_file_io({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **given})
+        self._io = StoreFileIO({STORE: store})
         self._catalog = _FolderCatalog(store)
 
     @readable

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DdbioError, EndpointError, OptionError, TargetError
 from ddbio.lake.iceberg import metadata_location
+from ddbio.lake.iceberg_io import IMPLEMENTATION, STORE
 
 try:
     from pyiceberg.catalog import load_catalog
@@ -44,13 +45,16 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from ddbio.core.catalog.lake import IcebergName
+    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import LakeTable
 
 _ATTEMPTS = 5
 
 
-def open_catalog(name: IcebergName) -> Catalog:
+def open_catalog(name: IcebergName, store: ObjectStore) -> Catalog:
     """Return the catalog of a name, by pyiceberg's configuration.
+
+    What the catalog itself reads and writes of the table goes through our store.
 
     Raises
     ------
@@ -69,10 +73,12 @@ def open_catalog(name: IcebergName) -> Catalog:
         )
     # A catalog of REST is asked for its configuration.
     with _opening(name, str(properties.get("uri", ""))):
-        return load_catalog(name.catalog, **properties)
+        catalog = load_catalog(name.catalog, **properties)
+    catalog.properties |= {"py-io-impl": IMPLEMENTATION, STORE: store}
+    return catalog
 
 
-def require_namespace(name: IcebergName) -> None:
+def require_namespace(name: IcebergName, store: ObjectStore) -> None:
     """Make the namespace of a table in its catalog, if that has no such table yet.
 
     Raises
@@ -82,7 +88,7 @@ def require_namespace(name: IcebergName) -> None:
     EndpointError
         If the catalog does not answer, or refuses.
     """
-    catalog = open_catalog(name)
+    catalog = open_catalog(name, store)
     with _opening(name, str(catalog.properties.get("uri", ""))):
         # A catalog of Hive gets its first request here.
         if not catalog.table_exists(name.path):
@@ -109,7 +115,7 @@ def publish(name: IcebergName, table: LakeTable) -> None:
     EndpointError
         If the catalog does not answer, or refuses; the lake table is committed, and the next run publishes it.
     """
-    catalog = open_catalog(name)
+    catalog = open_catalog(name, table.store)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _publish(name, catalog, table)

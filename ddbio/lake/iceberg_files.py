@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.contained import contained
-from ddbio.errors import OptionError, TargetError
+from ddbio.errors import DdbioError, OptionError, TargetError
 from ddbio.lake.lake_table import ForeignFile
 from ddbio.options.locations import parse_location
 
@@ -77,6 +77,8 @@ def iceberg_files(store: ObjectStore, metadata: TableMetadata, io: Any) -> tuple
         )
     try:
         tasks = list(table.scan().plan_files())
+    except DdbioError:
+        raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise _unreadable(store, str(error)) from error
     if any(task.delete_files for task in tasks):

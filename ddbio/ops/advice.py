@@ -14,7 +14,7 @@ from ddbio.core.planning import advice as advising
 from ddbio.core.planning.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.planning.roads import Workload
 from ddbio.core.planning.table_limits import PARTITION_RCU, partition_count
-from ddbio.errors import DdbioError, OptionError
+from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
 from ddbio.ops.prices import book_of
 from ddbio.ops.table_statistics import TableStatistics, mean_item_bytes, read_statistics
@@ -105,7 +105,10 @@ def _counted_changes(table: TableDescription, item_bytes: float, options: Metric
     try:
         counts = read_metrics(metrics_spec(options), table.name, None, [_WRITES], window, _PERIOD_SECONDS)[_WRITES]
     except DdbioError as error:
-        raise OptionError(f"how much changes is not known: give changes_per_second, or mend this: {error}") from error
+        what = f"how much changes is not known: give changes_per_second, or mend this: {error}"
+        if isinstance(error, AccessDeniedError):
+            raise AccessDeniedError(what, error.action, error.resource) from error
+        raise OptionError(what) from error
     if not counts:
         return None
     return sum(counts.values()) / max(1, math.ceil(item_bytes / 1024)) / (_DAYS * 86_400)

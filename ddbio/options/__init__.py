@@ -25,7 +25,13 @@ if TYPE_CHECKING:
         ReplayOptions,
         StreamEventOptions,
     )
-    from ddbio.options.connection import ConnectionOptions, Credentials, LocalSession, connection_of
+    from ddbio.options.connection import (
+        ConnectionOptions,
+        Credentials,
+        LocalSession,
+        connection_of,
+        export_connection_of,
+    )
     from ddbio.options.files import (
         Compression,
         ExportFoldOptions,
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
         RollbackOptions,
         VacuumOptions,
     )
+    from ddbio.options.iam import IamOptions
     from ddbio.options.inspection import DoctorOptions, LayoutOptions, ValidateOptions
     from ddbio.options.lake import ApplyOptions, MaintainOptions
     from ddbio.options.lake_maintenance import BootstrapOptions, ReconcileOptions
@@ -120,6 +127,7 @@ __all__ = [
     "FilesListOptions",
     "FilesOptions",
     "HistoryOptions",
+    "IamOptions",
     "ImportFilesFromOptions",
     "ImportFilesOptions",
     "ImportStartOptions",
@@ -160,6 +168,7 @@ __all__ = [
     "camel_case",
     "connection_of",
     "descriptions_of",
+    "export_connection_of",
     "parse_options",
 ]
 
@@ -172,8 +181,9 @@ _NAMES = {
     "capture_audit": "CaptureHealOptions CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
-    "connection": "ConnectionOptions Credentials LocalSession connection_of",
+    "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
+    "iam": "IamOptions",
     "inspection": "DoctorOptions LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
     "lake": "ApplyOptions MaintainOptions",

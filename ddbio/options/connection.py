@@ -163,6 +163,16 @@ def connection_of(options: ConnectionOptions) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}
 
 
+OBJECT_OPTIONS = ("s3_tags", "s3_acl", "s3_storage_class", "s3_object_lock_mode", "s3_object_lock_legal_hold")
+"""Options of objects that DynamoDB has no parameters for where it writes objects itself."""
+
+
+def export_connection_of(options: ConnectionOptions) -> dict[str, Any]:
+    """Return the connection options for an export that a verb asks for: DynamoDB cannot tag or lock its files."""
+    left_out = {*OBJECT_OPTIONS, "s3_object_lock_until"}
+    return {name: value for name, value in connection_of(options).items() if name not in left_out}
+
+
 def target_connection_of(options: ConnectionOptions) -> ConnectionOptions:
     """Return the connection to the target of a verb: that of the source but for the options ``target_…``."""
     own = connection_of(options)

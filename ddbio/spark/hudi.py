@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.ops.lake.change_source import ChangePart
     from ddbio.ops.lake.merging import BucketMerger, RowMaker
-    from ddbio.options import ApplyOptions
+    from ddbio.options import ApplyOptions, ConnectionOptions
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 """The jar that was tried."""
@@ -339,7 +339,7 @@ def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf:
         As of ``ddbio.ops.lake.apply.apply_log``.
     """
     with closing(SparkEngine(master, dict(conf))) as engine:
-        table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
+        table = HudiTable(hudi_store(options.table, options, engine.session), engine.session, engine.parallelism)
         merging = HudiMerging(engine, table, engine.session)
         source = open_changes(options)
         with claimed(table.store) as claim:
@@ -388,6 +388,57 @@ def spark_place(session: SparkSession, uri: str) -> str:
     if uri.startswith("s3://") and not hadoop.get("fs.s3.impl"):
         return f"s3a://{uri.removeprefix('s3://')}"
     return uri
+
+
+# The settings of Spark's file systems for options of S3 requests: Hudi's writer knows nothing else.
+# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/encryption.html
+_S3A = {
+    "s3_sse": "fs.s3a.encryption.algorithm",
+    "s3_sse_kms_key_id": "fs.s3a.encryption.key",
+    "s3_acl": "fs.s3a.acl.default",
+    "s3_storage_class": "fs.s3a.create.storage.class",
+    "s3_requester_pays": "fs.s3a.requester.pays.enabled",
+}
+_S3A_SSE = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS"}
+_EMRFS = {"s3_sse_kms_key_id": "fs.s3.serverSideEncryption.kms.keyId", "s3_acl": "fs.s3.canned.acl"}
+_WITHOUT_SETTING = ("s3_expected_bucket_owner", "s3_tags", "s3_object_lock_mode", "s3_object_lock_legal_hold")
+
+
+def hudi_store(uri: str, options: ConnectionOptions, session: SparkSession) -> ObjectStore:
+    """Return the folder of a Hudi table that is to be written.
+
+    Raises
+    ------
+    OptionError
+        If it is on S3, and the session's writer would not write as an option of S3 requests says.
+    """
+    store = open_store(uri, options)
+    if store.uri.startswith("s3://"):
+        hadoop, place = session.sparkContext._jsc.hadoopConfiguration(), spark_place(session, store.uri)  # noqa: SLF001 - as below
+        settings = _S3A if place.startswith("s3a://") else _EMRFS
+        for name in (*_WITHOUT_SETTING, *_S3A):
+            value = getattr(options, name)
+            if not value:
+                continue
+            if name not in settings:
+                raise OptionError(
+                    f"option {name!r}: format hudi is written by Hudi's own writer for Spark, whose file system has no "
+                    "setting for it: leave it out, or choose delta or iceberg"
+                )
+            wanted = _S3A_SSE.get(value, "true" if value is True else str(value))
+            own = settings[name].replace("fs.s3a.", f"fs.s3a.bucket.{store.uri.split('/')[2]}.", 1)
+            found = hadoop.get(own) or hadoop.get(settings[name])
+            if _plain(found) != _plain(wanted):
+                raise OptionError(
+                    f"option {name!r}: format hudi is written by Spark's own file system, which has {found!r} for it: "
+                    f"start the session with spark.hadoop.{settings[name]}={wanted}"
+                )
+    return store
+
+
+def _plain(value: str | None) -> str:
+    """Return a setting without case and marks: file systems spell ``bucket-owner-read`` as ``BucketOwnerRead``."""
+    return re.sub(r"[-_]", "", value or "").lower()
 
 
 def running_hudi_session() -> SparkSession:

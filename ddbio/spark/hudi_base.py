@@ -11,7 +11,7 @@ import pyarrow as pa
 from ddbio.files.meta import META
 from ddbio.ops.job.base_load import LakeTarget
 from ddbio.ops.job.storage import open_store
-from ddbio.spark.hudi import HudiTable, has_avro_names, running_hudi_session
+from ddbio.spark.hudi import HudiTable, has_avro_names, hudi_store, running_hudi_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,5 +79,7 @@ def hudi_target(options: FilesOptions, loaded_us: int, *, is_instant: bool) -> H
     """
     session = running_hudi_session()
     parts = open_store(f"{options.dest.rstrip('/')}/{_FOLDER}", options, is_temporary=True)
-    table = HudiTable(open_store(options.dest, options), session, session.sparkContext.defaultParallelism, parts)
+    table = HudiTable(
+        hudi_store(options.dest, options, session), session, session.sparkContext.defaultParallelism, parts
+    )
     return HudiTarget(table, options.mode, loaded_us, is_instant=is_instant, parts=parts)

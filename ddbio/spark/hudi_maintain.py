@@ -12,7 +12,6 @@ from pyspark.sql import functions as sql
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION
 from ddbio.lake.hudi import TIMELINE
 from ddbio.lake.lake_table import FLOOR
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.maintain import (
     SMALL_RATIO,
     MaintainReport,
@@ -25,7 +24,7 @@ from ddbio.ops.lake.maintain import (
 )
 from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 from ddbio.spark.engine import SparkEngine
-from ddbio.spark.hudi import HudiTable, claimed
+from ddbio.spark.hudi import HudiTable, claimed, hudi_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +57,7 @@ def maintain_table(
     job = open_maintainer(options)
     with closing(SparkEngine(master, dict(conf))) as engine:
         check_lake_catalog(options)
-        table = HudiTable(open_store(options.table, options), engine.session, engine.parallelism)
+        table = HudiTable(hudi_store(options.table, options, engine.session), engine.session, engine.parallelism)
         with claimed(table.store) as claim:
             table.fence = claim.require
             until = job.horizon(options.tombstones_older_than)

@@ -8,5 +8,6 @@ from __future__ import annotations
 from ddbio.testing.fake import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 from ddbio.testing.moto import MotoServer
+from ddbio.testing.policy import Permission, PolicyProxy
 
-__all__ = ["FakeDynamoDB", "Faults", "MotoServer", "Storm"]
+__all__ = ["FakeDynamoDB", "Faults", "MotoServer", "Permission", "PolicyProxy", "Storm"]

@@ -30,7 +30,7 @@ from ddbio.testing.tables.definition import Defaults, define_table
 from ddbio.testing.tables.items import hash_of, part_of_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.core.attribute import Item
     from ddbio.testing.tables.table import Table
@@ -46,6 +46,7 @@ _OWN_REPLY_HEADERS = frozenset(
 )
 _INDEX_MEMBERS = ("IndexName", "KeySchema", "Projection")
 _OK = 200
+_PIECE_BYTES = 64 * 1024
 _CHANGES_TABLES = frozenset({"CreateTable", "DeleteTable", "UpdateTable"})
 
 
@@ -77,8 +78,26 @@ class Upstream:
         else:
             with self._lock:
                 self._idle.append(connection)
-        passed_on = {name: value for name, value in response.getheaders() if name.lower() not in _OWN_REPLY_HEADERS}
+        # A HEAD has the length of what it does not send.
+        own = _OWN_REPLY_HEADERS - ({"content-length"} if request.method == "HEAD" else set())
+        passed_on = {name: value for name, value in response.getheaders() if name.lower() not in own}
         return HttpReply(response.status, [body], passed_on)
+
+    def stream(self, request: HttpRequest) -> HttpReply:
+        """Return the endpoint's reply, whose body is passed on as it comes."""
+        connection = self._connection()
+        connection.request(request.method, request.target, request.body, dict(request.headers))
+        response = connection.getresponse()
+        passed_on = {name: value for name, value in response.getheaders() if name.lower() not in _OWN_REPLY_HEADERS}
+
+        def pieces() -> Iterator[bytes]:
+            try:
+                while piece := response.read1(_PIECE_BYTES):
+                    yield piece
+            finally:
+                connection.close()
+
+        return HttpReply(response.status, [], passed_on, pieces())
 
     def close(self) -> None:
         """Close the idle connections."""

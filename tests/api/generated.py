@@ -115,6 +115,7 @@ _PAGE_PARTS = [
     ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
     ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
     ("`bench`", "BenchOptions", "ConnectionOptions"),
+    ("Policies: `iam`", "IamOptions", "IamOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
     ("`simulate load`", "SimulateLoadOptions", "SimulateLoadOptions"),
 ]

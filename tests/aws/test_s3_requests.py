@@ -111,6 +111,19 @@ def test_every_request_names_the_owner_and_every_write_the_key(moto, sent):
     assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY)
 
 
+def test_a_copy_names_the_owners_of_both_buckets(moto, sent):
+    """A bucket that is only copied from is checked as one that is read; the owner may be another one."""
+    given = {"endpoint_url": moto, "region": "us-east-1"}
+    ClientSpec(**given).client("s3").create_bucket(Bucket="copied")
+    source = S3Store(ClientSpec(**given, members=(("ExpectedBucketOwner", "210987654321"),)), "s3://copied/in")
+    spec = ClientSpec(**given, members=(("ExpectedBucketOwner", OWNER),))
+    source.put("a", b"rows")
+    requests, target = sent(spec), S3Store(spec, "s3://copied/out")
+    target.complete(target.stage_copy(source, next(source.list()), PART, 1))
+    assert set(_heading("x-amz-expected-bucket-owner", requests)) == {OWNER}
+    assert _heading("x-amz-source-expected-bucket-owner", requests)[1] == "210987654321"
+
+
 LOCK_UNTIL = datetime(2099, 1, 2, 3, 4, 5, tzinfo=UTC)
 SINK = {
     "s3_sse": "aws:kms", "s3_sse_kms_key_id": KEY, "s3_bucket_key": True, "s3_storage_class": "STANDARD_IA",

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import time
 
 import boto3
@@ -11,8 +12,12 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.files.local_store import LocalStore
+from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.options import ApplyOptions
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
+from tests.ops.lake.virtual_log import VirtualLog, Writer
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -52,7 +57,7 @@ def written(client, prefix):
         assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", KEY), each["Key"]
         tags = client.get_object_tagging(**place)["TagSet"]
         assert tags == [{"Key": "team", "Value": "data"}, {"Key": "stage", "Value": "raw"}], each["Key"]
-        is_data = "_ddbio/" not in each["Key"]
+        is_data = not any(name in each["Key"] for name in ("_ddbio/", "_delta_log/", "/metadata/"))
         assert found.get("StorageClass", "STANDARD") == ("STANDARD_IA" if is_data else "STANDARD"), each["Key"]
     return {each["Key"].removeprefix(prefix) for each in listed}
 
@@ -119,6 +124,26 @@ def test_objects_of_exports_imports_and_rejects(s3, fake, options, tmp_path):
     assert report.rejected == 1
     assert written(client, "rejects/")
     assert written(client, "state/")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_objects_of_lake_tables(s3, options, tmp_path, monkeypatch, kind):
+    """Data, logs, checkpoints and catalogs of lake tables, though libraries of others write most of them."""
+    client, _ = s3
+    log, writer, uri = VirtualLog(LocalStore(tmp_path / "log")), Writer(7), f"s3://{BUCKET}/lake-{kind}"
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    name = {"catalog": "iceberg://lake/shop.orders"} if kind == "iceberg" else {}
+    for attributes in ((), ("more",)):
+        log.append(writer.batch(attributes))
+        ddbio.apply(tmp_path / "log", uri, format=kind, buckets=2, **name, **options)
+    ddbio.maintain(uri, format=kind, **({} if name else {"z_order_by": "pk"}), **name, **options)
+    table = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **options))
+    table.forget(table.load(), table.load().version)
+    keys = written(client, f"lake-{kind}/")
+    wanted = {"delta": {"_b=", "_delta_log/"}, "iceberg": {"_b=", "metadata/"}}[kind]
+    assert all(any(key.startswith(each) for key in keys) for each in wanted)
+    assert kind == "iceberg" or any("checkpoint.parquet" in key for key in keys)
+    assert kind == "delta" or any(re.match(r"metadata/\d{5}-", key) for key in keys)
 
 
 def test_objects_of_captures_archives_and_replays(s3, options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.jobs import s3_place
+from ddbio.core.jobs import s3_place, service_key
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -106,7 +106,8 @@ def plan_export(
     Raises
     ------
     OptionError
-        If point-in-time recovery is off and may not be turned on, or does not reach back to a requested time.
+        If point-in-time recovery is off and may not be turned on, or does not reach back to a requested time; or
+        an option of objects is given that the service has no parameter for.
     """
     turns_on = not recovery.is_on
     if turns_on and not options.enable_pitr:
@@ -129,8 +130,8 @@ def plan_export(
         from_time=options.from_time,
         to_time=options.to_time,
         view=None if options.from_time is None else options.view,
-        kms_key=options.kms_key,
-        bucket_owner=options.bucket_owner,
+        kms_key=service_key(options, options.kms_key),
+        bucket_owner=options.bucket_owner or options.s3_expected_bucket_owner,
         client_token=client_token,
         enables_recovery=turns_on,
         items=facts.item_count,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
-from ddbio.core.jobs import s3_place
+from ddbio.core.jobs import s3_place, service_key
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -185,7 +185,7 @@ def plan_import(
         format=file_format,
         compression=resolved("compression", options.compression, files.compression),
         delimiter=options.delimiter or files.delimiter,
-        bucket_owner=options.bucket_owner,
+        bucket_owner=options.bucket_owner or options.s3_expected_bucket_owner,
         client_token=client_token,
         objects=len(objects),
         object_bytes=sum(objects),
@@ -241,6 +241,7 @@ class BulkPlan(EstimatedPlan):
     object_bytes: int
     items: int | None
     estimate: Estimate = field(default_factory=Estimate)
+    report_owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -323,8 +324,9 @@ def plan_bulk(
         compression=resolved("compression", options.compression, files.compression),
         wcu_per_second=options.wcu_per_second,
         tier=options.tier,
-        kms_key=options.kms_key,
-        bucket_owner=options.bucket_owner,
+        kms_key=service_key(options, options.kms_key),
+        bucket_owner=options.bucket_owner or options.s3_expected_bucket_owner,
+        report_owner=options.s3_expected_bucket_owner,
         client_token=client_token,
         objects=len(objects),
         object_bytes=sum(objects),

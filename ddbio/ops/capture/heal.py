@@ -51,7 +51,7 @@ from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.prices import prices_of
-from ddbio.options import ExportStartOptions, WaitOptions, connection_of, parse_options
+from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -358,7 +358,7 @@ class _Job:
                 token = {"client_token": digest.hexdigest()}
                 given = {"table": self.options.table, "dest": self.options.export_to, **token}
                 times = {"from_time": window.start, "to_time": window.end}
-                asked = parse_options(ExportStartOptions, {**connection_of(self.options), **given, **times})
+                asked = parse_options(ExportStartOptions, {**export_connection_of(self.options), **given, **times})
                 record["arn"] = self._started(asked).arn
                 self.state.put(name, record)
             waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}

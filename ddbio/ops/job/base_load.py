@@ -16,7 +16,7 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.core.folders.staged import FileNaming
 from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
-from ddbio.errors import DdbioError, OptionError, TargetError
+from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.commit import DEAD_AFTER, abort_old
 from ddbio.files.committer import AlreadyCommittedError
@@ -25,7 +25,7 @@ from ddbio.files.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.staging import Staging
 
 if TYPE_CHECKING:
@@ -135,10 +135,13 @@ class LakeTarget:
         try:
             described = describe_table(dynamodb_spec(options), table_arn or "")
         except DdbioError as error:
-            raise OptionError(
+            what = (
                 f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
                 f"({error}): give key"
-            ) from error
+            )
+            if isinstance(error, AccessDeniedError):
+                raise AccessDeniedError(what, error.action, error.resource) from error
+            raise OptionError(what) from error
         return tuple(name for name, _ in described.key_types)
 
     def staging(self, staging: Staging) -> LakeStaging:
@@ -174,6 +177,7 @@ class LakeTarget:
                 raise TargetError(  # noqa: TRY301 - the claim goes
                     f"{self.table.store.uri} has files and is no table: choose another folder", self.table.store.uri
                 )
+            require_writable(self.table.store)
         except BaseException:
             self.abort(job_id)
             raise

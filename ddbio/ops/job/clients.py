@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         PricesRefreshOptions,
     )
 
-# Keys of data, and of all objects that stay: a running job's claims and intents do not.
-_DATA = rf"(?!(?:.*/)?{META})"
+# Keys of data, which the metadata of lake tables is not, and of all objects that stay: a running job's claims and
+# intents do not.
+_LAKE = r"_delta_log/|\.hoodie/|metadata/(?:[^/]+\.(?:metadata\.json|avro)$|version-hint\.text$)"
+_DATA = rf"(?!(?:.*/)?(?:{META}|{_LAKE}))"
 _KEPT = rf"(?!(?:.*/)?{META}(?!snapshots/|[^./]+\.json$))"
 
 

@@ -23,7 +23,7 @@ from ddbio.files.job_state import JobState
 from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.lake.change_source import AppliedTo
@@ -153,12 +153,15 @@ class Applier:
 
     def run(self) -> int:
         """Apply all batches that are there now; return the version of the table."""
-        written, tries = self.source.written(), 0
+        written, tries, is_checked = self.source.written(), 0, False
         while True:
             try:
                 state, batch = self._next(self.opened(), written)
                 if batch is None:
                     return state.version
+                if not is_checked:
+                    require_writable(self.table.store)
+                    is_checked = True
                 self._merge(state, batch)
             except ConflictError as conflict:
                 tries += 1

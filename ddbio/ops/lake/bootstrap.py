@@ -42,6 +42,7 @@ from ddbio.options import (
     ScanToFilesOptions,
     WaitOptions,
     connection_of,
+    export_connection_of,
     parse_options,
 )
 
@@ -275,7 +276,9 @@ class _Bootstrap:
         if noted.get("gaps") != gaps or noted.get("loaded"):
             names = ("export_to", "max_seconds", "max_usd", "prices")
             wanted = {name.replace("export_to", "dest"): getattr(self.options, name) for name in names}
-            asked = parse_options(ExportStartOptions, {**self._given(), **wanted, "table": self.options.table})
+            asked = parse_options(
+                ExportStartOptions, {**export_connection_of(self.options), **wanted, "table": self.options.table}
+            )
             noted = {"arn": jobs.start(asked).arn, "gaps": gaps}
             self._note(export=noted)
         waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}

@@ -24,7 +24,7 @@ from ddbio.files.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
 from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.lake.apply import check_ours
@@ -314,6 +314,9 @@ def maintain(
         return done
     check_lake_catalog(options)
     job = open_maintainer(options)
+    job.state()
+    ages = (options.vacuum_older_than, options.expire_snapshots_older_than)
+    require_writable(job.table.store, deletes=any(ages))
     state = job.run(job.horizon(options.tombstones_older_than))
     if options.z_order_by is not None:
         names = columns_of(job.table.file_schema(state), options.z_order_by)

@@ -20,6 +20,7 @@ from ddbio.core.lake.columns import BUCKET, shown_schema
 from ddbio.errors import OptionError, ServiceError
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.clients import catalog_spec
+from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
@@ -52,7 +53,7 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
         # Who names no table needs none of it.
         from ddbio.lake.iceberg_catalog import require_namespace  # noqa: PLC0415
 
-        require_namespace(parse_iceberg_name(options.catalog))
+        require_namespace(parse_iceberg_name(options.catalog), open_store(options.table, options))
         return
     if options.catalog.startswith(HIVE):
         name = parse_hive_name(options.catalog)

@@ -25,7 +25,14 @@ from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
 from ddbio.ops.validation.sides import Reading
 from ddbio.ops.validation.validate import validate
-from ddbio.options import ExportStartOptions, ValidateOptions, WaitOptions, connection_of, parse_options
+from ddbio.options import (
+    ExportStartOptions,
+    ValidateOptions,
+    WaitOptions,
+    connection_of,
+    export_connection_of,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +188,7 @@ def _export(options: VerifyOptions) -> str:
     at = at.replace(microsecond=0)
     token = hashlib.sha256(f"{options.table} {options.export_to} {at.isoformat()}".encode()).hexdigest()
     limits = {name: getattr(options, name) for name in ("max_seconds", "max_usd", "prices")}
-    given = {**connection_of(options), **limits, "table": options.table, "dest": options.export_to}
+    given = {**export_connection_of(options), **limits, "table": options.table, "dest": options.export_to}
     job = jobs.start(parse_options(ExportStartOptions, {**given, "at": at, "client_token": token}))
     waiting = {name: getattr(options, name) for name in ("wait_seconds", "poll_seconds")}
     done = jobs.wait(parse_options(WaitOptions, {**connection_of(options), **waiting, "arn": job.arn}))

@@ -125,6 +125,44 @@ def test_a_token_makes_a_start_repeatable(serve):
     assert [each.arn for each in listed] == [other.arn, first.arn]
 
 
+KEY, OWNER = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab", "123456789012"
+
+
+@pytest.mark.parametrize(
+    ("options", "owner", "key"),
+    [
+        ({}, None, None),
+        ({"s3_expected_bucket_owner": OWNER}, OWNER, None),
+        ({"s3_expected_bucket_owner": OWNER, "bucket_owner": "210987654321"}, "210987654321", None),
+        ({"s3_sse_kms_key_id": KEY}, None, KEY),
+        ({"s3_sse_kms_key_id": KEY, "kms_key": "alias/other"}, None, "alias/other"),
+        ({"s3_sse": "aws:kms"}, None, "aws/s3"),
+        ({"s3_sse_kms_key_id": "aws/s3"}, None, "aws/s3"),
+        ({"s3_sse": "AES256"}, None, None),
+    ],
+)
+def test_what_the_service_writes_follows_the_options_of_s3(serve, options, owner, key):
+    """The owner of the bucket and the key are those of all other objects, unless the export has its own."""
+    plan = ddbio.plan_export(TABLE, f"s3://{BUCKET}/kept", enable_pitr=True, **serve().options, **options)
+    assert (plan.bucket_owner, plan.kms_key) == (owner, key)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"s3_tags": "a=b"}, {"s3_acl": "private"}, {"s3_storage_class": "GLACIER"}, {"s3_object_lock_legal_hold": True},
+        {"s3_object_lock_mode": "GOVERNANCE", "s3_object_lock_until": datetime(2099, 1, 1, tzinfo=UTC)},
+        {"s3_sse": "aws:kms:dsse"},
+    ],
+)  # fmt: skip
+def test_what_the_service_cannot_do_with_its_objects_is_refused(serve, options):
+    """An option that would hold for none of the export's objects ends the start before anything is asked for."""
+    side = serve()
+    with pytest.raises(OptionError, match="DynamoDB writes these objects itself"):
+        side.start("refused", enable_pitr=True, **options)
+    assert "ExportTableToPointInTime" not in side.fake.requests()
+
+
 def test_an_absent_bucket_is_found_before_the_start(serve):
     """The service would accept it and fail ten minutes later."""
     side = serve()

@@ -92,7 +92,7 @@ def test_files_are_described_as_pyiceberg_describes_them(fake, table, tmp_path):
         table.put_item(Item={"pk": "a", "sk": number, "n": number, **({"t": f"x{number}"} if number % 3 else {})})
     place = tmp_path / "lake"
     ddbio.scan_to_files(table.name, place, buckets=4, endpoint_url=fake.endpoint_url, format="iceberg", engine="local")
-    found = IcebergLakeTable(LocalStore(place), {})
+    found = IcebergLakeTable(LocalStore(place))
     state = found.load()
     handle = state.handle
     in_files = _with_names(handle.schema(), {"_is_deleted": "_deleted"})

@@ -54,7 +54,7 @@ def test_a_catalog_of_rest_has_each_run(catalog, tmp_path):
         *["/v1/namespaces/shop/tables/orders"] * 2,
     ]
     table = client_of(catalog).load_table(("shop", "orders"))
-    ours = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load()
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
     assert [each.snapshot_id for each in table.snapshots()] == [each.snapshot_id for each in ours.handle.snapshots()]
     assert table.properties == ours.properties
     assert table.schema() == ours.handle.schema()
@@ -94,7 +94,7 @@ def test_what_maintenance_expires_is_not_in_the_catalog(catalog, tmp_path):
     assert report.deleted_files > 0
     assert report.deleted_log_files > 0
     table = client_of(catalog).load_table(("shop", "orders"))
-    ours = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load()
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
     assert {each.snapshot_id for each in table.snapshots()} == {each.snapshot_id for each in ours.handle.snapshots()}
     assert shown(client_of(catalog)) == expected(log.model())
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import boto3
+import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from pyiceberg.catalog.glue import GlueCatalog
 
 import ddbio
@@ -98,6 +101,37 @@ def test_a_catalog_names_the_table(kind, connection, tmp_path):
     assert {row["pk"] for row in rows if not is_deleted(row)} == set(log.model())
     with pytest.raises(TargetError, match="give another name"):
         ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**given, "format": "delta"}, **connection)
+
+
+def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
+    """A table that is open longer than its credentials live goes on with new ones: no library keeps the first."""
+    log, names = VirtualLog(LocalStore(tmp_path)), []
+    log.append(Writer(1).batch())
+    session = boto3.Session(botocore_session=botocore.session.Session())
+
+    def fresh():
+        names.append(f"AKIA{len(names)}")
+        return {"access_key": names[-1], "secret_key": "s", "token": "t", "expiry_time": "2000-01-01T00:00:00Z"}
+
+    keys = RefreshableCredentials.create_from_metadata(
+        {**fresh(), "expiry_time": "2099-01-01T00:00:00Z"},
+        lambda: {**fresh(), "expiry_time": "2099-01-01T00:00:00Z"},
+        "test",
+    )
+    session._session._credentials = keys
+    uri, given = f"s3://{BUCKET}/refreshed", {**connection, "session": session}
+    ddbio.apply(tmp_path, uri, **given)
+    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **given))
+    assert table.load().version >= 0
+    keys._expiry_time = keys._expiry_time.replace(year=2000)
+    signed = []
+    table.store.at("")[0].meta.events.register(
+        "before-send.s3", lambda request, **_: signed.append(request.headers["Authorization"])
+    )
+    table.alter(table.load(), (), {"ddbio.note": "1"})
+    assert len(names) == 2
+    assert signed
+    assert all(f"Credential={names[-1]}/".encode() in each for each in signed)
 
 
 def rows_of(table):

@@ -158,7 +158,7 @@ class World:
     def table(self, store=None):
         """Return the table as a process of its own opens it."""
         kinds = {"delta": DeltaLakeTable, "iceberg": IcebergLakeTable}
-        return kinds[self.kind](store or LocalStore(self.place), {})
+        return kinds[self.kind](store or LocalStore(self.place))
 
     def step(self):
         """Let something happen."""

@@ -122,7 +122,7 @@ def test_a_merge_that_changes_nothing_is_noted_beside_the_table(tmp_path):
 @pytest.mark.parametrize("kind", [DeltaLakeTable, IcebergLakeTable])
 def test_of_two_writers_one_fails(kind, tmp_path):
     """Trap 6: nothing is retried on an old state; a commit adds and removes files in one snapshot."""
-    table = kind(LocalStore(tmp_path), {})
+    table = kind(LocalStore(tmp_path))
     schema = pa.schema(
         [("_key", pa.string()), pa.field("_b", pa.int32()), ("_ver", pa.string()), ("_ts_us", pa.int64())]
     )
@@ -149,7 +149,7 @@ def test_a_replacement_by_pyiceberg_is_two_snapshots(tmp_path):
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
-    ours = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
     assert [ours.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in ours.snapshots()] == [1, 1]
     catalog.close()
 
@@ -196,7 +196,7 @@ def test_expiry_of_iceberg_removes_no_files(tmp_path):
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
-    table = IcebergLakeTable(LocalStore(tmp_path / "lake"), {}).load().handle
+    table = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
     before = sorted((tmp_path / "lake").rglob("*.parquet"))
     older, _ = [each.snapshot_id for each in table.snapshots()][-2:]
     table.maintenance.expire_snapshots().by_id(older).commit()

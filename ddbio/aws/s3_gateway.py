@@ -1,0 +1,241 @@
+"""Serve the objects of a store on this machine, for libraries that have an S3 client of their own.
+
+Such a client has no options for an expected bucket owner, tags or Object Lock, and keeps the credentials that it was
+given. Its requests come here, and go on through the client of the store, as all other requests of the job do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import weakref
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import format_datetime
+from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ddbio.aws.error_codes import error_code, to_ddbio_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.aws.s3_store import S3Store
+
+_BUCKET = "table"
+_TOKEN = re.compile(r"Credential=(\w+)/")
+_PART = re.compile(r"<PartNumber>\s*(\d+)\s*</PartNumber>")
+_KEY = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
+# What a client decides by: nothing there, somebody was faster. Everything else is an error of the job.
+_ANSWERS = frozenset({304, 404, 409, 412, 416})
+_REFUSED = 400
+
+
+class S3Gateway:
+    """Answer the requests of a library by the client of a store; no path leads out of the store.
+
+    It listens on the loopback interface, and answers whoever signs with its random access key.
+
+    Parameters
+    ----------
+    store
+        The objects that are served.
+
+    Attributes
+    ----------
+    uri
+        Where the library finds the objects of the store.
+    failure
+        The newest refusal of S3, which the library tells in words of its own.
+    """
+
+    uri = f"s3://{_BUCKET}"
+
+    def __init__(self, store: S3Store) -> None:
+        self.failure: Exception | None = None
+        self._store = store
+        self._parts: dict[tuple[str, int], dict[str, Any]] = {}
+        self._token = secrets.token_hex(16)
+        _SERVED[self._token] = self
+        self._port = _port(os.getpid())
+
+    def connection_settings(self) -> dict[str, str]:
+        """Return credentials, region and endpoint under the names of the environment."""
+        return {
+            "AWS_ACCESS_KEY_ID": self._token,
+            "AWS_SECRET_ACCESS_KEY": self._token,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+        }
+
+    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
+        """Return the answer to a request, whose headers are in lower case.
+
+        A refusal is kept, and answered so that nobody repeats what the client of the store has given up.
+        """
+        parts = urlsplit(target)
+        key, query = unquote(parts.path).partition(f"/{_BUCKET}")[2].lstrip("/"), dict(parse_qsl(parts.query, True))  # noqa: FBT003 - names without a value
+        action = _action(method, query, key)
+        try:
+            return self._answer(method, key, query, headers, body)
+        except (BotoCoreError, ClientError) as error:
+            status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
+            if status not in _ANSWERS:
+                self.failure = to_ddbio_error(error, action=action, resource=f"{self._store.uri}/{key}")
+                status = _REFUSED
+            return _Answer(status, _xml("Error", f"<Code>{escape(error_code(error) or 'Refused')}</Code>"))
+        except Exception as error:  # noqa: BLE001 - it is raised where the library was called
+            self.failure = error
+            return _Answer(_REFUSED, _xml("Error", "<Code>Refused</Code>"))
+
+    def _answer(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> _Answer:
+        client, place, sums = self._store.at(key)
+        if method in {"GET", "HEAD"}:
+            return self._read(method, key, headers) if key else self._listed(query)
+        if "delete" in query:
+            self._store.delete([unescape(each) for each in _KEY.findall(body.decode())])
+            return _Answer(200, _xml("DeleteResult", ""))
+        if "uploads" in query:
+            upload_id = client.create_multipart_upload(**place, **sums)["UploadId"]
+            return _Answer(200, _xml("InitiateMultipartUploadResult", f"<UploadId>{escape(upload_id)}</UploadId>"))
+        if "uploadId" in query:
+            return self._upload(method, key, query, body)
+        if method == "DELETE":
+            client.delete_object(**place)
+            return _Answer(204)
+        guards = {name: headers[header] for name, header in _GUARDS.items() if header in headers}
+        found = client.put_object(**place, Body=body, **guards)
+        return _Answer(200, headers={"ETag": found["ETag"]})
+
+    def _read(self, method: str, key: str, headers: Mapping[str, str]) -> _Answer:
+        client, place, _ = self._store.at(key)
+        wanted = {"Range": headers["range"]} if "range" in headers else {}
+        wanted |= {name: headers[header] for name, header in _GUARDS.items() if header in headers}
+        found = getattr(client, f"{method.lower()}_object")(**place, **wanted)
+        data = found["Body"].read() if method == "GET" else b""
+        shown = {
+            "ETag": found["ETag"],
+            "Last-Modified": format_datetime(found["LastModified"].astimezone(UTC), usegmt=True),
+            "Content-Length": str(found["ContentLength"]),
+        }
+        if "ContentRange" in found:
+            return _Answer(206, data, shown | {"Content-Range": found["ContentRange"]})
+        return _Answer(200, data, shown)
+
+    def _listed(self, query: Mapping[str, str]) -> _Answer:
+        client, place, _ = self._store.at(query.get("prefix", ""))
+        top = len(self._store.at("")[1]["Key"])
+        names = {"delimiter": "Delimiter", "continuation-token": "ContinuationToken", "max-keys": "MaxKeys"}
+        given: dict[str, Any] = {names[name]: query[name] for name in names if query.get(name)}
+        if query.get("start-after"):
+            given["StartAfter"] = self._store.at(query["start-after"])[1]["Key"]
+        if "MaxKeys" in given:
+            given["MaxKeys"] = int(given["MaxKeys"])
+        found = client.list_objects_v2(Bucket=place["Bucket"], Prefix=place["Key"], **given)
+        inner = "".join(
+            f"<Contents><Key>{escape(each['Key'][top:])}</Key><LastModified>{each['LastModified']:%Y-%m-%dT%H:%M:%S.000Z}"
+            f"</LastModified><ETag>{escape(each['ETag'])}</ETag><Size>{each['Size']}</Size></Contents>"
+            for each in found.get("Contents", [])
+        )
+        for each in found.get("CommonPrefixes", []):
+            inner += f"<CommonPrefixes><Prefix>{escape(each['Prefix'][top:])}</Prefix></CommonPrefixes>"
+        if found.get("NextContinuationToken"):
+            inner += f"<NextContinuationToken>{escape(found['NextContinuationToken'])}</NextContinuationToken>"
+        return _Answer(
+            200, _xml("ListBucketResult", f"<IsTruncated>{str(found['IsTruncated']).lower()}</IsTruncated>{inner}")
+        )
+
+    def _upload(self, method: str, key: str, query: Mapping[str, str], body: bytes) -> _Answer:
+        (client, place, sums), upload_id = self._store.at(key), query["uploadId"]
+        if method == "DELETE":
+            client.abort_multipart_upload(**place, UploadId=upload_id)
+            return _Answer(204)
+        if method == "PUT":
+            number = int(query["partNumber"])
+            members = {"PartNumber": number, "Body": body, **sums}
+            found = client.upload_part(**place, UploadId=upload_id, **members)
+            kept = {name: value for name, value in found.items() if name == "ETag" or name.startswith("Checksum")}
+            self._parts[upload_id, number] = {"PartNumber": number, **kept}
+            return _Answer(200, headers={"ETag": found["ETag"]})
+        parts = [self._parts.pop((upload_id, int(number))) for number in _PART.findall(body.decode())]
+        found = client.complete_multipart_upload(**place, UploadId=upload_id, MultipartUpload={"Parts": parts})
+        return _Answer(200, _xml("CompleteMultipartUploadResult", f"<ETag>{escape(found['ETag'])}</ETag>"))
+
+
+_GUARDS = {"IfMatch": "if-match", "IfNoneMatch": "if-none-match"}
+_SERVED: weakref.WeakValueDictionary[str, S3Gateway] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] | None = None
+
+
+class _Conversation(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing: the client of the store does."""
+
+    def handle_any(self) -> None:
+        """Answer a request of a gateway's library."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        token = _TOKEN.search(self.headers.get("Authorization", ""))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        gateway = _SERVED.get(token[1]) if token else None
+        answer = _Answer(403) if gateway is None else gateway.answer(self.command, self.path, headers, body)
+        self.send_response_only(answer.status)
+        for name, value in {"Content-Length": str(len(answer.body)), **(answer.headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 - http.server's names
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Pass over connections that clients have closed."""
+
+
+_PORTS: dict[int, int] = {}
+_STARTING = threading.Lock()
+
+
+def _port(process: int) -> int:
+    """Return the port of this process's server, which starts with its first gateway."""
+    with _STARTING:
+        if process not in _PORTS:
+            server = _Server(("127.0.0.1", 0), _Conversation)
+            threading.Thread(target=server.serve_forever, name="ddbio-s3-gateway", daemon=True).start()
+            _PORTS[process] = server.server_port
+        return _PORTS[process]
+
+
+def _action(method: str, query: Mapping[str, str], key: str) -> str:
+    """Return the permission that a request takes."""
+    if method in {"GET", "HEAD"}:
+        return "s3:GetObject" if key else "s3:ListBucket"
+    if method == "DELETE":
+        return "s3:AbortMultipartUpload" if "uploadId" in query else "s3:DeleteObject"
+    return "s3:DeleteObject" if "delete" in query else "s3:PutObject"
+
+
+def _xml(name: str, inner: str) -> bytes:
+    return f'<?xml version="1.0" encoding="UTF-8"?><{name}>{inner}</{name}>'.encode()

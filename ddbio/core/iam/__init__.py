@@ -1,0 +1,1 @@
+"""The permissions that verbs need."""

@@ -1,0 +1,418 @@
+"""Put an IAM policy in front of endpoints: what it does not allow is refused, in the words of the service.
+
+Each request stands for the permissions that the service checks: of a table, an index, a stream, a bucket or its keys,
+of the key that encrypts an object, and of what the service does in the caller's name.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ddbio.testing.proxy import Upstream
+from ddbio.testing.server import LOOPBACK, HttpReply, HttpRequest, Server, inflated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import TracebackType
+
+_SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/")
+_JSON = {"Content-Type": "application/x-amz-json-1.0"}
+_XML = {"Content-Type": "application/xml"}
+_NOT_FOUND, _FORBIDDEN, _BAD_REQUEST, _OK = 404, 403, 400, 200
+_KMS = ("aws:kms", "aws:kms:dsse")
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html
+_WITH_HEADERS = {
+    "x-amz-tagging": "s3:PutObjectTagging",
+    "x-amz-acl": "s3:PutObjectAcl",
+    "x-amz-object-lock-mode": "s3:PutObjectRetention",
+    "x-amz-object-lock-legal-hold": "s3:PutObjectLegalHold",
+}
+_OF_BUCKETS = {
+    "uploads": "s3:ListBucketMultipartUploads",
+    "encryption": "s3:GetEncryptionConfiguration",
+    "versioning": "s3:GetBucketVersioning",
+    "publicAccessBlock": "s3:GetBucketPublicAccessBlock",
+    "lifecycle": "s3:GetLifecycleConfiguration",
+    "object-lock": "s3:GetBucketObjectLockConfiguration",
+}
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html
+_EXPORTED = ("s3:PutObject", "s3:PutObjectAcl", "s3:AbortMultipartUpload")
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondynamodb.html
+_OF_ALL = frozenset({"ListExports", "ListImports", "ListBackups", "ListTables", "DescribeLimits", "ListBulkOperations"})
+# Those that see items; others work on an encrypted table without its key.
+_OF_ITEMS = frozenset(
+    {"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"}
+)
+_FILLS_A_TABLE = ("BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Requesting.html
+_LOGS = (
+    "logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams",
+    "logs:PutLogEvents", "logs:PutRetentionPolicy",
+)  # fmt: skip
+_ARN_MEMBERS = ("StreamArn", "ExportArn", "ImportArn", "BackupArn", "BulkOperationArn", "TableArn")
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Name one permission that a request takes.
+
+    Attributes
+    ----------
+    action, resource
+        As in policies.
+    context
+        The keys of conditions that the request has.
+    """
+
+    action: str
+    resource: str
+    context: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+
+class PolicyProxy:
+    """Pass requests on to endpoints as far as a policy allows them, while the context is open.
+
+    Parameters
+    ----------
+    upstreams
+        The endpoint of each service, as its requests are signed: ``dynamodb``, ``s3``, ``kinesis``, ``glue``,
+        ``monitoring``, ``sts``.
+    policy
+        The policy of the caller, as IAM takes it; None allows everything.
+    account
+        The account of all resources.
+    bucket_key, table_key
+        KMS keys by which the buckets encrypt objects, and the tables items, if they have such.
+    vpc_endpoint
+        The VPC endpoint by which requests come.
+
+    Attributes
+    ----------
+    endpoint_url
+        The address of all services.
+    asked
+        The permissions that requests took, in their order.
+    denied
+        Those that were refused.
+    """
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, str],
+        policy: Mapping[str, Any] | None = None,
+        *,
+        account: str = "000000000000",
+        bucket_key: str | None = None,
+        table_key: str | None = None,
+        vpc_endpoint: str | None = None,
+    ) -> None:
+        self.policy = policy
+        self.asked: list[Permission] = []
+        self.denied: list[Permission] = []
+        self.account, self.bucket_key, self.table_key, self.vpc_endpoint = account, bucket_key, table_key, vpc_endpoint
+        self._upstreams = {service: Upstream(url) for service, url in upstreams.items()}
+        # Keys of uploads and objects, by what S3 has said of them.
+        self._upload_keys: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        """Begin to listen on the loopback interface."""
+        self._server = Server(self._answer)
+        self.endpoint_url = f"http://{LOOPBACK}:{self._server.port}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        self._server.stop()
+        for each in self._upstreams.values():
+            each.close()
+
+    def allows(self, permission: Permission) -> bool:
+        """Return whether the policy allows a permission."""
+        if self.policy is None:
+            return True
+        given = {"aws:ResourceAccount": self.account, **permission.context}
+        if self.vpc_endpoint and not permission.context.get("aws:ViaAWSService"):
+            given["aws:SourceVpce"] = self.vpc_endpoint
+        found = {each["Effect"] for each in self.policy["Statement"] if _applies(each, permission, given)}
+        return found == {"Allow"}
+
+    def _answer(self, request: HttpRequest) -> HttpReply:
+        scope = _SCOPE.search(request.headers.get("authorization", ""))
+        region, service = scope.groups() if scope else ("us-east-1", "s3")
+        if service == "s3":
+            return self._answer_s3(request, region)
+        needed = list(self._of_json(service, region, request))
+        refused = self._refused(needed)
+        if refused is not None:
+            return _denial(service, refused)
+        upstream = self._upstreams[service]
+        is_stream = request.headers.get("x-amz-target", "").endswith(".SubscribeToShard")
+        plain = replace(request, body=inflated(request.body, request.headers.get("content-encoding")))
+        return upstream.stream(request) if is_stream else upstream.send(plain)
+
+    def _refused(self, needed: Iterable[Permission]) -> Permission | None:
+        """Record permissions, and return the first that is not allowed."""
+        for each in needed:
+            self.asked.append(each)
+            if not self.allows(each):
+                self.denied.append(each)
+                return each
+        return None
+
+    def _answer_s3(self, request: HttpRequest, region: str) -> HttpReply:
+        parts = urlsplit(request.target)
+        bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if request.method == "POST" and "delete" in query:
+            refused = [
+                each
+                for name in re.findall(r"<Key>(.*?)</Key>", request.body.decode(), re.DOTALL)
+                if (each := self._refused([Permission("s3:DeleteObject", f"arn:aws:s3:::{bucket}/{name}")]))
+            ]
+            return _deletions(bucket, refused) if refused else self._upstreams["s3"].send(request)
+        denied = self._refused(self._of_s3(request, bucket, key, query, region))
+        if denied is not None:
+            return _denial("s3", denied, has_body=request.method != "HEAD")
+        reply = self._upstreams["s3"].send(request)
+        if reply.status == _NOT_FOUND and key and request.method in {"GET", "HEAD"}:
+            # https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html: who may not list is not told.
+            denied = self._refused([Permission("s3:ListBucket", f"arn:aws:s3:::{bucket}")])
+            return reply if denied is None else _denial("s3", denied, has_body=request.method != "HEAD")
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        kms = headers.get("x-amz-server-side-encryption-aws-kms-key-id") or self.bucket_key
+        if "uploads" in query and request.method == "POST" and kms:
+            upload = re.search(rb"<UploadId>(.*?)</UploadId>", b"".join(bytes(each) for each in reply.body))
+            if upload is not None:
+                self._upload_keys[upload[1].decode()] = kms
+        if request.method == "GET" and key and kms and reply.status < _BAD_REQUEST:
+            denied = self._refused([self._kms("kms:Decrypt", kms, region)])
+            return reply if denied is None else _denial("s3", denied)
+        return reply
+
+    def _of_s3(
+        self, request: HttpRequest, bucket: str, key: str, query: Mapping[str, str], region: str
+    ) -> Iterator[Permission]:
+        """Yield the permissions of a request to S3 that can be told before it is answered."""
+        whole, each = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
+        if not key:
+            if told := [action for name, action in _OF_BUCKETS.items() if name in query]:
+                yield Permission(told[0], whole)
+            else:
+                prefix = {"s3:prefix": query["prefix"]} if "prefix" in query else {}
+                yield Permission("s3:ListBucket", whole, prefix)
+            return
+        if request.method in {"GET", "HEAD"}:
+            yield Permission("s3:GetObject", each)
+        elif request.method == "DELETE":
+            yield Permission("s3:AbortMultipartUpload" if "uploadId" in query else "s3:DeleteObject", each)
+        else:
+            yield from self._of_write(request, each, query, region)
+
+    def _of_write(self, request: HttpRequest, each: str, query: Mapping[str, str], region: str) -> Iterator[Permission]:
+        """Yield the permissions of a request that writes an object, or a part of it."""
+        yield Permission("s3:PutObject", each)
+        for header, action in _WITH_HEADERS.items():
+            if header in request.headers:
+                yield Permission(action, each)
+        if source := request.headers.get("x-amz-copy-source"):
+            yield Permission("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/')}")
+        if "uploadId" in query:
+            # Parts are read again to be joined.
+            # https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
+            if (found := self._upload_keys.get(query["uploadId"])) is not None:
+                yield self._kms("kms:Decrypt", found, region)
+            return
+        own = request.headers.get("x-amz-server-side-encryption-aws-kms-key-id")
+        says = request.headers.get("x-amz-server-side-encryption")
+        used = own or (self.bucket_key if says is None else None)
+        if used is not None and says in {None, *_KMS}:
+            yield self._kms("kms:GenerateDataKey", used, region)
+
+    def _kms(self, action: str, key: str, region: str, via: str = "s3") -> Permission:
+        arn = key if key.startswith("arn:") else f"arn:aws:kms:{region}:{self.account}:key/{key}"
+        context = {"kms:ViaService": f"{via}.{region}.amazonaws.com", "aws:ViaAWSService": "true"}
+        return Permission(action, arn, context)
+
+    def _of_json(self, service: str, region: str, request: HttpRequest) -> Iterator[Permission]:
+        target, operation = request.headers.get("x-amz-target", ""), ""
+        body = inflated(request.body, request.headers.get("content-encoding"))
+        members: dict[str, Any] = {}
+        if target:
+            operation, members = target.rpartition(".")[2], json.loads(body or b"{}")
+        elif "/operation/" in request.target:
+            operation = request.target.rpartition("/")[2]
+        else:
+            members = dict(parse_qsl(body.decode()))
+            operation = members.get("Action", "")
+        place = f"arn:aws:{service}:{region}:{self.account}"
+        match service:
+            case "dynamodb":
+                yield from self._of_dynamodb(operation, members, place, region)
+            case "kinesis":
+                arn = members.get("ConsumerARN") or members.get("StreamARN")
+                if arn is None and "ShardIterator" in members:
+                    arn = f"{place}:stream/{json.loads(base64.b64decode(members['ShardIterator']))[0]}"
+                yield Permission(f"kinesis:{operation}", str(arn or f"{place}:stream/{members['StreamName']}"))
+            case "glue":
+                database = (
+                    members.get("DatabaseName") or members.get("DatabaseInput", {}).get("Name") or members.get("Name")
+                )
+                table = members.get("TableName") or members.get("TableInput", {}).get("Name")
+                if operation == "GetTable":
+                    table = members["Name"]
+                yield Permission(f"glue:{operation}", f"{place}:catalog")
+                yield Permission(f"glue:{operation}", f"{place}:database/{database}")
+                if table:
+                    yield Permission(f"glue:{operation}", f"{place}:table/{database}/{table}")
+            case "sts":
+                yield Permission(f"sts:{operation}", members.get("RoleArn", "*"))
+            case _:
+                prefix = {"monitoring": "cloudwatch"}.get(service, service)
+                yield Permission(f"{prefix}:{operation}", "*")
+
+    def _of_dynamodb(self, operation: str, members: Mapping[str, Any], place: str, region: str) -> Iterator[Permission]:
+        def arn_of(name: str) -> str:
+            return name if name.startswith("arn:") else f"{place}:table/{name}"
+
+        action = f"dynamodb:{operation}"
+        if operation in _OF_ALL:
+            yield Permission(action, "*")
+            return
+        named = [members[name] for name in ("TableName", "SourceTableName", "SourceTableArn") if members.get(name)]
+        named += list(members.get("RequestItems", {}))
+        for write in members.get("TransactItems", ()):
+            ((kind, given),) = write.items()
+            kind = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "Get": "GetItem"}.get(
+                kind, "ConditionCheckItem"
+            )
+            yield Permission(f"dynamodb:{kind}", arn_of(given["TableName"]))
+        for name in dict.fromkeys(named):
+            index = members.get("IndexName")
+            yield Permission(action, f"{arn_of(name)}/index/{index}" if index else arn_of(name))
+            if self.table_key and operation in _OF_ITEMS:
+                yield self._kms("kms:Decrypt", self.table_key, region, "dynamodb")
+        for name in _ARN_MEMBERS:
+            if members.get(name):
+                yield Permission(action, members[name])
+        if operation == "GetRecords":
+            # An iterator begins with the ARN of its stream, as the service's do.
+            yield Permission(action, members["ShardIterator"].partition("|")[0])
+        if operation == "ListStreams":
+            yield Permission(action, "*")
+        yield from self._by_the_service(operation, members, arn_of, region)
+
+    def _by_the_service(
+        self, operation: str, members: Mapping[str, Any], arn_of: Any, region: str
+    ) -> Iterator[Permission]:
+        """Yield what DynamoDB does in the name of the caller, and what it makes."""
+        via = {"aws:ViaAWSService": "true"}
+        if operation == "ExportTableToPointInTime":
+            if self.table_key:
+                yield self._kms("kms:Decrypt", self.table_key, region, "dynamodb")
+            below = f"arn:aws:s3:::{members['S3Bucket']}/{members.get('S3Prefix', '')}".rstrip("/") + "/*"
+            yield from (Permission(each, below, via) for each in _EXPORTED)
+            key = members.get("S3SseKmsKeyId") or self.bucket_key
+            if key and members.get("S3SseAlgorithm") != "AES256":
+                yield from (self._kms(each, key, region) for each in ("kms:GenerateDataKey", "kms:Decrypt"))
+        source = members.get("S3BucketSource") or members.get("InputS3Configuration")
+        if source is not None:
+            bucket = f"arn:aws:s3:::{source['S3Bucket']}"
+            yield Permission("s3:ListBucket", bucket, {"s3:prefix": source.get("S3KeyPrefix", ""), **via})
+            yield Permission("s3:GetObject", f"{bucket}/{source.get('S3KeyPrefix', '')}*", via)
+            if self.bucket_key:
+                yield self._kms("kms:Decrypt", self.bucket_key, region)
+        if reports := members.get("OutputS3Configuration"):
+            yield Permission(
+                "s3:PutObject", f"arn:aws:s3:::{reports['S3Bucket']}/{reports.get('S3KeyPrefix', '')}/*", via
+            )
+            key = reports.get("S3SseKmsKeyId") or self.bucket_key
+            if key:
+                yield self._kms("kms:GenerateDataKey", key, region)
+        yield from self._of_tables(operation, members, arn_of, region)
+
+    def _of_tables(self, operation: str, members: Mapping[str, Any], arn_of: Any, region: str) -> Iterator[Permission]:
+        """Yield what making a table takes."""
+        via = {"aws:ViaAWSService": "true"}
+        if operation == "ImportTable":
+            yield Permission("dynamodb:ImportTable", arn_of(members["TableCreationParameters"]["TableName"]))
+            for each in _LOGS:
+                yield Permission(each, f"arn:aws:logs:{region}:{self.account}:log-group:/aws-dynamodb/imports:*", via)
+        if operation.startswith("RestoreTable"):
+            target = arn_of(members["TargetTableName"])
+            yield Permission(f"dynamodb:{operation}", target)
+            yield from (Permission(f"dynamodb:{each}", target, via) for each in _FILLS_A_TABLE)
+        encrypted = members.get("SSESpecification", {}).get("KMSMasterKeyId") or (
+            self.table_key if operation.startswith("RestoreTable") else None
+        )
+        if encrypted:
+            yield from (
+                self._kms(each, encrypted, region, "dynamodb") for each in ("kms:DescribeKey", "kms:CreateGrant")
+            )
+
+
+def _applies(statement: Mapping[str, Any], permission: Permission, context: Mapping[str, str]) -> bool:
+    return (
+        any(_matches(each, permission.action) for each in _listed(statement["Action"]))
+        and any(_covers(each, permission.resource) for each in _listed(statement["Resource"]))
+        and all(
+            _holds(operator, context.get(name), _listed(values))
+            for operator, tests in statement.get("Condition", {}).items()
+            for name, values in tests.items()
+        )
+    )
+
+
+def _listed(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _matches(pattern: str, text: str) -> bool:
+    expression = "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern)
+    return re.fullmatch(expression, text, re.DOTALL) is not None
+
+
+def _covers(pattern: str, resource: str) -> bool:
+    """Return whether a pattern has a resource, which may be all keys of a prefix itself."""
+    return pattern == resource or _matches(pattern, resource)
+
+
+def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
+    name = operator.removesuffix("IfExists")
+    if value is None:
+        return name != operator
+    same = {"StringEquals": lambda each: each == value, "StringLike": lambda each: _matches(each, value)}[name]
+    return any(map(same, wanted))
+
+
+def _told(refused: Permission) -> str:
+    return (
+        f"User: arn:aws:iam::000000000000:user/test is not authorized to perform: {refused.action} on resource: "
+        f"{refused.resource} because no identity-based policy allows the {refused.action} action"
+    )
+
+
+def _denial(service: str, refused: Permission, *, has_body: bool = True) -> HttpReply:
+    if service in {"s3", "sts"}:
+        inner = f"<Code>AccessDenied</Code><Message>{_told(refused)}</Message>"
+        body = (
+            f"<Error>{inner}</Error>" if service == "s3" else f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>"
+        )
+        return HttpReply(_FORBIDDEN, [body.encode()] if has_body else [], _XML)
+    body = json.dumps({"__type": "AccessDeniedException", "Message": _told(refused), "message": _told(refused)})
+    return HttpReply(_BAD_REQUEST, [body.encode()], _JSON)
+
+
+def _deletions(bucket: str, refused: list[Permission]) -> HttpReply:
+    place = f"arn:aws:s3:::{bucket}/"
+    told = "".join(
+        f"<Error><Key>{each.resource.removeprefix(place)}</Key><Code>AccessDenied</Code><Message>{_told(each)}</Message></Error>"
+        for each in refused
+    )
+    return HttpReply(_OK, [f"<DeleteResult>{told}</DeleteResult>".encode()], _XML)

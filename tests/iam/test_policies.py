@@ -1,0 +1,163 @@
+"""Policies are enough for every verb, and no more: a proxy enforces them, and each permission is taken away once."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import click
+import pytest
+
+from ddbio.cli.main import VERBS
+from ddbio.cli.parts import CommandWithParts
+from ddbio.core.iam.calls import TABLE
+from ddbio.errors import AccessDeniedError, DdbioError
+from ddbio.testing.policy import PolicyProxy
+from tests.iam.cases import CASES
+from tests.iam.world import ACCOUNT, KEY, World
+
+# These run for seconds.
+SLOW = {"bench", "bootstrap"}
+FIRST = list({case.verb: case for case in reversed(CASES)}.values())[::-1]
+
+SOMETIMES = {
+    "glue:CreateDatabase": "the database is new",
+    "glue:CreateTable": "the table is new",
+    "glue:GetDatabase": "the table is new",
+    "glue:UpdateTable": "the columns have changed",
+    "glue:GetPartitions": "there are partitions",
+    "glue:BatchCreatePartition": "there are new partitions",
+    "glue:BatchUpdatePartition": "partitions lie elsewhere",
+    "glue:BatchDeletePartition": "partitions are gone",
+}
+"""Permissions that depend on what is there, and not on options alone."""
+
+UNTRIED = {
+    ("bootstrap", "dynamodb:BatchGetItem"): "the log has a gap",
+    ("capture heal", "*"): "the log has a gap",
+    ("doctor", "*"): "what it may not look at is a finding",
+    ("reconcile", "*"): "the log lacks changes",
+    ("bulk report", "*"): "the reports are of the real service",
+}
+"""What takes a state that is not made here, or is no error."""
+
+
+AROUND = {"bucket_key": KEY, "table_key": KEY, "vpc_endpoint": "vpce-1"}
+"""What is around a job whose policy is made for it."""
+
+
+def flag_of(name):
+    """Return the flag by which a policy is told what is around the job."""
+    return {"bucket_key": "--bucket-kms-key", "table_key": "--table-kms-key"}.get(name, "--vpc-endpoint")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, module_environment):
+    """Serve everything once."""
+    with World(tmp_path_factory.mktemp("world")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def module_environment():
+    """Set the region of all requests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+            patch.setenv(name, "us-east-1")
+        yield
+
+
+def named(case):
+    """Return how a case is called."""
+    return f"{case.line} {case.options}".strip()
+
+
+def policy_for(world, case, line):
+    """Return the policy that the command prints."""
+    return json.loads(world.run(f"iam --account {ACCOUNT} {case.options} {line}", world.open.endpoint_url))
+
+
+def run(world, case, line, policy):
+    """Run a case under a policy; return the permissions that it took."""
+    own = {name: value for name, value in AROUND.items() if flag_of(name) in case.options}
+    with PolicyProxy(world.upstreams, policy, **own) as proxy:
+        try:
+            world.run(line, proxy.endpoint_url)
+        except DdbioError as error:
+            if case.fails is None or isinstance(error, AccessDeniedError) or case.fails not in str(error):
+                raise
+        return {each.action for each in proxy.asked}
+
+
+def actions_of(policy):
+    """Return all actions of a policy."""
+    return {action for statement in policy["Statement"] for action in statement["Action"]}
+
+
+def test_every_command_is_in_the_table():
+    """Each command has its calls in the table, and a command line here; of plans it is that of their verb."""
+
+    def walk(name, command):
+        if isinstance(command, click.Group):
+            for part in command.commands:
+                yield from walk(f"{name} {part}", command.commands[part])
+            return
+        yield name
+        if isinstance(command, CommandWithParts):
+            yield from (f"{name} {part}" for part in command.parts)
+
+    found = {each for name in VERBS for each in walk(name, VERBS[name])} - {"iam"}
+    without_calls = {verb for verb, rows in TABLE.items() if not rows}
+    assert {each for each in found if not each.startswith("plan ")} == set(TABLE)
+    assert found - {case.verb for case in CASES} - without_calls == {"prices refresh"}
+
+
+@pytest.mark.parametrize("case", [case for case in FIRST if case.verb not in SLOW], ids=named)
+def test_a_policy_is_enough(world, case):
+    """Behind the policy that is printed for it each verb works, and asks for all that the policy allows."""
+    line = world.prepared(case)
+    policy = policy_for(world, case, line)
+    assert policy["Version"] == "2012-10-17"
+    names = [each["Sid"] for each in policy["Statement"]]
+    assert len(set(names)) == len(names)
+    assert all(name.isalnum() for name in names)
+    left = actions_of(policy) - run(world, case, line, policy)
+    assert {each for each in left if each not in SOMETIMES and not is_untried(case.verb, each)} == set()
+
+
+def is_untried(verb, action):
+    """Return whether a permission of a verb takes a state that is not made here."""
+    return (verb, action) in UNTRIED or (verb, "*") in UNTRIED
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", sorted({case.verb for case in CASES}))
+def test_policies_are_compared_with_recorded_calls(world, verb):
+    """Of every option that changes the calls of a verb: what a policy allows is asked for with some state."""
+    allowed, asked = set(), set()
+    for case in CASES:
+        if case.verb == verb:
+            line = world.prepared(case)
+            policy = policy_for(world, case, line)
+            allowed |= actions_of(policy)
+            asked |= run(world, case, line, policy)
+    left = {each for each in allowed - asked if not is_untried(verb, each)}
+    assert left - set(SOMETIMES) == set()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_no_permission_can_be_left_out(world, case):
+    """Without any one permission that it asked for the verb fails, and the error names the permission."""
+    line = world.prepared(case)
+    policy = policy_for(world, case, line)
+    asked = run(world, case, line, policy)
+    for number, statement in enumerate(policy["Statement"]):
+        for action in sorted(set(statement["Action"]) & asked):
+            if (case.verb, "*") in UNTRIED:
+                continue
+            smaller = copy.deepcopy(policy_for(world, case, again := world.prepared(case)))
+            smaller["Statement"][number]["Action"].remove(action)
+            with pytest.raises(AccessDeniedError) as caught:
+                run(world, case, again, smaller)
+            assert action in (caught.value.action, *str(caught.value).replace(";", " ").replace(")", " ").split())

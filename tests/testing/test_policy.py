@@ -1,0 +1,115 @@
+"""The proxy that enforces policies: which permissions a request takes, and how a refusal is told."""
+
+from __future__ import annotations
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from ddbio.testing import FakeDynamoDB, MotoServer, Permission, PolicyProxy
+
+REGION, ACCOUNT = "us-east-1", "000000000000"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
+TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/orders"
+
+
+def statement(actions, resources="*", effect="Allow", **conditions):
+    """Return a statement."""
+    found = {"Sid": "A", "Effect": effect, "Action": actions, "Resource": resources}
+    return found | ({"Condition": conditions} if conditions else {})
+
+
+@pytest.mark.parametrize(
+    ("statements", "action", "resource", "context", "allowed"),
+    [
+        ([statement("dynamodb:Scan", TABLE)], "dynamodb:Scan", TABLE, {}, True),
+        ([statement(["dynamodb:Query", "dynamodb:Sc?n"], [TABLE])], "dynamodb:Scan", TABLE, {}, True),
+        ([statement("dynamodb:*", f"{TABLE}/index/*")], "dynamodb:Scan", TABLE, {}, False),
+        ([statement("dynamodb:*", f"{TABLE}/index/*")], "dynamodb:Scan", f"{TABLE}/index/a", {}, True),
+        ([statement("*"), statement("dynamodb:Scan", effect="Deny")], "dynamodb:Scan", TABLE, {}, False),
+        ([], "dynamodb:Scan", TABLE, {}, False),
+        ([statement("s3:*", StringLike={"s3:prefix": "a/*"})], "s3:ListBucket", "b", {"s3:prefix": "a/x"}, True),
+        ([statement("s3:*", StringLike={"s3:prefix": "a/*"})], "s3:ListBucket", "b", {"s3:prefix": "b/x"}, False),
+        ([statement("s3:*", StringLike={"s3:prefix": "a/*"})], "s3:ListBucket", "b", {}, False),
+        ([statement("s3:*", StringLikeIfExists={"s3:prefix": ["a/*"]})], "s3:ListBucket", "b", {}, True),
+        ([statement("s3:*", StringEquals={"aws:SourceVpce": "vpce-1"})], "s3:GetObject", "b", {}, True),
+        ([statement("s3:*", StringEquals={"aws:SourceVpce": "vpce-2"})], "s3:GetObject", "b", {}, False),
+        (
+            [statement("s3:*", StringEquals={"aws:SourceVpce": "vpce-1"})],
+            "s3:PutObject", "b", {"aws:ViaAWSService": "true"}, False,
+        ),
+        ([statement("s3:*", StringEquals={"aws:ResourceAccount": ACCOUNT})], "s3:GetObject", "b", {}, True),
+    ],
+)  # fmt: skip
+def test_a_policy_is_read_as_iam_reads_it(statements, action, resource, context, allowed):
+    """Patterns of actions and resources, denials, conditions over what a request has."""
+    proxy = PolicyProxy({}, {"Version": "2012-10-17", "Statement": statements}, vpc_endpoint="vpce-1")
+    assert proxy.allows(Permission(action, resource, context)) is allowed
+
+
+@pytest.fixture(scope="module")
+def upstreams():
+    """Serve a table and a bucket."""
+    with FakeDynamoDB() as fake, MotoServer() as moto:
+        fake.load("orders", [{"pk": {"S": "a"}}], "pk:S")
+        boto3.client("s3", region_name=REGION, endpoint_url=moto.endpoint_url).create_bucket(Bucket="lake")
+        yield {"dynamodb": fake.endpoint_url, "s3": moto.endpoint_url}
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "members", "actions"),
+    [
+        ("dynamodb", "scan", {"TableName": "orders"}, {"dynamodb:Scan", "kms:Decrypt"}),
+        ("dynamodb", "describe_table", {"TableName": TABLE}, {"dynamodb:DescribeTable"}),
+        ("dynamodb", "list_backups", {}, {"dynamodb:ListBackups"}),
+        (
+            "dynamodb", "transact_write_items",
+            {"TransactItems": [{"Put": {"TableName": "orders", "Item": {"pk": {"S": "b"}}}}]},
+            {"dynamodb:PutItem"},
+        ),
+        ("s3", "put_object", {"Key": "a", "Body": b"1"}, {"s3:PutObject", "kms:GenerateDataKey"}),
+        ("s3", "put_object", {"Key": "a", "ServerSideEncryption": "AES256"}, {"s3:PutObject"}),
+        (
+            "s3", "put_object", {"Key": "a", "Tagging": "a=b", "ACL": "private"},
+            {"s3:PutObject", "s3:PutObjectTagging", "s3:PutObjectAcl", "kms:GenerateDataKey"},
+        ),
+        ("s3", "get_object", {"Key": "a"}, {"s3:GetObject", "kms:Decrypt"}),
+        ("s3", "head_object", {"Key": "none"}, {"s3:GetObject", "s3:ListBucket"}),
+        (
+            "s3", "copy_object", {"Key": "c", "CopySource": "lake/a"},
+            {"s3:GetObject", "s3:PutObject", "kms:GenerateDataKey"},
+        ),
+        ("s3", "list_objects_v2", {"Prefix": "a/"}, {"s3:ListBucket"}),
+        ("s3", "list_multipart_uploads", {}, {"s3:ListBucketMultipartUploads"}),
+        ("s3", "create_multipart_upload", {"Key": "u"}, {"s3:PutObject", "kms:GenerateDataKey"}),
+        ("s3", "delete_objects", {"Delete": {"Objects": [{"Key": "x"}, {"Key": "y"}]}}, {"s3:DeleteObject"}),
+        ("s3", "delete_object", {"Key": "x"}, {"s3:DeleteObject"}),
+    ],
+)  # fmt: skip
+def test_requests_take_permissions(upstreams, service, operation, members, actions):
+    """Each takes what the service checks; without any of it the refusal names it."""
+    given = {"Bucket": "lake", **members} if service == "s3" else members
+
+    def ask(policy):
+        with PolicyProxy(upstreams, policy, bucket_key=KEY, table_key=KEY) as proxy:
+            client = boto3.client(service, region_name=REGION, endpoint_url=proxy.endpoint_url)
+            reply, error = {}, None
+            try:
+                reply = getattr(client, operation)(**given)
+            except ClientError as refused:
+                error = refused
+            return {each.action for each in proxy.asked}, [each.action for each in proxy.denied], reply, error
+
+    asked, denied, _, _ = ask(None)
+    assert asked >= actions if service == "dynamodb" else asked == actions
+    assert denied == []
+    for action in actions:
+        policy = {"Statement": [statement(sorted(actions - {action}) or "none:None")]}
+        _, denied, reply, error = ask(policy)
+        assert action in denied
+        if operation == "delete_objects":
+            assert {each["Code"] for each in reply["Errors"]} == {"AccessDenied"}
+        elif operation == "head_object":
+            assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+        else:
+            assert f"not authorized to perform: {action} on resource" in str(error)
