@@ -100,12 +100,12 @@ class S3Gateway:
     def _answer(
         self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> _Answer:
-        client, place, sums = self._store.at(key)
         if method in {"GET", "HEAD"}:
             return self._read(method, key, headers) if key else self._listed(query)
         if "delete" in query:
             self._store.delete([unescape(each) for each in _KEY.findall(body.decode())])
             return _Answer(200, _xml("DeleteResult", ""))
+        client, place, sums = self._store.at(key)
         if "uploads" in query:
             upload_id = client.create_multipart_upload(**place, **sums)["UploadId"]
             return _Answer(200, _xml("InitiateMultipartUploadResult", f"<UploadId>{escape(upload_id)}</UploadId>"))
@@ -134,15 +134,15 @@ class S3Gateway:
         return _Answer(200, data, shown)
 
     def _listed(self, query: Mapping[str, str]) -> _Answer:
-        client, place, _ = self._store.at(query.get("prefix", ""))
-        top = len(self._store.at("")[1]["Key"])
+        client, bucket, start = self._store.listing()
+        top = len(start)
         names = {"delimiter": "Delimiter", "continuation-token": "ContinuationToken", "max-keys": "MaxKeys"}
         given: dict[str, Any] = {names[name]: query[name] for name in names if query.get(name)}
         if query.get("start-after"):
-            given["StartAfter"] = self._store.at(query["start-after"])[1]["Key"]
+            given["StartAfter"] = start + query["start-after"]
         if "MaxKeys" in given:
             given["MaxKeys"] = int(given["MaxKeys"])
-        found = client.list_objects_v2(Bucket=place["Bucket"], Prefix=place["Key"], **given)
+        found = client.list_objects_v2(Bucket=bucket, Prefix=start + query.get("prefix", ""), **given)
         inner = "".join(
             f"<Contents><Key>{escape(each['Key'][top:])}</Key><LastModified>{each['LastModified']:%Y-%m-%dT%H:%M:%S.000Z}"
             f"</LastModified><ETag>{escape(each['ETag'])}</ETag><Size>{each['Size']}</Size></Contents>"

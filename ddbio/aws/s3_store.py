@@ -122,6 +122,10 @@ class S3Store:
         client = self._client
         return client, self._place(path), checksum_members(client, dict(self._spec.members).get("ChecksumAlgorithm"))
 
+    def listing(self) -> tuple[Any, str, str]:
+        """Return the client, the bucket and what all keys begin with."""
+        return self._client, self._bucket, self._start
+
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
         with self._translated("s3:PutObject", path):

@@ -89,7 +89,7 @@ def test_every_object_is_written_as_the_options_say(moto):
     options = ConnectionOptions(s3_endpoint_url=moto, region="us-east-1", **SINK)
     store = open_store("s3://lake/kept", options)
     sent = []
-    store.at("")[0].meta.events.register("before-parameter-build.s3", lambda params, **_: sent.append(dict(params)))
+    store.listing()[0].meta.events.register("before-parameter-build.s3", lambda params, **_: sent.append(dict(params)))
     gateway = S3Gateway(store)
     client, bucket = library(gateway), gateway.uri.removeprefix("s3://")
     client.put_object(Bucket=bucket, Key="part.parquet", Body=b"rows")
@@ -138,7 +138,7 @@ def test_a_refusal_is_kept_for_whoever_called_the_library(moto):
     gateway = S3Gateway(store)
     with pytest.raises(ClientError):
         library(gateway).put_object(Bucket="table", Key="a", Body=b"")
-    store.at("")[0].meta.events.register(
+    store.listing()[0].meta.events.register(
         "before-parameter-build.s3.PutObject",
         lambda **_: (_ for _ in ()).throw(AccessDeniedError("no", "s3:PutObject")),
     )

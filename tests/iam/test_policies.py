@@ -16,8 +16,8 @@ from ddbio.testing.policy import PolicyProxy
 from tests.iam.cases import CASES
 from tests.iam.world import ACCOUNT, KEY, World
 
-# These run for seconds.
-SLOW = {"bench", "bootstrap"}
+# The commit tier tries one of each kind of calls.
+QUICK = {"scan", "load", "copy", "export start", "capture", "apply", "compact", "publish", "changes write", "plan scan"}
 FIRST = list({case.verb: case for case in reversed(CASES)}.values())[::-1]
 
 SOMETIMES = {
@@ -112,7 +112,9 @@ def test_every_command_is_in_the_table():
     assert found - {case.verb for case in CASES} - without_calls == {"prices refresh"}
 
 
-@pytest.mark.parametrize("case", [case for case in FIRST if case.verb not in SLOW], ids=named)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case.verb in QUICK else pytest.mark.nightly) for case in FIRST], ids=named
+)
 def test_a_policy_is_enough(world, case):
     """Behind the policy that is printed for it each verb works, and asks for all that the policy allows."""
     line = world.prepared(case)

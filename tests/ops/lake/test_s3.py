@@ -125,7 +125,7 @@ def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
     assert table.load().version >= 0
     keys._expiry_time = keys._expiry_time.replace(year=2000)
     signed = []
-    table.store.at("")[0].meta.events.register(
+    table.store.listing()[0].meta.events.register(
         "before-send.s3", lambda request, **_: signed.append(request.headers["Authorization"])
     )
     table.alter(table.load(), (), {"ddbio.note": "1"})
