@@ -203,9 +203,13 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
 
 
 def begin() -> None:
-    """Let the collector of garbage begin, which slept while modules were imported, and never look at what they made."""
-    gc.freeze()
-    gc.enable()
+    """Start the garbage collector if it slept while modules were imported; it never looks at what they made.
+
+    A process that runs many verbs keeps its collector: what is frozen is never freed.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def command_of(verb: str, arguments: Sequence[str], given: Mapping[str, Any]) -> str:
