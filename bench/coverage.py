@@ -32,7 +32,6 @@ MEASURED = {
     "simulate": "simulate scan, simulate load",
     "first_use": "warm",
     "demo": "demo",
-    "shipped": "bench",
     "functions": (
         "ddbio.spark.functions.decode_column, ddbio.spark.functions.encode_column, "
         "ddbio.spark.functions.from_dynamodb_json, ddbio.spark.functions.to_dynamodb_json"
@@ -82,8 +81,7 @@ UNMEASURED = {
     "reads some notes, and no row": "capture status, export windows",
     "asks each service once for what it is set to": "doctor",
     "arithmetic on some numbers that the service told": "advise, capacity, prices show, prices refresh",
-    "measures this machine": "calibrate",
-    "prints text": "view latest, view history, ddbio.latest_view_sql, ddbio.history_view_sql",
+    "prints text": "iam, view latest, view history, ddbio.iam_policy, ddbio.latest_view_sql, ddbio.history_view_sql",
     "returns what is there": "ddbio.last_report, ddbio.spark.last_report, ddbio.spark.jar, ddbio.spark.sized_files",
     "hashes one key": "ddbio.idempotency_key, ddbio.spark.functions.idempotency_key",
     "the tasks of export read as a DataFrame; versions and spark_source measure what a DataFrame adds": (

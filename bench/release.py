@@ -52,7 +52,6 @@ class Step:
 
 STEPS = (
     Step("gate", 2.5, ("--baseline", "--repeat", "3"), "bench.gate"),
-    Step("shipped", 1),
     Step("matrix", 9.6, ("--quick",)),
     Step("scaling", 6),
     Step("series", 5.5),
@@ -125,7 +124,6 @@ QUICK_WORDS: dict[str, tuple[str, ...]] = {
     # Scaling runs every verb on Spark.
     "matrix": ("--quick", "--items=800", "--no-peers", "--only=threads"),
     "series": ("--seconds=1",),
-    "shipped": ("--items=2000",),
     "spark_files": ("--rounds=1", "--warm-ups=0"),
     "spark_source": ("--rounds=1", "--warm-ups=0"),
     "spark_start": ("--rounds=1",),

@@ -5,7 +5,6 @@ With ``--check`` nothing is written, and the exit code says whether both are in 
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 PAGE = record.ROOT / "docs/benchmarks.md"
 SIMULATIONS = record.ROOT / "docs/simulate.md"
-SHIPPED = record.ROOT / "ddbio/ops/shipped_bench.json"
 BEGIN, END = "<!-- benchmarks:begin -->\n", "<!-- benchmarks:end -->"
 
 
@@ -102,19 +100,12 @@ def hours(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def shipped_figures(folder: Path = record.RESULTS) -> dict[Path, str]:
-    """Return what ``ddbio bench`` compares with, by its place; nothing while there is no row of it."""
-    row = newest(folder / "shipped.jsonl")
-    return {SHIPPED: json.dumps(row["figures"], indent=1, ensure_ascii=False) + "\n"} if row else {}
-
-
 def main(words: list[str]) -> int:
-    """Renew the page, the picture and the package's figures, or check them; return the exit code."""
+    """Renew the page and the picture, or check them; return the exit code."""
     renewed = {
         PAGE: layouts(replace(PAGE.read_text("utf-8"), render())),
         picture.PICTURE: picture.render(),
         SIMULATIONS: simulations(SIMULATIONS.read_text("utf-8")),
-        **shipped_figures(),
     }
     old = {path: path.read_text("utf-8") if path.exists() else None for path in renewed}
     if old == renewed:

@@ -13,7 +13,6 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from ddbio.api.advice import advise, plan_capacity
     from ddbio.api.archive import archive, read_expired, read_expired_batches, restore_archived
-    from ddbio.api.benchmark import bench
     from ddbio.api.capture import (
         capture,
         capture_status,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
         ArchiveKeywords,
         ArchiveRestoreKeywords,
         BackupCreateKeywords,
-        BenchKeywords,
         BootstrapKeywords,
         BulkReportKeywords,
         BulkStartKeywords,
@@ -128,12 +126,11 @@ if TYPE_CHECKING:
         wait_export,
         wait_import,
     )
-    from ddbio.api.setup import calibrate, last_report, register, warm
+    from ddbio.api.setup import last_report, register, warm
     from ddbio.api.simulation import simulate_load, simulate_scan
     from ddbio.api.tables import create_table, create_table_like, describe_table
     from ddbio.api.writing import copy_table, load_files, plan_copy, plan_load, write_table
     from ddbio.core.backups import BackupJob, BackupPlan, RestoreJob, RestorePlan
-    from ddbio.core.benchmark import BenchReport
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.doctor import DoctorReport, Finding
     from ddbio.core.exports.fold import Window
@@ -151,7 +148,6 @@ if TYPE_CHECKING:
     from ddbio.core.planning.prices import Cost, CostLine
     from ddbio.core.planning.provisioning import CapacityPlan
     from ddbio.core.planning.simulation import SimulationReport
-    from ddbio.core.planning.speeds import Speeds
     from ddbio.core.scans.plan import ScanPlan
     from ddbio.core.schema.item_schema import ItemSchema
     from ddbio.core.service_estimates import CapturePlan
@@ -214,8 +210,6 @@ __all__ = [
     "BackupCreateKeywords",
     "BackupJob",
     "BackupPlan",
-    "BenchKeywords",
-    "BenchReport",
     "BootstrapKeywords",
     "BootstrapReport",
     "BulkEntry",
@@ -335,7 +329,6 @@ __all__ = [
     "SimulateLoadKeywords",
     "SimulateScanKeywords",
     "SimulationReport",
-    "Speeds",
     "StreamEventKeywords",
     "TableDescription",
     "TargetError",
@@ -359,9 +352,7 @@ __all__ = [
     "advise",
     "apply",
     "archive",
-    "bench",
     "bootstrap",
-    "calibrate",
     "cancel_bulk_put",
     "capture",
     "capture_status",
@@ -462,7 +453,6 @@ __all__ = [
 _NAMES = {
     "ddbio.api.advice": "advise plan_capacity",
     "ddbio.api.archive": "archive read_expired read_expired_batches restore_archived",
-    "ddbio.api.benchmark": "bench",
     "ddbio.api.capture": "capture capture_status heal_capture plan_capture plan_heal_capture verify_capture",
     "ddbio.api.catalog": "catalog_ddl sync_catalog",
     "ddbio.api.changes": "plan_replay read_changes read_changes_batches replay write_changes",
@@ -474,7 +464,7 @@ _NAMES = {
     "ddbio.api.iam": "iam_policy",
     "ddbio.api.inspection": "doctor layout plan_validate validate",
     "ddbio.api.keywords": (
-        "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords BenchKeywords "
+        "AdviseKeywords ApplyKeywords ArchiveKeywords ArchiveRestoreKeywords BackupCreateKeywords "
         "BootstrapKeywords BulkReportKeywords BulkStartKeywords CaptureHealKeywords CaptureKeywords "
         "CaptureStatusKeywords CaptureVerifyKeywords CatalogDdlKeywords CatalogSyncKeywords ChangesReadKeywords "
         "ChangesWriteKeywords CompactKeywords ConnectionKeywords CopyKeywords CreateLikeKeywords "
@@ -497,7 +487,7 @@ _NAMES = {
         "read_bulk_report restore_table start_bulk_put start_export start_import wait_bulk_put wait_export "
         "wait_import"
     ),
-    "ddbio.api.setup": "calibrate last_report register warm",
+    "ddbio.api.setup": "last_report register warm",
     "ddbio.api.simulation": "simulate_load simulate_scan",
     "ddbio.api.tables": "create_table create_table_like describe_table",
     "ddbio.api.writing": "copy_table load_files plan_copy plan_load write_table",
@@ -505,7 +495,6 @@ _NAMES = {
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
     "ddbio.core.doctor": "DoctorReport Finding",
     "ddbio.core.items.batch_stream": "RecordBatchStream",
-    "ddbio.core.benchmark": "BenchReport",
     "ddbio.core.catalog.glue": "CatalogReport",
     "ddbio.core.items.changes": "ChangeDecoder",
     "ddbio.core.items.decode": "from_dynamodb_json",
@@ -523,7 +512,6 @@ _NAMES = {
     "ddbio.core.schema.item_schema": "ItemSchema",
     "ddbio.core.service_estimates": "CapturePlan",
     "ddbio.core.planning.simulation": "SimulationReport",
-    "ddbio.core.planning.speeds": "Speeds",
     "ddbio.core.table_description": "TableDescription",
     "ddbio.core.validation.comparison": "ValidatePlan ValidationReport",
     "ddbio.errors": (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import serving
 from bench.e2e import record
-from ddbio.core.sample_orders import KEY, order_lines
+from bench.sample_orders import KEY, order_lines
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:

@@ -147,31 +147,6 @@ class ArchiveKeywords(ConnectionKeywords, total=False):
     """Codec of the files."""
 
 
-class BenchKeywords(ConnectionKeywords, total=False):
-    """Keywords of :class:`ddbio.options.BenchOptions`."""
-
-    write_to: str | None
-    """A table that takes generated orders, with the key order_id:S,placed_at:S: it is written, nothing is removed."""
-    items: int
-    """Items to measure with; at most so many are read of a table, and a tenth of them is written."""
-    compare_with: str | None
-    """File with what an earlier ``ddbio bench --json`` printed; default is the figures that come with the package."""
-    rounds: int
-    """Rounds of each function; the median is shown."""
-    rcu_per_second: float | None
-    """Read units per second that the scan may use; by default half of a provisioned table's."""
-    wcu_per_second: float | None
-    """Write units per second that the writes may use; by default half of a provisioned table's."""
-    engine: Literal["auto", "local", "spark"]
-    """Measure in this process (``local``) or in tasks of Spark; ``auto`` is Spark if a session is running."""
-    tasks: int | None
-    """Number of Spark tasks that measure at the same time; default is the cluster's parallelism."""
-    shared_paths: bool
-    """All workers of the cluster see local paths as this machine does, for example through NFS."""
-    scratch: str | None
-    """Folder for the files of the scan, which are removed again; on a cluster ``s3://bucket/prefix``."""
-
-
 class BulkReportKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.BulkReportOptions`."""
 

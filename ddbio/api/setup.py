@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddbio.ops.job.report import WarmReport, WriteReport
 from ddbio.ops.warm import warm_all
-
-if TYPE_CHECKING:
-    from ddbio.core.planning.speeds import Speeds
 
 
 def register(spark: Any) -> None:
@@ -51,19 +48,6 @@ def last_report(spark: Any) -> WriteReport | None:
         PySpark is not installed.
     """
     return importlib.import_module("ddbio.spark").last_report(spark)  # type: ignore[no-any-return]
-
-
-def calibrate() -> Speeds:
-    """Measure what a core of this machine does in a second, and store it where plans find it.
-
-    Takes some seconds, and compiles loops before if that was not done.
-
-    Raises
-    ------
-    OptionError
-        If the profile cannot be written.
-    """
-    return importlib.import_module("ddbio.ops.calibration").calibrate()  # type: ignore[no-any-return]
 
 
 def warm(to: str | os.PathLike[str] | None = None) -> WarmReport:

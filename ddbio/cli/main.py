@@ -86,10 +86,6 @@ VERBS = Verbs(
             "Archive at DEST the items that the time to live has deleted, by SOURCE, the log of a table's changes.",
         ),
         "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
-        "bench": (
-            "benchmark:bench",
-            "Measure ddbio on this machine, and on TABLE, which is only read, beside the figures that come with it.",
-        ),
         "bootstrap": (
             "lake_maintenance:bootstrap",
             "Make LAKE, a table of a lake, hold what TABLE holds, or bring it up to date: log, base and changes.",
@@ -98,10 +94,6 @@ VERBS = Verbs(
         "capacity": (
             "capacity:capacity",
             "Recommend mode, capacity and class of TABLE by what it has consumed.",
-        ),
-        "calibrate": (
-            "calibrate:calibrate",
-            "Measure what a core of this machine does in a second, and store it for plans.",
         ),
         "capture": (
             "capture:capture",

@@ -17,14 +17,12 @@ from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.files.size_estimate import file_row_bytes
 from ddbio.ops.job.staging import partition_by_of
 from ddbio.ops.prices import prices_of
-from ddbio.ops.user_files import machine_speeds
 from ddbio.options import TimeLimitOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ddbio.core.planning.estimate import Part
-    from ddbio.core.planning.speeds import Speeds
     from ddbio.options import ExportToFilesOptions, PriceOptions, ScanToFilesOptions
 
 
@@ -55,7 +53,7 @@ def file_estimate(
     parts: Iterable[Part],
     size_bytes: int,
     work_bytes: float,
-    speed: Callable[[Speeds], float],
+    speed: float,
 ) -> Estimate:
     """Return what a job on files takes and costs.
 
@@ -64,7 +62,7 @@ def file_estimate(
     size_bytes
         What is read, as stored.
     work_bytes, speed
-        What goes through the processors, and how much of it a core does in a second.
+        Bytes that go through the processors, and how many of them one core processes in a second.
 
     Raises
     ------
@@ -73,7 +71,7 @@ def file_estimate(
     """
     known = list(parts)
     cores = running_spark_parallelism() or available_cores()
-    seconds = START_SECONDS + work_bytes / (speed(machine_speeds()) * cores)
+    seconds = START_SECONDS + work_bytes / (speed * cores)
     cost = prices_of(options.region, options.prices).cost([*known, *compute_parts(options.compute, seconds)])
     made = Estimate(0.0, s3_requests(known), size_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, made)

@@ -1,28 +1,15 @@
-"""Find the files in which a user's settings are kept: measured speeds and books of prices."""
+"""Find the files in which a user's settings are kept, such as books of prices."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddbio.core.planning.speeds import Speeds
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-SPEEDS = "speeds.json"
-"""The file that ``ddbio calibrate`` writes."""
-
-
-def machine_speeds() -> Speeds:
-    """Return the measured speeds of this machine, or those that are assumed without a profile."""
-    with contextlib.suppress(OSError, OptionError, UnicodeDecodeError):
-        return Speeds.from_json(user_file(SPEEDS).read_text(encoding="utf-8"))
-    return Speeds()
 
 
 def user_file(name: str) -> Path:

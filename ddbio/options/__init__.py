@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
-    from ddbio.options.benchmark import BenchOptions
     from ddbio.options.capture import CaptureOptions
     from ddbio.options.capture_audit import CaptureHealOptions, CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.options.catalog import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions
@@ -94,7 +93,6 @@ __all__ = [
     "ArchiveOptions",
     "ArchiveRestoreOptions",
     "BackupCreateOptions",
-    "BenchOptions",
     "BootstrapOptions",
     "BulkReportOptions",
     "BulkStartOptions",
@@ -176,7 +174,6 @@ __all__ = [
 _NAMES = {
     "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
     "archive": "ArchiveOptions ArchiveRestoreOptions ExpiredReadOptions",
-    "benchmark": "BenchOptions",
     "capture": "CaptureOptions",
     "capture_audit": "CaptureHealOptions CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",

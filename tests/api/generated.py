@@ -114,7 +114,6 @@ _PAGE_PARTS = [
     ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
     ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
     ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
-    ("`bench`", "BenchOptions", "ConnectionOptions"),
     ("Policies: `iam`", "IamOptions", "IamOptions"),
     ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
     ("`simulate load`", "SimulateLoadOptions", "SimulateLoadOptions"),

@@ -34,7 +34,6 @@ def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeyp
     page.write_text(f"before\n{report.BEGIN}old\n{report.END}\nafter\n", "utf-8")
     monkeypatch.setattr(report, "PAGE", page)
     monkeypatch.setattr(picture, "PICTURE", drawn)
-    monkeypatch.setattr(report, "SHIPPED", tmp_path / "shipped.json")
     monkeypatch.setattr(report, "SIMULATIONS", simulations)
     assert report.main(["--check"]) == 1
     assert "old" in page.read_text("utf-8")
@@ -44,20 +43,6 @@ def test_check_tells_figures_that_are_not_those_of_the_results(tmp_path, monkeyp
     assert drawn.exists()
     assert page.read_text("utf-8").startswith(f"before\n{report.BEGIN}")
     assert page.read_text("utf-8").endswith(f"{report.END}\nafter\n")
-
-
-def test_the_package_carries_the_newest_figures():
-    """What ``ddbio bench`` compares with is the newest row of its case; ``./task docs`` renews it."""
-    for place, text in report.shipped_figures().items():
-        assert place.read_text("utf-8") == text
-
-
-def test_shipped_figures_are_those_of_the_row(tmp_path):
-    """The file is a report of ``ddbio bench`` alone; without a row there is none."""
-    assert report.shipped_figures(tmp_path) == {}
-    figures = {"machine": {"cores": 2}, "figures": []}
-    (tmp_path / "shipped.jsonl").write_text(json.dumps({"scale": 1.0, "figures": figures}) + "\n")
-    assert [json.loads(text) for text in report.shipped_figures(tmp_path).values()] == [figures]
 
 
 # A ratio, a speed or a share of a processor; not a goal, a bound, one factor of a product, or a limit of a service.

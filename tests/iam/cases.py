@@ -190,7 +190,6 @@ CASES = [
     Case(f"view latest {LOG} {LAKE} --for duckdb", (_APPLY,)),
     Case(f"view history {LOG} --for duckdb"),
     Case("doctor --table orders s3://lake/rows"),
-    Case("bench orders"),
     Case("plan scan orders"),
     Case("plan load s3://lake/rows/ orders"),
     Case("plan copy orders copied"),

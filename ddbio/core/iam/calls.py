@@ -81,7 +81,6 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "backup list": (Row("ListBackups", "dynamodb:ListBackups", "all:"),),
     "backup restore": restores("target"),
-    "bench": (*reads_items("table"), *writes_rows("write_to")),
     "bootstrap": (
         *reads_changes("table"),
         *keeps_log("log"),
@@ -105,7 +104,6 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("ByDynamoDBEncrypt", "kms:GenerateDataKey", "reportkey:reports", "!dry_run"),
     ),
     "bulk wait": (Row("DescribeTheOperation", "dynamodb:DescribeBulkOperation", "arn:arn"),),
-    "calibrate": (),
     "capacity": (*describes("table"), _METRICS),
     "capture": (*reads_changes("table"), *keeps_log("dest")),
     "capture heal": _HEALED,

@@ -9,13 +9,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ddbio.core.capacity import WRITE_UNIT_BYTES, WriteCost
+from ddbio.core.capacity import WriteCost
 from ddbio.core.index_units import SampledWrites
 from ddbio.core.planning.estimate import START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.planning.prices import cost_values
-from ddbio.core.planning.speeds import PROCESSORS
 from ddbio.core.planning.table_limits import largest_share, limits_of
 from ddbio.core.result import Result
 from ddbio.errors import OptionError
@@ -336,10 +335,6 @@ def plan_load(
         found_estimate = write_estimate(table, indexes, found.rows, writes, write.wcu_per_second)
         units, seconds, limited_by = found_estimate.units, found_estimate.seconds, found_estimate.limited_by
         burst_saves = found_estimate.burst_saves_seconds
-        cores = resources.spark_parallelism or resources.cores
-        busy_seconds = units * WRITE_UNIT_BYTES / (resources.speeds.load * cores) if resources.speeds.date else 0.0
-        if busy_seconds > seconds:
-            burst_saves, seconds, limited_by = 0.0, busy_seconds, PROCESSORS
     engine, reason = _engine(options, write, found, resources)
     tasks = (options.tasks or _tasks(found)) if engine == "spark" else 1
     key_partitions = tasks if engine == "spark" and write.order_matters and not options.unique_keys else None

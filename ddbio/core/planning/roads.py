@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.capacity import SEGMENT_BYTES, scan_units
 from ddbio.core.planning.prices import CostLine
-from ddbio.core.planning.speeds import ASSUMED_BYTES_PER_SECOND
+from ddbio.core.planning.speeds import SCAN_SPEED
 from ddbio.core.result import Result
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ BATCH_SECONDS, BATCH_BYTES = 300.0, 6 * 1024**2
 FUNCTION_GB, FUNCTION_BYTES_PER_SECOND = 0.5, 10 * 1024**2
 REFRESH_DPUS = 2
 ASSUMPTIONS = {
-    "bytes a second and core, of reading and writing": float(ASSUMED_BYTES_PER_SECOND),
+    "bytes a second and core, of reading and writing": SCAN_SPEED,
     "bytes of a file in S3": float(FILE_BYTES),
     "stored bytes of Parquet for each byte of the table": STORED_RATIO,
     "bytes of DynamoDB JSON for each byte of an item": JSON_RATIO,
@@ -291,7 +291,7 @@ class _Pricer:
 
     def hours(self, read_bytes: float) -> CostLine:
         """Return the line of what machines of your own read and write; they are paid already."""
-        return CostLine("hours of your own cores", read_bytes / ASSUMED_BYTES_PER_SECOND / 3600, "core-hour", 0.0)
+        return CostLine("hours of your own cores", read_bytes / SCAN_SPEED / 3600, "core-hour", 0.0)
 
     def merge(self, workload: Workload, changed_bytes: float, merges: float) -> list[CostLine]:
         """Return the lines of merging changes into the copy so often, by rewriting it."""
@@ -306,7 +306,7 @@ class _Pricer:
         what = "compute that applies the changes"
         if (own := self.line(what, "zero_etl", workload.changed_gb)).usd is not None:
             return own
-        seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * ASSUMED_BYTES_PER_SECOND)
+        seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * SCAN_SPEED)
         hours = REFRESH_DPUS * max(_LEAST_GLUE_SECONDS * runs, seconds) / 3600
         return self.line(what, "glue_dpu_hours", hours)
 
@@ -317,7 +317,7 @@ class _Pricer:
 
 def _scan_timing(workload: Workload, cores: float, start_seconds: float = 0.0) -> _Timing:
     by_budget = workload.scan_units / workload.rcu_per_second
-    by_cores = workload.size_bytes / (ASSUMED_BYTES_PER_SECOND * cores)
+    by_cores = workload.size_bytes / (SCAN_SPEED * cores)
     seconds = start_seconds + max(by_budget, by_cores)
     return _Timing(seconds, seconds)
 
@@ -325,7 +325,7 @@ def _scan_timing(workload: Workload, cores: float, start_seconds: float = 0.0) -
 def _cores(workload: Workload) -> int:
     """Return how many cores keep up with the budget."""
     by_budget = workload.scan_units / workload.rcu_per_second
-    return max(_CORES_OF_DPU, math.ceil(workload.size_bytes / ASSUMED_BYTES_PER_SECOND / max(by_budget, 1.0)))
+    return max(_CORES_OF_DPU, math.ceil(workload.size_bytes / SCAN_SPEED / max(by_budget, 1.0)))
 
 
 _Way = tuple[_Timing, list[CostLine], list[CostLine]]

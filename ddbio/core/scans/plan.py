@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
@@ -12,7 +12,7 @@ from ddbio.core.planning.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.pacing import DEFAULT_RATIO
 from ddbio.core.planning.prices import cost_values
-from ddbio.core.planning.speeds import PROCESSORS, Speeds
+from ddbio.core.planning.speeds import PROCESSORS, SCAN_SPEED
 from ddbio.core.planning.table_limits import limits_of
 from ddbio.core.result import Result
 from ddbio.core.scans.partition_estimate import estimate_files
@@ -257,13 +257,12 @@ class Resources:
     """What a plan can run on.
 
     ``cores`` are those of this process, ``spark_parallelism`` that of a running session or None, ``can_start_spark``
-    whether pyspark is installed, ``speeds`` what a core does in a second.
+    whether pyspark is installed.
     """
 
     cores: int
     spark_parallelism: int | None = None
     can_start_spark: bool = True
-    speeds: Speeds = field(default_factory=Speeds)
 
 
 def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
@@ -318,7 +317,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "the budget": units / budget if budget else 0.0,
         server: served.lasting_seconds,
         "requests in flight": requests * _latency_seconds(read_bytes / requests) / in_flight,
-        PROCESSORS: read_bytes / (resources.speeds.scan * parallelism),
+        PROCESSORS: read_bytes / (SCAN_SPEED * parallelism),
     }
     limited_by = max(times, key=lambda each: times[each])
     seconds = times[limited_by]

@@ -14,6 +14,7 @@ from ddbio.core.planning.estimate import (
     input_parts,
     output_parts,
 )
+from ddbio.core.planning.speeds import EXPORT_SPEED
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.ops.exports.fold_tasks import ResultColumns
@@ -225,7 +226,7 @@ def plan_fold_files(
         files=files,
         file_bytes=size,
         columns={field.name: str(field.type) for field in sources.rows},
-        estimate=file_estimate(options, parts, size, text, lambda speeds: speeds.export),
+        estimate=file_estimate(options, parts, size, text, EXPORT_SPEED),
         **files_of_plan(found),
     )
 

@@ -25,6 +25,7 @@ from ddbio.core.planning.estimate import (
 )
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.planning.job_outline import JobOutline
+from ddbio.core.planning.speeds import EXPORT_SPEED
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.service_estimates import TEXT_RATIOS
@@ -292,7 +293,7 @@ def _plan(
         files=len(sizes),
         file_bytes=size,
         columns={field.name: str(field.type) for field in columns.rows},
-        estimate=file_estimate(options, parts, size, text, lambda speeds: speeds.export),
+        estimate=file_estimate(options, parts, size, text, EXPORT_SPEED),
         **files_of_plan(found),
     )
 

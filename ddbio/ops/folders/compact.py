@@ -17,6 +17,7 @@ from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, 
 from ddbio.core.folders.staged import job_of
 from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.planning.job_limits import check_actual
+from ddbio.core.planning.speeds import REWRITE_SPEED
 from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.schema.own_names import told_apart
@@ -414,7 +415,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         target_bytes=target,
         engine=_engine_of(options),
         groups=groups,
-        estimate=file_estimate(options, parts, size, size * ARROW_RATIO, lambda speeds: speeds.rewrite),
+        estimate=file_estimate(options, parts, size, size * ARROW_RATIO, REWRITE_SPEED),
     )
 
 

@@ -24,7 +24,7 @@ from ddbio.core.planning.estimate import (
     s3_requests,
 )
 from ddbio.core.planning.job_limits import check_estimate
-from ddbio.core.planning.speeds import PROCESSORS
+from ddbio.core.planning.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
@@ -42,7 +42,6 @@ from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 from ddbio.ops.prices import prices_of
-from ddbio.ops.user_files import machine_speeds
 from ddbio.options import ValidateOptions, connection_of
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
     if is_s3(options.source) or is_s3(options.dest):
         seconds += _COPY_SECONDS * max(1.0, (count + size / _COPY_BYTES) / _THREADS)
     if reads_files:
-        seconds += ARROW_RATIO * size / machine_speeds().digest
+        seconds += ARROW_RATIO * size / DIGEST_SPEED
     parts = _parts(options, count, size, seconds, reads_files=reads_files)
     cost = prices_of(options.region, options.prices).cost(parts)
     estimate = Estimate(0.0, s3_requests(parts), size, seconds, PROCESSORS if reads_files else "copies", cost)

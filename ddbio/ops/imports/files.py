@@ -35,7 +35,7 @@ from ddbio.core.planning.estimate import (
     s3_requests,
 )
 from ddbio.core.planning.job_limits import check_actual, check_estimate
-from ddbio.core.planning.speeds import PROCESSORS
+from ddbio.core.planning.speeds import LINES_SPEED, PROCESSORS
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.files import committer
@@ -52,7 +52,6 @@ from ddbio.ops.job.storage import committed_report, new_job_id, open_store, prot
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
-from ddbio.ops.user_files import machine_speeds
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
 def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPlan:
     read_bytes = sum(each.size_bytes for each in source.files)
     text = round(sum(each.size_bytes * _text_ratio(each) for each in source.files))
-    seconds = START_SECONDS + text / machine_speeds().lines
+    seconds = START_SECONDS + text / LINES_SPEED
     parts = [*input_parts(options.source, len(source.files)), *_output_parts(options, text, None)]
     cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
     estimate = Estimate(0.0, s3_requests(parts), read_bytes, seconds, PROCESSORS, cost)

@@ -46,7 +46,6 @@ from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.ops.prices import cost_of, job_cost
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
-from ddbio.ops.user_files import machine_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -334,7 +333,7 @@ def _describe_and_plan(options: LoadOptions, table: TableDescription | None = No
     source = open_source(options, dict(write.key_types), options.timestamps, splits_text=True)
     source = dataclasses.replace(source, types=declared_types(options, write, source))
     check_files(source, write, dict(options.types or ()), dict(options.timestamps or ()))
-    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
+    resources = Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
     plan = plan_load(options, write, table, describe_source(source, write, table.indexes), resources)
     if plan.estimated_units is not None:
         plan = dataclasses.replace(plan, cost=_cost(options, table, plan, plan.estimated_units, plan.seconds))

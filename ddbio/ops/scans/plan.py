@@ -37,7 +37,6 @@ from ddbio.ops.job.storage import open_store
 from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.ops.table_statistics import read_statistics
-from ddbio.ops.user_files import machine_speeds
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
 
 def available_resources() -> Resources:
     """Return what this process can run a plan on; start nothing."""
-    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed(), machine_speeds())
+    return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
 
 
 def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) -> list[ScanTask]:

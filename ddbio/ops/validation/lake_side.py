@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.planning.estimate import ARROW_RATIO
+from ddbio.core.planning.speeds import DIGEST_SPEED
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.core.validation.key_words import key_words
 from ddbio.lake.lake_table import KEYS
@@ -16,7 +17,6 @@ from ddbio.ops.data_files import is_data
 from ddbio.ops.job.lake_items import LakeItems
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.job.storage import open_store
-from ddbio.ops.user_files import machine_speeds
 from ddbio.ops.validation import sides
 from ddbio.ops.validation.sides import ExportSide, InOneThread
 
@@ -75,7 +75,7 @@ class LakeSide(InOneThread):
         """Return what the table's own log says."""
         del reading
         size = sum(each.size_bytes for each in self.items.state.files)
-        seconds = ARROW_RATIO * size / machine_speeds().digest
+        seconds = ARROW_RATIO * size / DIGEST_SPEED
         return SideOutline(self.name, "lake table", None, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:

@@ -19,6 +19,7 @@ from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.core.items.decode import Decoder
 from ddbio.core.planning.estimate import ARROW_RATIO, START_SECONDS
 from ddbio.core.planning.job_limits import check_limits
+from ddbio.core.planning.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.schema.arrow import declare_types
 from ddbio.core.schema.item_schema import arrow_schema_of
@@ -36,7 +37,6 @@ from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
 from ddbio.ops.table_statistics import statistics_table
-from ddbio.ops.user_files import machine_speeds
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.tasks import (
     ExportPortion,
@@ -342,7 +342,7 @@ class ExportSide(InOneThread):
         """Return what the manifests say."""
         del reading
         size, items = sum(self._export.sizes().values()), sum(file.items for file in self._export.files)
-        seconds = TEXT_RATIOS["gzip"] * size / machine_speeds().export
+        seconds = TEXT_RATIOS["gzip"] * size / EXPORT_SPEED
         return SideOutline(self.name, "export", items, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
@@ -388,7 +388,7 @@ class FilesSide(InOneThread):
         known = sum(count for count in counts if count is not None)
         rows = None if None in counts else known
         size = sum(entry.size_bytes for _, entry in self._files)
-        seconds = ARROW_RATIO * size / machine_speeds().digest
+        seconds = ARROW_RATIO * size / DIGEST_SPEED
         return SideOutline(self.name, "files", rows, size, read_bytes=size, seconds=seconds)
 
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:

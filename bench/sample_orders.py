@@ -1,4 +1,4 @@
-"""Make orders that look real, always the same: what ``ddbio bench`` measures with."""
+"""Make orders that look real, always the same: for the benchmarks."""
 
 from __future__ import annotations
 
