@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
+from ddbio.core.expansion import check_rows
 from ddbio.core.items.declared_text import orc_type, restore_batch
 from ddbio.errors import EncodeError
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
@@ -183,6 +184,7 @@ class OrcReader:
 
     def parts(self) -> Parts:
         """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
+        check_rows(self._size_bytes, self._opened.rows)
         count = self._opened.stripes
         sizes = (self._size_bytes // max(1, count),) * count
         return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])

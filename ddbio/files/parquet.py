@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.core.expansion import check_rows
 from ddbio.core.items.arrow_input import checked_batches
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
@@ -152,6 +153,7 @@ class ParquetReader:
         counts = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         if sum(counts) != footer.num_rows:
             raise DecodeError(f"its footer is damaged: {footer.num_rows} rows are not those of its row groups")
+        check_rows(self._entry.size_bytes, footer.num_rows)
         first_rows = tuple(itertools.accumulate(counts, initial=0))[:-1]
         return Parts(self._group_bytes(), footer.num_rows, first_rows)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddbio.core import expansion
 from ddbio.errors import DecodeError
-from ddbio.files import decompress
 from ddbio.files.decompress import BLOCK_BYTES, GzipReader, line_blocks
 
 
@@ -73,7 +73,7 @@ def test_densest_item_passes():
 
 def test_bomb_is_refused_in_little_memory(monkeypatch):
     """Text that inflates beyond all measure is refused, and never held."""
-    monkeypatch.setattr(decompress, "_RATIO_FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(expansion, "FREE_BYTES", 1 << 20)
     deflater = zlib.compressobj(9, wbits=31)
     data = b"".join(deflater.compress(b"\n" * (1 << 20)) for _ in range(100)) + deflater.flush()
     assert 100 * (1 << 20) / len(data) > 1000

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.expansion import bounded_batches
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.python_rows import python_column
 from ddbio.core.kernel.arrays import bits_of, offsets_of
@@ -83,13 +84,13 @@ def _is_nan(value: Any) -> bool:
 
 
 def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, each after a check that its arrays stay within their memory.
+    """Yield the same rows, after a check that all arrays stay within their memory, in batches that expand to little.
 
     Raises
     ------
     DecodeError
         An array points outside its memory, and the message has the number of its batch, from 0, and its column; or a
-        column's name is not UTF-8.
+        column's name is not UTF-8; or a batch expands as ``bounded_batches`` says.
     """
     schema = None
     for number, batch in enumerate(batches):
@@ -102,7 +103,10 @@ def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
                 _check(column)
             except (pa.ArrowException, _BoundsError) as error:
                 raise DecodeError(f"record batch {number}: column {name!r} is damaged: {error}") from None
-        yield batch
+        try:
+            yield from bounded_batches(batch)
+        except DecodeError as error:
+            raise DecodeError(f"record batch {number}: {error}") from None
 
 
 class _BoundsError(Exception):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_MOST_OFFSET = (1 << 31) - 1
+
+
 def plain_array(array: Any) -> Any:
     """Return the array without extension, dictionary, run ends, views and fixed sizes."""
     while True:
@@ -93,12 +96,17 @@ def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
 
 def _taken(values: Any, places: Any) -> Any:
     plain = plain_array(values)
-    # pyarrow 25 takes nothing from views.
-    if pa.types.is_string_view(plain.type):
+    # pyarrow 25 takes nothing from views, and wraps offsets of 32 bits.
+    if pa.types.is_string_view(plain.type) or (pa.types.is_string(plain.type) and _is_much(plain, len(places))):
         plain = plain.cast(pa.large_string())
-    elif pa.types.is_binary_view(plain.type):
+    elif pa.types.is_binary_view(plain.type) or (pa.types.is_binary(plain.type) and _is_much(plain, len(places))):
         plain = plain.cast(pa.large_binary())
     return plain.take(places)
+
+
+def _is_much(texts: Any, count: int) -> bool:
+    """Return whether so many of these texts may have more bytes than 32 bits count."""
+    return bool(count * np.diff(offsets_of(texts)).max(initial=0) > _MOST_OFFSET)
 
 
 def _without_fixed_size(array: Any) -> Any:
