@@ -7,6 +7,7 @@ The child makes each input from a number, so that its parent can make the last o
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import resource
 import signal
@@ -24,6 +25,8 @@ FOLDER = Path(__file__).parent
 CORPUS = FOLDER / "corpus"
 # Processor time, and time in all, of one input; the inputs have kilobytes.
 _CPU_SECONDS, _SECONDS = 20, 120
+# Arrow's own pool and glibc reserve addresses, more than half of all that there may be, without using them.
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
 class Found(AssertionError):
@@ -65,7 +68,8 @@ def run_corpus() -> int:
 
 def _python(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-X", "faulthandler=1", __file__, *words]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    env = {**os.environ, **_ENVIRONMENT}
+    return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", check=False)
 
 
 def _each(inputs: Iterable[tuple[str, str, bytes, random.Random]]) -> None:

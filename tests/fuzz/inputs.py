@@ -176,7 +176,8 @@ def _array(chance: random.Random, rows: int, depth: int = 0) -> Any:
             starts = pa.array([chance.randrange(rows + 1) for _ in range(rows)], pa.int32())
             return pa.ListViewArray.from_arrays(starts, pa.array([chance.randrange(3) for _ in range(rows)], pa.int32()), inner(rows + 3))
         case 13:
-            return pa.FixedSizeListArray.from_arrays(inner(2 * rows), 2)
+            values = inner(2 * rows)
+            return pa.FixedSizeListArray.from_arrays(values.slice(0, len(values) // 2 * 2), 2)
         case 14:
             items = inner(2 * rows + 1)
             keys = pa.array([f"k{number}" for number in range(len(items))], pa.string())
