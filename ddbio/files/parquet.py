@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.expansion import check_rows
+from ddbio.core.expansion import FREE_BYTES, check_rows
 from ddbio.core.items.arrow_input import checked_batches
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
@@ -116,6 +116,10 @@ class ParquetFileWriter:
             self._buffer.detach()
 
 
+# A page's head begins with its kind and its size without compression.
+_PAGE_HEAD_BYTES, _PAGE_SIZE_PLACE, _NEXT_INTEGER, _LARGEST_PAGE = 32, 2, 0x15, (1 << 31) - 1
+_LONG_TEXT_BYTES = 1024
+
 _FOOTERS: WeakValueDictionary[tuple[str, StoredObject], pq.FileMetaData] = WeakValueDictionary()
 
 
@@ -127,7 +131,7 @@ class ParquetReader:
     """
 
     def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
-        self._entry = entry
+        self._store, self._entry = store, entry
         self._file = pa.PythonFile(RangeFile(store, entry), "r")
         # A row group's columns are asked for in few, large ranges.
         # A footer of thousands of columns takes 100 MB: readers of one file share it.
@@ -164,6 +168,7 @@ class ParquetReader:
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group."""
         rows = self._opened.metadata.row_group(part).num_rows
+        batch_rows = min(batch_rows, self._fitting_rows(part, batch_rows))
         batches = iter(self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])))
         for batch in batches:
             rows -= batch.num_rows
@@ -173,6 +178,18 @@ class ParquetReader:
             yield _without_digest(batch)
         if rows:
             raise DecodeError(f"row group {part} is damaged: {abs(rows)} rows too {'few' if rows > 0 else 'many'}")
+
+    def _fitting_rows(self, part: int, batch_rows: int) -> int:
+        """Return how many rows can be read at once, though all may have the longest value of a dictionary."""
+        group, rows = self._opened.metadata.row_group(part), batch_rows
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            if _may_repeat_long_texts(chunk, batch_rows):
+                begin = min(max(0, chunk.dictionary_page_offset), self._entry.size_bytes)
+                head = self._store.read_range(self._entry, begin, _PAGE_HEAD_BYTES)
+                longest = min(chunk.total_uncompressed_size, page_bytes(head))
+                rows = min(rows, max(1, FREE_BYTES // max(1, longest)))
+        return rows
 
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows; they do not cost the whole of their row group."""
@@ -191,6 +208,38 @@ class ParquetReader:
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))
         return tuple(self._entry.size_bytes * group // whole for group in groups)
+
+
+def _may_repeat_long_texts(chunk: pq.ColumnChunkMetaData, rows: int) -> bool:
+    """Return whether a dictionary may make much of so many rows; short bounds show that its texts are short."""
+    if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
+        return False
+    if rows * chunk.total_uncompressed_size <= FREE_BYTES:
+        return False
+    bounds = chunk.statistics
+    if bounds is None or not bounds.has_min_max:
+        return True
+    return max(len(bounds.min_raw), len(bounds.max_raw)) > _LONG_TEXT_BYTES
+
+
+def page_bytes(head: bytes) -> int:
+    """Return the size of a page without compression, by the bytes that it begins with; the largest if they are odd.
+
+    References
+    ----------
+    https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader; Thrift's compact
+    protocol: each of the first two members is a byte that says so, and a number.
+    """
+    numbers, place = list[int](), 0
+    while len(numbers) < _PAGE_SIZE_PLACE and place < len(head) and head[place] == _NEXT_INTEGER:
+        place, number, shift = place + 1, 0, 0
+        while place < len(head):
+            number |= (head[place] & 0x7F) << shift
+            place, shift = place + 1, shift + 7
+            if head[place - 1] < 0x80:  # noqa: PLR2004 - the last byte of a number
+                break
+        numbers.append(number >> 1 ^ -(number & 1))
+    return numbers[-1] if len(numbers) == _PAGE_SIZE_PLACE and numbers[-1] >= 0 else _LARGEST_PAGE
 
 
 def _refuse_intervals(schema: Any) -> None:
