@@ -386,7 +386,10 @@ def json_items(
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
-        item = item_of(with_declared_texts(row, texts), fields)
+        try:
+            item = item_of(with_declared_texts(row, texts), fields)
+        except RecursionError:
+            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
         if rescued is not None:
             item |= parse_json(rescued.encode())
         yield line, row, item

@@ -257,6 +257,24 @@ def test_deep_nesting_is_refused():
         from_dynamodb_json(f'{{"a":{deep}}}'.encode())
 
 
+@pytest.mark.parametrize("opening", ['{"L":[', '{"M":{"a":'])
+@pytest.mark.parametrize("depth", [31, 32, 33, 63, 64, 65, 100, 300, *range(440, 520, 3)])
+def test_nesting_that_no_schema_has_is_json_or_refused(opening, depth):
+    """Below the levels of an item a column is JSON, so that values come back whole; what Python cannot nest is refused."""
+    text = f'{{"a":{opening * depth}{{"S":"x"}}{"".join({"[": "]", "{": "}"}.get(sign, "") for sign in opening[::-1]) * depth}}}'
+    try:
+        batch = from_dynamodb_json(text.encode())
+    except DecodeError as error:
+        assert depth > 400 and "nested deeper" in str(error)
+        return
+    found, levels = batch.column("a")[0].as_py(), 0
+    while not isinstance(found, str):
+        [found] = found.values() if isinstance(found, dict) else found
+        levels += 1
+    assert levels == min(depth, 33)
+    assert found == "x" if depth <= 32 else found.count(opening[:4]) == depth - 33
+
+
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (" ,\t", " : ")}], ids=str)
 def test_white_space_is_legal(framing, layout):
