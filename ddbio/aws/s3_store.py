@@ -14,11 +14,19 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    IncompleteReadError,
+    ResponseStreamingError,
+)
 from isal import isal_zlib
+from urllib3.exceptions import HTTPError
 
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.aws.retry import repeat
+from ddbio.core.folders.contained import contained, outside
 from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import NotFoundError, OptionError
 
@@ -47,6 +55,8 @@ _MAX_BREAKS = 5
 _ACCESS_POINT = r"arn:[^:/]+:s3[\w-]*:[^:/]*:\d*:(?:outpost[:/][^:/]+[:/])?accesspoint[:/][^:/]+"
 _LOCATION = re.compile(rf"s3://(?P<bucket>{_ACCESS_POINT}|[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _MD5 = re.compile(r"[0-9a-f]{32}")
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
+_MAX_KEY_BYTES = 1024
 
 
 def split_location(location: str) -> tuple[str, str]:
@@ -77,6 +87,8 @@ class S3Store:
     ------
     OptionError
         If the target names no bucket.
+    TargetError
+        By all methods, if a path is none within the prefix.
     """
 
     def __init__(self, spec: ClientSpec, target: str) -> None:
@@ -125,7 +137,7 @@ class S3Store:
         """
         if not isinstance(source, S3Store) or not entry.size_bytes:
             return None
-        place, origin = self._place(path), source._place(entry.path)  # noqa: SLF001 - its own class
+        place, origin = self._place(path), source._place(entry.path, is_listed=True)  # noqa: SLF001 - its own class
         guard = {"CopySource": origin, **({"CopySourceIfMatch": entry.version} if entry.version else {})}
         with self._translated("s3:PutObject", path):
             upload_id = self._client.create_multipart_upload(**place)["UploadId"]
@@ -156,7 +168,8 @@ class S3Store:
         ----------
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
         """
-        upload = {"UploadId": staged.token["upload_id"], "MultipartUpload": {"Parts": staged.token["parts"]}}
+        parts = {"Parts": staged.token.get("parts", [])}
+        upload = {"UploadId": staged.token.get("upload_id", ""), "MultipartUpload": parts}
         with self._translated("s3:PutObject", staged.path):
             try:
                 self._client.complete_multipart_upload(**self._place(staged.path), **upload)
@@ -182,12 +195,12 @@ class S3Store:
     def _uploads(self) -> Iterator[dict[str, Any]]:
         pages = self._client.get_paginator("list_multipart_uploads")
         with self._translated("s3:ListBucketMultipartUploads", ""):
-            for page in pages.paginate(Bucket=self._bucket, Prefix=self._key("")):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._start):
                 yield from page.get("Uploads", [])
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose path starts with ``prefix``, a page at a time, without folder markers."""
-        start = self._key("")
+        start = self._start
         pages = self._client.get_paginator("list_objects_v2")
         with self._translated("s3:ListBucket", prefix):
             for page in pages.paginate(Bucket=self._bucket, Prefix=start + prefix):
@@ -198,7 +211,7 @@ class S3Store:
                         yield StoredObject(path, entry["Size"], entry["ETag"], written)
 
     def read(self, path: str) -> bytes:
-        """Return an object's bytes.
+        """Return an object's bytes; a body that breaks off, or has another checksum than S3 says, is requested again.
 
         Raises
         ------
@@ -206,8 +219,7 @@ class S3Store:
             If there is no such object.
         """
         with self._translated("s3:GetObject", path):
-            data: bytes = self._client.get_object(**self._place(path))["Body"].read()
-        return data
+            return repeat(lambda: b"".join(self._chunks(path)), _is_other, attempts=_MAX_BREAKS)
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
         """Yield an object's bytes in chunks of a megabyte; a body that breaks off is requested again from there.
@@ -222,24 +234,29 @@ class S3Store:
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
         """
         with self._translated("s3:GetObject", path):
-            response = self._client.get_object(**self._place(path))
-            done_bytes, size_bytes, breaks = 0, response["ContentLength"], 0
-            while True:
-                try:
-                    for chunk in response["Body"].iter_chunks(_CHUNK_BYTES):
-                        done_bytes, breaks = done_bytes + len(chunk), 0
-                        yield chunk
-                except BotoCoreError:
-                    breaks += 1
-                    if breaks > _MAX_BREAKS:
-                        raise
-                finally:
-                    response["Body"].close()
-                if done_bytes >= size_bytes:
-                    return
-                # The same object, or none.
-                rest = {"Range": f"bytes={done_bytes}-", "IfMatch": response["ETag"]}
-                response = self._client.get_object(**self._place(path), **rest)
+            yield from self._chunks(path)
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
+        place = self._place(path, is_listed=True)
+        response = self._client.get_object(**place)
+        done_bytes, size_bytes, breaks = 0, response["ContentLength"], 0
+        while True:
+            try:
+                for chunk in _body(response):
+                    done_bytes, breaks = done_bytes + len(chunk), 0
+                    yield chunk
+            except FlexibleChecksumError:
+                # Of the whole object, whose bytes are given away.
+                raise
+            except BotoCoreError:
+                breaks += 1
+                if breaks > _MAX_BREAKS:
+                    raise
+            if done_bytes >= size_bytes:
+                return
+            # The same object, or none.
+            rest = {"Range": f"bytes={done_bytes}-", "IfMatch": response["ETag"]}
+            response = self._client.get_object(**place, **rest)
 
     def read_range(self, entry: StoredObject, start: int, length: int) -> bytes:
         """Return a range of an object's bytes, as it was when it was listed; a body that breaks off is requested again.
@@ -249,13 +266,12 @@ class S3Store:
         NotFoundError
             If there is no such object any more.
         """
-        wanted = {**self._place(entry.path), "Range": f"bytes={start}-{start + length - 1}"}
+        wanted = {**self._place(entry.path, is_listed=True), "Range": f"bytes={start}-{start + length - 1}"}
         if entry.version:
             wanted["IfMatch"] = entry.version
 
         def read() -> bytes:
-            data: bytes = self._client.get_object(**wanted)["Body"].read()
-            return data
+            return b"".join(_body(self._client.get_object(**wanted), None))
 
         with self._translated("s3:GetObject", entry.path):
             return repeat(read, _is_broken, attempts=_MAX_BREAKS)
@@ -286,7 +302,7 @@ class S3Store:
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that do not exist are ignored."""
-        keys = iter([{"Key": self._key(path)} for path in paths])
+        keys = iter([{"Key": self._key(path, is_listed=True)} for path in paths])
         while some := list(itertools.islice(keys, _KEYS_PER_DELETE)):
             with self._translated("s3:DeleteObject", ""):
                 response = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
@@ -297,18 +313,38 @@ class S3Store:
     def _client(self) -> Any:
         return self._spec.client("s3", max_pool_connections=_CONNECTIONS)
 
-    def _key(self, path: str) -> str:
-        return f"{self._prefix}/{path}" if self._prefix else path
+    @property
+    def _start(self) -> str:
+        """What all keys begin with."""
+        return f"{self._prefix}/" if self._prefix else ""
 
-    def _place(self, path: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._key(path)}
+    def _key(self, path: str, *, is_listed: bool = False) -> str:
+        """Return the key of a path: the one way in which keys of this store are made.
+
+        Parameters
+        ----------
+        is_listed
+            Whether the object may be one that another program made, with empty parts or parts ``.`` in its key.
+
+        Raises
+        ------
+        TargetError
+            If it is no key within the prefix, or too long for one.
+        """
+        key = f"{self._start}{contained(path, self.uri, is_key=is_listed)}"
+        if len(key.encode("utf-8", "surrogateescape")) > _MAX_KEY_BYTES:
+            raise outside(path, self.uri)
+        return key
+
+    def _place(self, path: str, *, is_listed: bool = False) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._key(path, is_listed=is_listed)}
 
     def _is_there(self, staged: StagedFile) -> bool:
         """Return whether the object is the one that the staged parts make."""
         found = self._head(staged.path)
         if found is None or found["ContentLength"] != staged.size_bytes:
             return False
-        tags = [part["ETag"].strip('"') for part in staged.token["parts"]]
+        tags = [part["ETag"].strip('"') for part in staged.token.get("parts", [])]
         # A tag is the MD5 of the bytes only if S3 encrypts with its own keys.
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
         if found.get("ServerSideEncryption", "AES256") != "AES256" or not all(map(_MD5.fullmatch, tags)):
@@ -331,7 +367,7 @@ class S3Store:
             yield
         except (BotoCoreError, ClientError) as error:
             missing_bucket = error_code(error) == "NoSuchBucket"
-            resource = f"bucket {self._bucket!r}" if missing_bucket else _uri(self._place(path))
+            resource = f"bucket {self._bucket!r}" if missing_bucket else f"{self.uri}/{path}"
             raise to_ddbio_error(error, action=action, resource=resource) from error
 
 
@@ -435,6 +471,21 @@ def abort_upload(client: Any, place: dict[str, str], upload_id: str) -> None:
     except (BotoCoreError, ClientError) as error:
         if error_code(error) != "NoSuchUpload":
             raise to_ddbio_error(error, action="s3:AbortMultipartUpload", resource=_uri(place)) from error
+
+
+def _body(response: dict[str, Any], chunk_bytes: int | None = _CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the body of a response in chunks, or whole; whatever breaks it off is an error of botocore."""
+    with contextlib.closing(response["Body"]) as body:
+        try:
+            yield from body.iter_chunks(chunk_bytes) if chunk_bytes else (body.read(),)
+        except (HTTPError, OSError, IncompleteReadError) as error:
+            # Botocore has errors of its own for some of them.
+            raise ResponseStreamingError(error=error) from error
+
+
+def _is_other(error: Exception) -> bool:
+    """Return whether an object was replaced while it was read, or came with another checksum."""
+    return isinstance(error, FlexibleChecksumError) or error_code(error) == "PreconditionFailed"
 
 
 def _is_broken(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from ddbio.core.loads.deferred import DeferredRows
 from ddbio.core.number import canonical_number
 from ddbio.core.planning.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.page import units_in
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 
 if TYPE_CHECKING:
@@ -96,9 +97,11 @@ class _Result(NamedTuple):
         """Parse the body of an answer; None if it is not DynamoDB's."""
         try:
             parsed = json.loads(body.decode())
-        except ValueError:
+            consumed = units_in(parsed.get("ConsumedCapacity"))
+            unprocessed = parsed.get("UnprocessedItems") or {}
+        except (ValueError, AttributeError, RecursionError):
             return None
-        return cls(parsed.get("UnprocessedItems") or {}, _consumed(parsed)) if isinstance(parsed, dict) else None
+        return cls(unprocessed, consumed) if isinstance(unprocessed, dict) else None
 
 
 def begin(source: BodySender, table: str, send: Send) -> PendingResponse | ClientError | BotoCoreError:
@@ -378,14 +381,6 @@ class Lane:
 
     def _error(self, error: ClientError | BotoCoreError) -> DdbioError:
         return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self.table!r}")
-
-
-def _consumed(reply: dict[str, Any]) -> float | None:
-    consumed = reply.get("ConsumedCapacity")
-    if not consumed:
-        return None
-    tables = consumed if isinstance(consumed, list) else [consumed]
-    return sum(float(each.get("CapacityUnits", 0.0)) for each in tables)
 
 
 def _key(write: dict[str, Any], key_names: tuple[str, ...]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DecodeError, NotFoundError, SchemaError, TargetError
 from ddbio.files.commit import list_manifests
 from ddbio.files.formats import is_row_file, is_splittable
-from ddbio.files.meta import parse_state
+from ddbio.files.meta import read_state
 from ddbio.files.row_files import read_schema
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def require_same_partitions(store: ObjectStore, partitioning: Partitioning | Non
     newest = sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)
     for entry in newest[:_MOST_MANIFESTS]:
         with suppress(NotFoundError):
-            state = parse_state(store.read(entry.path), entry.path)
+            state = read_state(store, entry.path)
             if not state["files"] or "partition_by" not in state:
                 continue
             there = [each["name"] for each in state.get("partition_by", [])]
@@ -91,7 +91,7 @@ def _schema_of_target(store: ObjectStore) -> pa.Schema | None:
     for entry in newest[:_MOST_MANIFESTS]:
         # It may be gone, or be of a release with another form of schemas.
         with suppress(NotFoundError, SchemaError):
-            state = parse_state(store.read(entry.path), entry.path)
+            state = read_state(store, entry.path)
             if state.get("schema") and any(is_splittable(file["path"]) for file in state["files"]):
                 return schema_from_json(state["schema"])
     found = (entry.path for entry in store.list() if is_row_file(entry.path) and is_splittable(entry.path))

@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import DdbioError, NotFoundError, TargetError
-from ddbio.files.meta import FORMAT, META, PROBE, claim_path, format_state, is_claim, parse_state
+from ddbio.files.meta import META, PROBE, claim_path, format_state, is_claim, job_of_state, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,14 +88,19 @@ class Claim:
         Raises
         ------
         TargetError
-            If another job writes to this target that excludes this one, or one of the same id.
+            If another job writes to this target that excludes this one, or one of the same id; or if a claim is
+            malformed, and so young that its job may run.
         """
         began, ages = time.monotonic(), dict[str, float]()
         while True:
             rivals = [each for each in self._namesakes() if each.is_live]
             if not rivals:
                 self.write()
-                others = self._others()
+                try:
+                    others = self._others()
+                except BaseException:
+                    self.release()
+                    raise
                 rivals = [each for each in others if each.is_live and "append" not in {self._mode, each.mode}]
                 if not rivals:
                     return others
@@ -159,11 +165,19 @@ class Claim:
     def _read(self, found: Iterable[StoredObject], now: float) -> list[ForeignClaim]:
         claims = []
         for each in found:
-            # Gone in between: its job has just ended.
-            with contextlib.suppress(NotFoundError):
-                state = parse_state(self._store.read(each.path), each.path)
-                job_id, mode, owner = (state[name] for name in ("job_id", "mode", "owner"))
-                claims.append(ForeignClaim(job_id, mode, owner, now - each.modified_at, self._lease_seconds))
+            age_seconds = now - each.modified_at
+            try:
+                state = read_state(self._store, each.path)
+            except NotFoundError:
+                # Gone in between: its job has just ended.
+                continue
+            except TargetError as error:
+                if age_seconds < self._lease_seconds:
+                    raise
+                _LOG.warning("the claim is taken for one of a dead job: %s", error)
+                state = {"mode": "append", "owner": {}}
+            job_id, mode, owner = job_of_state(each.path), state["mode"], state["owner"]
+            claims.append(ForeignClaim(job_id, mode, owner, age_seconds, self._lease_seconds))
         return claims
 
     def write(self) -> None:

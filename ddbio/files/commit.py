@@ -16,12 +16,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.staged import FileNaming, StagedFile, check_job_id, started_at
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import DdbioError, TargetError
 from ddbio.files.claim import LEASE_SECONDS, Claim
 from ddbio.files.committer import AlreadyCommittedError
 from ddbio.files.intent import Intent, carry_out, finish, has_manifest, owner_of, published_by, read_intent, tidy, undo
 from ddbio.files.meta import (
-    FORMAT,
     META,
     PROBE,
     STAGING,
@@ -33,9 +33,9 @@ from ddbio.files.meta import (
     is_manifest,
     job_of_state,
     manifest_path,
-    parse_state,
+    read_state,
 )
-from ddbio.files.snapshot import change_of
+from ddbio.files.snapshot import change_of, require_readable
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def prepare(target: Target, job_id: str) -> tuple[str, ...]:
         # If cleaning up took longer than the lease, another job may have taken the target over.
         claim.require()
         # Better refused now than after the scan.
+        require_readable(store)
         store.create(FileNaming(job_id, 0).path(0, "probe")).abort()
         return _replaced(target, live, job_id)
     except BaseException:
@@ -316,7 +317,7 @@ def _require_not_done(target: Target, job_id: str, finished: Sequence[dict[str, 
     """Raise if this job is a run of one that is committed."""
     store, path = target.store, manifest_path(job_id)
     if has_manifest(store, job_id):
-        raise AlreadyCommittedError(parse_state(store.read(path), path))
+        raise AlreadyCommittedError(read_state(store, path))
     for manifest in finished if target.command else ():
         if manifest.get("command") == target.command and target.mode == "error":
             raise AlreadyCommittedError(manifest)
@@ -362,8 +363,7 @@ def _foreign(store: ObjectStore, paths: Sequence[str]) -> list[str]:
     foreign = {path for path in paths if not path.startswith(META)}
     manifests = [path for path in paths if is_manifest(path)] if foreign else []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
-        for path, text in zip(manifests, pool.map(store.read, manifests), strict=True):
-            state = parse_state(text, path)
+        for state in pool.map(lambda path: read_state(store, path), manifests):
             foreign.difference_update(file["path"] for file in state.get("files", []))
             foreign.difference_update(state.get("objects", []))
     return sorted(foreign)
@@ -377,7 +377,7 @@ def _require_unchanged(target: Target, job_id: str, replaced: Sequence[str]) -> 
     known = {*replaced, manifest_path(job_id)}
     for each in store.list(META):
         if is_manifest(each.path) and each.path not in known:
-            mode = parse_state(store.read(each.path), each.path).get("mode")
+            mode = read_state(store, each.path).get("mode")
             if mode != "append":
                 raise TargetError(
                     f"target {store.uri} was written to meanwhile by job {job_of_state(each.path)} (mode "

@@ -13,7 +13,7 @@ from ddbio.core.schema.arrow import name_of_field
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError
 from ddbio.files.formats import FORMATS, format_of
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ def look_up(store: ObjectStore, files: Iterable[StoredObject]) -> Noted:
         path = manifest_path(job_id)
         # It may be gone, or be of a release with another form of schemas.
         with suppress(NotFoundError, KeyError, TypeError):
-            state = parse_state(store.read(path), path)
+            state = read_state(store, path)
             written = [file for file in state["files"] if sizes.get(file["path"]) == file["bytes"]]
             summed = (file for file in written if "crc32" in file)
             noted.checksums.update({file["path"]: (file["bytes"], file["crc32"]) for file in summed})

@@ -13,7 +13,7 @@ from ddbio.core.folders.staged import job_of
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.formats import format_of
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ def describe_files(store: ObjectStore, files: Iterable[LiveFile], *, are_rewritt
 def _state_of(store: ObjectStore, job_id: str) -> dict[str, Any]:
     path = manifest_path(job_id)
     with suppress(NotFoundError, TargetError):
-        return parse_state(store.read(path), path) if job_id else {}
+        return read_state(store, path) if job_id else {}
     return {}
 
 

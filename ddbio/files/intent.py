@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.staged import SmallObject, StagedFile, job_of
+from ddbio.core.folders.states import FORMAT
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.meta import (
-    FORMAT,
     META,
     claim_path,
     format_state,
@@ -22,7 +22,7 @@ from ddbio.files.meta import (
     is_manifest,
     job_of_state,
     manifest_path,
-    parse_state,
+    read_state,
 )
 from ddbio.files.snapshot import Change, ConflictError, is_recorded, record
 
@@ -164,7 +164,7 @@ def published_by(store: ObjectStore, job_ids: Iterable[str]) -> set[str]:
         # After the intent: a commit that ends in between has its manifest by now.
         path = manifest_path(job_id)
         with contextlib.suppress(NotFoundError):
-            manifest = parse_state(store.read(path), path)
+            manifest = read_state(store, path)
             named.update((*(file["path"] for file in manifest["files"]), *manifest.get("objects", [])))
     return named
 
@@ -172,17 +172,17 @@ def published_by(store: ObjectStore, job_ids: Iterable[str]) -> set[str]:
 def read_intent(store: ObjectStore, path: str) -> Intent | None:
     """Return the intent at a path, or None if it is gone."""
     try:
-        state = parse_state(store.read(path), path)
+        state = read_state(store, path)
     except NotFoundError:
         # Gone in between: its job has just finished.
         return None
-    replaced, change = tuple(state["replaced"]), state["change"]
+    change = state["change"]
     return Intent(
         job_id=state["job_id"],
-        staged=tuple(StagedFile(**each) for each in state["staged"]),
-        replaced=replaced,
+        staged=tuple(map(StagedFile.from_dict, state["staged"])),
+        replaced=tuple(state["replaced"]),
         manifest=state["manifest"],
-        objects=tuple(SmallObject(**each) for each in state.get("objects", [])),
-        change=Change(**{**change, "removed": tuple(change["removed"])}),
+        objects=tuple(SmallObject(each["path"], each["text"]) for each in state.get("objects", [])),
+        change=Change(change["mode"], change["operation"], tuple(change["removed"]), change["base_version"]),
         deletes=state["deletes"],
     )

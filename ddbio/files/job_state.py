@@ -6,12 +6,13 @@ written only if it is not there is a fence: of two runs of a job only one passes
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.files.meta import META
+from ddbio.files.meta import META, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +59,7 @@ class JobState:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield all records, in the order of their names."""
         for entry in self.store.list(f"{META}{self.job_id}.{self.kind}/"):
-            yield json.loads(self.store.read(entry.path))
+            yield read_state(self.store, entry.path)
 
     def listed(self, prefix: str = "") -> dict[str, float]:
         """Return the names of all records that begin so, and when each was written by the clock of the store."""
@@ -83,11 +84,9 @@ class JobState:
         return f"{META}{self.job_id}.{self.kind}/{name}.json"
 
     def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads(self.store.read(path))
-        except NotFoundError:
-            return None
-        return found
+        with contextlib.suppress(NotFoundError):
+            return read_state(self.store, path)
+        return None
 
 
 def require_same(job_id: str, begun: Mapping[str, Any], identity: Mapping[str, Any], names: Mapping[str, str]) -> None:

@@ -6,10 +6,13 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddbio.core.folders.contained import contained, outside
 from ddbio.core.folders.staged import StagedFile, StoredObject, job_of
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 from ddbio.options.locations import local_path
@@ -25,9 +28,12 @@ _CREATED = "made"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _CHUNK_BYTES = 1024 * 1024
+# A file of a writer that was killed; whoever still writes one that is deleted writes it again.
+_DEAD_AFTER_SECONDS = 3600.0
 # How often folders are made again that vanish, since another job has just deleted the last file in them.
 _TRIES = 10
 _serial = itertools.count()
+_TEMPORARY = re.compile(r"\d+\.\d+")
 
 
 class LocalSink:
@@ -75,16 +81,23 @@ class LocalStore:
     ----------
     target
         Path, relative or absolute, or a ``file://`` URI; need not exist.
+    named
+        The path of a file that the user named. It may be a link to a file elsewhere; no other path may lead out of the
+        folder.
 
     Raises
     ------
     OptionError
         If it is a URI of another kind.
+    TargetError
+        By all methods, if a path leads out of the folder, by its parts or by links.
     """
 
-    def __init__(self, target: str | os.PathLike[str]) -> None:
+    def __init__(self, target: str | os.PathLike[str], named: str | None = None) -> None:
         # Workers may run in another folder.
         self._root = local_path(os.fspath(target)).expanduser().absolute()
+        self._named = named
+        self._has_looked = False
 
     @property
     def uri(self) -> str:
@@ -95,7 +108,7 @@ class LocalStore:
         """Return the folder above, and the name of this one in it; None at the root of the file system."""
         # A path that ends in .. has no name until it is resolved.
         path = Path(os.path.abspath(self._root))  # noqa: PTH100 - what a link leads to has another name
-        return None if path == path.parent else (LocalStore(path.parent), path.name)
+        return None if path == path.parent else (LocalStore(path.parent, path.name), path.name)
 
     @property
     def hazard(self) -> str | None:
@@ -121,7 +134,7 @@ class LocalStore:
         staged_at = self._staging_of(path)
         self._make_staging(staged_at.parent)
         try:
-            staged_at.hardlink_to(source._root / entry.path)  # noqa: SLF001 - its own class
+            staged_at.hardlink_to(source._place(entry.path))  # noqa: SLF001 - its own class
         except OSError:
             return None
         return StagedFile(path, entry.size_bytes, rows, {"staged_at": str(staged_at.relative_to(self._root))})
@@ -134,7 +147,7 @@ class LocalStore:
         NotFoundError
             If neither is there.
         """
-        source, place = self._root / staged.token["staged_at"], self._root / staged.path
+        source, place = self._staging_of(staged.path), self._place(staged.path, is_link=True)
         with _target_errors(self._root):
             try:
                 self._move(source, place)
@@ -145,10 +158,12 @@ class LocalStore:
 
     def abort(self, job_id: str) -> None:
         """Remove the job's staging folder, and the folders made for it that are empty now."""
-        staging = self._root / _STAGING
+        staging, own = self._place(_STAGING), self._place(f"{_STAGING}/{job_id}", is_link=True)
         with _target_errors(self._root):
-            if (staging / job_id).exists():
-                shutil.rmtree(staging / job_id)
+            if own.is_symlink():
+                own.unlink()
+            elif own.exists():
+                shutil.rmtree(own)
             # Another job may have removed it, or have begun to use it.
             if [entry.name for entry in _entries(staging)] not in ([], [_CREATED]):
                 return
@@ -165,8 +180,9 @@ class LocalStore:
 
     def staged_jobs(self) -> set[str]:
         """Return the ids of the jobs that have a staging folder."""
-        staging = self._root / _STAGING
+        staging = self._place(_STAGING)
         with _target_errors(self._root):
+            self._remove_dead()
             return {entry.name for entry in _entries(staging) if entry.is_dir()}
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
@@ -191,7 +207,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / path
+        place = self._place(path)
         with _read_errors(place):
             return place.read_bytes()
 
@@ -203,7 +219,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / path
+        place = self._place(path)
         with _read_errors(place):
             file = place.open("rb", buffering=0)
         with file:
@@ -218,7 +234,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place = self._root / entry.path
+        place = self._place(entry.path)
         with _read_errors(place), place.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), length, start)
 
@@ -232,7 +248,7 @@ class LocalStore:
         NotFoundError
             If there is no such file.
         """
-        place, buffer, held = self._root / entry.path, bytearray(min(block_bytes, max(1, stop - start))), 0
+        place, buffer, held = self._place(entry.path), bytearray(min(block_bytes, max(1, stop - start))), 0
         with _read_errors(place):
             file = place.open("rb", buffering=0)
         with file:
@@ -279,7 +295,7 @@ class LocalStore:
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files and the folders this leaves empty; those that are not there are passed over."""
         for path in paths:
-            place = self._root / path
+            place = self._place(path, is_link=True)
             with _target_errors(self._root):
                 place.unlink(missing_ok=True)
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
@@ -295,13 +311,44 @@ class LocalStore:
                 return
         raise FileNotFoundError(source)
 
+    def _place(self, path: str, *, is_link: bool = False) -> Path:
+        """Return where a path lies: the one way in which paths of this store are made.
+
+        Parameters
+        ----------
+        is_link
+            Whether the last part is taken as it is, and not what it leads to: it is made, replaced or deleted.
+
+        Raises
+        ------
+        TargetError
+            If that is not within the folder.
+        """
+        contained(path, self.uri)
+        if path != self._named:
+            at, parts = str(self._root), path.split("/")
+            for part in parts[:-1] if is_link else parts:
+                at = f"{at}/{part}"
+                if os.path.islink(at):  # noqa: PTH114 - in a quarter of the time
+                    self._require_within(path, is_link=is_link)
+                    break
+        return self._root / path
+
+    def _require_within(self, path: str, *, is_link: bool) -> None:
+        place = self._root / path
+        # Links in a circle lead nowhere.
+        real, root = (Path(os.path.realpath(each)) for each in (place.parent if is_link else place, self._root))
+        if real != root and root not in real.parents:
+            raise outside(path, self.uri)
+
     def _staging_of(self, path: str) -> Path:
-        return self._root / _STAGING / job_of(path) / f"{path}.staged"
+        self._place(path, is_link=True)
+        return self._place("/".join(filter(None, (_STAGING, job_of(path), f"{path}.staged"))))
 
     def _write(self, path: str, data: bytes, publish: Callable[[Path, Path], bool]) -> bool:
         """Write a temporary file, and return what publishing it at its place returns."""
-        place = self._root / path
-        temporary = self._root / _STAGING / f"{os.getpid()}.{next(_serial)}"
+        place = self._place(path, is_link=True)
+        temporary = self._place(f"{_STAGING}/{os.getpid()}.{next(_serial)}")
         with _target_errors(self._root):
             for left in reversed(range(_TRIES)):
                 try:
@@ -335,16 +382,27 @@ class LocalStore:
                 else:
                     return
 
+    def _remove_dead(self) -> None:
+        """Remove the temporary files that writers of small files have left which were killed."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        oldest = time.time() - _DEAD_AFTER_SECONDS
+        for each in _entries(self._place(_STAGING)):
+            if _TEMPORARY.fullmatch(each.name) and (found := _stat(each)) is not None and found.st_mtime < oldest:
+                each.unlink(missing_ok=True)
+
     def _make(self, folder: Path) -> None:
+        self._remove_dead()
         missing = sum(not each.exists() for each in self._from_target())
         _make_folder(folder)
         if missing:
-            (self._root / _STAGING / _CREATED).write_text(str(missing))
+            self._place(f"{_STAGING}/{_CREATED}").write_text(str(missing))
 
     def _created(self) -> int:
         # Another task of the job may just be writing it: without a number no folder is taken for made.
         with contextlib.suppress(FileNotFoundError, ValueError):
-            return int((self._root / _STAGING / _CREATED).read_text())
+            return max(0, int(self._place(f"{_STAGING}/{_CREATED}").read_text()))
         return 0
 
     def _may_hold(self, folder: Path, prefix: str) -> bool:
@@ -387,6 +445,9 @@ def _read_errors(place: Path) -> Iterator[None]:
         raise NotFoundError(f"no file {place}") from error
     except PermissionError as error:
         raise AccessDeniedError(f"{place} may not be read: check its permissions", resource=str(place)) from error
+    except OSError as error:
+        # A name that is too long, links in a circle, a broken disk.
+        raise TargetError(f"{place} cannot be read ({error.strerror}): check the file", str(place)) from error
 
 
 def _to_target_error(error: OSError, root: Path) -> TargetError:

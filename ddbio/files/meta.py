@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.json_checksum import MEMBER, add_checksum, require_checksum
-from ddbio.errors import TargetError
+from ddbio.core.folders.json_checksum import add_checksum
+from ddbio.core.folders.states import MAX_BYTES, parse_state
+
+if TYPE_CHECKING:
+    from ddbio.files.object_store import ObjectStore
 
 META = "_ddbio/"
 """Folder of a target for what jobs write beside their files; Spark, Athena and pyarrow ignore it."""
-
-FORMAT = 1
-"""Version of the layout of claims, intents and manifests."""
 
 PROBE = ".probe"
 """End of the name of an empty object that a job writes and deletes to try its permissions."""
@@ -22,7 +22,9 @@ STAGING = f"{META}staging/"
 SNAPSHOTS = f"{META}snapshots/"
 
 _CLAIM, _INTENT, _MANIFEST = ".claim.json", ".intent.json", ".json"
-_SNAPSHOT = re.compile(re.escape(SNAPSHOTS) + r"(\d{20})\.json")
+# What has another name is no state of a job's, whoever placed it there.
+_STATE = re.compile(rf"{META}\w+", re.ASCII)
+_SNAPSHOT = re.compile(re.escape(SNAPSHOTS) + r"(\d{20})\.json", re.ASCII)
 
 
 def claim_path(job_id: str) -> str:
@@ -47,18 +49,17 @@ def snapshot_path(version: int) -> str:
 
 def is_claim(path: str) -> bool:
     """Return whether an object is a claim."""
-    return path.startswith(META) and path.endswith(_CLAIM)
+    return _STATE.fullmatch(path.removesuffix(_CLAIM)) is not None and path.endswith(_CLAIM)
 
 
 def is_intent(path: str) -> bool:
     """Return whether an object is an intent."""
-    return path.startswith(META) and path.endswith(_INTENT)
+    return _STATE.fullmatch(path.removesuffix(_INTENT)) is not None and path.endswith(_INTENT)
 
 
 def is_manifest(path: str) -> bool:
     """Return whether an object is a job's manifest."""
-    name = path.removeprefix(META)
-    return name != path and name.endswith(_MANIFEST) and not {".", "/"} & {*name.removesuffix(_MANIFEST)}
+    return _STATE.fullmatch(path.removesuffix(_MANIFEST)) is not None and path.endswith(_MANIFEST)
 
 
 def version_at(path: str) -> int | None:
@@ -77,21 +78,25 @@ def format_state(state: dict[str, Any]) -> bytes:
     return add_checksum(json.dumps(state, ensure_ascii=False, indent=1))
 
 
-def parse_state(text: bytes, path: str) -> dict[str, Any]:
-    """Return the contents of a claim, an intent or a manifest.
+def read_state(store: ObjectStore, path: str) -> dict[str, Any]:
+    """Return the contents of a file of state: the one way in which they are read.
 
     Raises
     ------
+    NotFoundError
+        If there is no such file.
     TargetError
-        If it was not written by ddbio, or by a version whose layout this one does not know; or if it is damaged.
+        If it is damaged, something else than ddbio wrote it, or a newer version of ddbio did. The message names the
+        file and says what to do.
     """
-    require_checksum(text, path)
-    try:
-        state = json.loads(text)
-        state.pop(MEMBER, None)
-        version = state.get("format", 0)
-    except (ValueError, AttributeError) as error:
-        raise TargetError(f"{path} is not a state that ddbio wrote ({error}): move it away") from None
-    if version > FORMAT:
-        raise TargetError(f"{path} has format {version}, this ddbio knows {FORMAT}: use the newer ddbio that wrote it")
-    return state  # type: ignore[no-any-return]
+    return parse_state(read_state_text(store, path), path, store.uri)
+
+
+def read_state_text(store: ObjectStore, path: str) -> bytes:
+    """Return the text of a file of state; of one that is too large for one, only a part."""
+    text = bytearray()
+    for chunk in store.read_chunks(path):
+        text += chunk
+        if len(text) > MAX_BYTES:
+            break
+    return bytes(text)

@@ -9,7 +9,7 @@ from ddbio.core.folders.staged import job_of
 from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.paths import folder_columns, hive_partition
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _attributes_of(store: ObjectStore, job_id: str) -> dict[str, tuple[str, str]
     """Return attribute and type of each column of a job's folders; None if no manifest tells."""
     path = manifest_path(job_id)
     with suppress(NotFoundError, SchemaError, KeyError):
-        state = parse_state(store.read(path), path)
+        state = read_state(store, path)
         tags = {name_of_field(field): tag_of_field(field) for field in schema_from_json(state["schema"])}
         described = state["partition_by"]
         return {each["name"]: (each["attribute"], tags[each["attribute"]]) for each in described if not each["part"]}

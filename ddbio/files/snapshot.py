@@ -24,7 +24,8 @@ from ddbio.files.meta import (
     is_intent,
     is_manifest,
     job_of_state,
-    parse_state,
+    read_state,
+    read_state_text,
     snapshot_path,
     version_at,
 )
@@ -150,7 +151,7 @@ def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
     """
     path = snapshot_path(version)
     try:
-        return parse_snapshot(store.read(path), f"{store.uri}/{path}")
+        return parse_snapshot(read_state_text(store, path), path, store.uri)
     except NotFoundError:
         raise NotFoundError(
             f"{store.uri} has no version {version}: it never had, or a vacuum removed it ('ddbio files --history "
@@ -161,6 +162,17 @@ def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
 def versions(entries: Iterable[StoredObject]) -> list[int]:
     """Return the versions whose snapshots are among some objects, oldest first."""
     return sorted(version for each in entries if (version := version_at(each.path)) is not None)
+
+
+def require_readable(store: ObjectStore) -> None:
+    """Refuse a folder to which no job can commit, since what jobs have committed there cannot be read.
+
+    Raises
+    ------
+    TargetError
+        Naming the snapshot or the manifest that is damaged.
+    """
+    _committed(store, list(store.list(META)))
 
 
 def read_history(store: ObjectStore) -> list[Snapshot]:
@@ -297,7 +309,7 @@ def _log_jobs(states: Iterable[StoredObject]) -> set[str]:
 
 def _of_manifests(store: ObjectStore, paths: Sequence[str]) -> tuple[LiveFile, ...]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-manifest") as pool:
-        states = [parse_state(text, path) for path, text in zip(paths, pool.map(store.read, paths), strict=True)]
+        states = list(pool.map(lambda path: read_state(store, path), paths))
     return sorted_files(LiveFile.from_dict(each) for state in states for each in state.get("files", []))
 
 

@@ -57,15 +57,16 @@ def committed_files(store: ObjectStore, listed: Collection[str]) -> set[str]:
 
 def _entries(store: ObjectStore, path: str) -> list[tuple[str, bool]]:
     """Return the URIs in a batch, and whether each was added, and not deleted."""
-    version, *lines = store.read(path).decode().splitlines()
+    text = store.read(path)
     try:
+        version, *lines = text.decode().splitlines()
         if version != _VERSION:
             raise ValueError(f"its version is {version}")  # noqa: TRY301 - one error for all
         entries = [json.loads(line) for line in lines if line.strip()]
         return [
             (unquote(each["path"]), each.get("action", "add") == "add") for each in entries if not each.get("isDir")
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         uri = f"{store.uri}/{path}"
         raise DecodeError(f"{uri} is no batch of a Spark stream: {error}", uri=uri) from None
 

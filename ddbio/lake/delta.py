@@ -10,10 +10,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from ddbio.core.folders.contained import contained
 from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.bucket_files import NOTED
-from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState
+from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,7 @@ class DeltaLakeTable:
         if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
             self._options["AWS_ALLOW_HTTP"] = "true"
 
+    @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version; None if there is no table."""
         try:
@@ -74,6 +76,7 @@ class DeltaLakeTable:
             raise NotFoundError(f"the Delta table {self.store.uri} has no version {version}: {error}") from error
         return self._state(table)
 
+    @readable
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
         """Return the data files of the newest version, if another program made the table; None if ddbio did."""
         try:
@@ -104,7 +107,11 @@ class DeltaLakeTable:
             )
         names = metadata.partition_columns
         return tuple(
-            ForeignFile(unquote(each["path"]), "parquet", {name: each[f"partition.{name}"] for name in names})
+            ForeignFile(
+                contained(unquote(each["path"]), self.store.uri),
+                "parquet",
+                {name: each[f"partition.{name}"] for name in names},
+            )
             for each in found
         )
 
@@ -219,7 +226,7 @@ class DeltaLakeTable:
             )
         files = [
             LakeFile(
-                unquote(each["path"]),
+                contained(unquote(each["path"]), self.store.uri),
                 each["size_bytes"],
                 each.get(f"partition.{BUCKET}") or 0,
             )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ddbio.core.lake.columns import BUCKET, lake_schema
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState
+from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +66,7 @@ class HudiLakeTable:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
+    @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version; None if there is no table.
 
@@ -136,6 +137,7 @@ class HudiLakeTable:
         del state, since
         self._refuse()
 
+    @readable
     def timeline(self) -> list[Instant]:
         """Return the completed commits that are not archived, the oldest first.
 
@@ -155,6 +157,7 @@ class HudiLakeTable:
             )
         return sorted(found, key=lambda each: each.number)
 
+    @readable
     def stored(self, version: int | None = None, timeline: Sequence[Instant] | None = None) -> LakeState | None:
         """Return what the newest commit of ddbio says, or the newest up to a version; the state names no files.
 
@@ -180,6 +183,7 @@ class HudiLakeTable:
             raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not make: choose another folder")
         return None
 
+    @readable
     def files(self, version: int | None = None, timeline: Sequence[Instant] | None = None) -> tuple[LakeFile, ...]:
         """Return the data files of the newest version, or of another one, whoever wrote it.
 

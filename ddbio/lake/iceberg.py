@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ddbio.core.folders.contained import contained
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
-from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState
+from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,6 +94,7 @@ class IcebergLakeTable:
         self._io: Any = load_file_io({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **given})
         self._catalog = _FolderCatalog(store)
 
+    @readable
     def load(self, version: int | None = None) -> LakeState | None:
         """Return the newest state, or that of a version, which is the number of its metadata."""
         versions = self._catalog.versions()
@@ -103,6 +105,7 @@ class IcebergLakeTable:
             raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
         return self._state(self._catalog.read(wanted), wanted)
 
+    @readable
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
         """Return the data files of the newest version, if another program made the table; None if ddbio did."""
         found = newest_metadata(self.store)
@@ -252,7 +255,7 @@ class IcebergLakeTable:
                     self.store.uri,
                 )
             path = each.file_path.removeprefix(f"{place}/")
-            files.append(LakeFile(path, each.file_size_in_bytes, each.partition[0]))
+            files.append(LakeFile(contained(path, self.store.uri), each.file_size_in_bytes, each.partition[0]))
         schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
         return LakeState(version, schema, properties, tuple(files), table)
 

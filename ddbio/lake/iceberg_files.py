@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddbio.core.folders.contained import contained
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.decompress import decompress
 from ddbio.lake.lake_table import ForeignFile
@@ -99,7 +100,7 @@ def _foreign_file(store: ObjectStore, file: DataFile, metadata: TableMetadata, p
         if isinstance(each.transform, IdentityTransform)
     ]
     values = {field.name: _value_of(field, file.partition[number]) for number, field in sources}
-    return ForeignFile(path.removeprefix(place), file.file_format.name.lower(), values)
+    return ForeignFile(contained(path.removeprefix(place), store.uri), file.file_format.name.lower(), values)
 
 
 def _changed_columns(metadata: TableMetadata) -> set[str]:

@@ -5,11 +5,17 @@ A format only keeps the list of files. ``ddbio.lake.bucket_files`` reads and wri
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from ddbio.core.folders.shapes import TEXT, list_of
+from ddbio.errors import DdbioError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -30,6 +36,9 @@ BASE = "ddbio/base"
 
 EXPORTED_TO = "exported_to"
 """Of a base, the position up to which microsecond the table has all changes by exports; 0 if there is none."""
+
+
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,15 @@ class LakeState:
     properties: Mapping[str, str]
     files: tuple[LakeFile, ...]
     handle: Any = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check our own properties, which are text that any writer of the table may have set."""
+        for name, text in self.properties.items():
+            if name in {KEYS, EPOCHS}:
+                list_of(TEXT)(json.loads(text))
+            is_number = name in {BUCKETS, FLOOR} or name.startswith(f"{PREFIX}position.")
+            if is_number and not _NUMBER.fullmatch(text):
+                raise ValueError(f"{name} is {text!r}, not a number")
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,34 @@ class ForeignFile:
 
 class ConflictError(Exception):
     """Raised if another writer has changed the table meanwhile: read its state again, and decide again."""
+
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+
+
+def readable(read: _Method) -> _Method:
+    """Let a method that reads the log of a table fail by one error if the log is malformed, whatever its reader raises.
+
+    Raises
+    ------
+    TargetError
+        Naming the table.
+    """
+
+    @functools.wraps(read)
+    def reading(self: LakeTable, *args: Any, **given: Any) -> Any:
+        try:
+            return read(self, *args, **given)
+        except (DdbioError, ConflictError):
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"the table {self.store.uri} cannot be read: its log is damaged, or not as its writers make it "
+                f"({type(error).__name__}: {error}): restore it from a copy",
+                self.store.uri,
+            ) from error
+
+    return cast("_Method", reading)
 
 
 class LakeTable(Protocol):

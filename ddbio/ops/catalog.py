@@ -41,7 +41,7 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, Se
 from ddbio.files.commit import list_manifests
 from ddbio.files.contents import LOGS, kind_of, require_own_files
 from ddbio.files.formats import format_of, is_row_file
-from ddbio.files.meta import parse_state
+from ddbio.files.meta import read_state
 from ddbio.files.row_files import read_schema
 from ddbio.files.snapshot import live_files
 from ddbio.ops.job.clients import catalog_spec
@@ -371,5 +371,5 @@ def _schemas(store: ObjectStore, paths: Sequence[str]) -> list[pa.Schema]:
 def _state(store: ObjectStore, path: str) -> dict[str, Any] | None:
     # It may be gone, or be of a release with another form of schemas.
     with suppress(NotFoundError, SchemaError):
-        return parse_state(store.read(path), path)
+        return read_state(store, path)
     return None

@@ -18,7 +18,7 @@ from ddbio.errors import (
     OptionError,
     TargetError,
 )
-from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
@@ -156,7 +156,7 @@ def _keys_in(folder: str, options: LoadOptions) -> set[str]:
 
     store = open_store(folder, options)
     manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]
-    stated = [parse_state(store.read(path), path).get("source") or {} for path in manifests]
+    stated = [read_state(store, path).get("source") or {} for path in manifests]
     if not manifests:
         stated = [{"table_arn": open_export(folder, options).summary.table_arn}]
     return set(filter(None, (_key_of(source, options) for source in stated)))

@@ -17,12 +17,14 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.httpchecksum import Crc32Checksum, StreamingChecksumBody
 from botocore.response import StreamingBody
+from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import PART_BYTES, PARTS_IN_FLIGHT, S3Store
 from ddbio.core.folders.staged import FileNaming, StoredObject
-from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError
+from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
 from ddbio.files.commit import Target, prepare
 from ddbio.testing import MotoServer
 
@@ -214,6 +216,89 @@ def test_a_body_that_breaks_off_goes_on_in_the_same_object_or_fails(store):
     with pytest.raises(ServiceError, match="PreconditionFailed"):
         list(chunks)
     assert asked[1]["Range"] == "bytes=1000000-"
+
+
+class BrokenBody(io.BytesIO):
+    """Stand for the raw stream of a response that breaks off with an error."""
+
+    def __init__(self, data, error):
+        super().__init__(data)
+        self.error = error
+
+    def read(self, amt=None):
+        """Return what came, then fail."""
+        data = super().read(amt)
+        if not data or amt is None:
+            raise self.error
+        return data
+
+
+@pytest.mark.parametrize("size_bytes", [1, 3_000_000])
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        ProtocolError("Connection broken: IncompleteRead"),
+        ReadTimeoutError(None, "url", "Read timed out"),
+        SSLError("EOF occurred in violation of protocol"),
+        ConnectionResetError(104, "Connection reset by peer"),
+    ],
+)
+def test_every_body_that_breaks_off_is_read_again(store, error, size_bytes):
+    """However it breaks, and whether it is of a whole object, of chunks or of a range."""
+    data = os.urandom(size_bytes)
+    store.put("a", data)
+    (entry,) = store.list()
+    left = 0
+
+    def cut(parsed, **_):
+        nonlocal left
+        left -= 1
+        if left >= 0 and "Body" in parsed:
+            whole = parsed["ContentLength"]
+            part = parsed["Body"].read()[: whole // 2]
+            raw = io.BytesIO(part) if error is None else BrokenBody(part, error)
+            parsed["Body"] = StreamingBody(raw, whole)
+
+    store._client.meta.events.register("after-call.s3.GetObject", cut)
+    try:
+        for read in (
+            lambda: store.read("a"),
+            lambda: b"".join(store.read_chunks("a")),
+            lambda: store.read_range(entry, 0, size_bytes),
+        ):
+            left = 4
+            assert read() == data
+            assert left < 0
+        left = 1000
+        for read in (lambda: store.read("a"), lambda: store.read_range(entry, 0, size_bytes)):
+            with pytest.raises(EndpointError):
+                read()
+    finally:
+        store._client.meta.events.unregister("after-call.s3.GetObject", cut)
+
+
+def test_a_body_of_another_checksum_is_read_again_or_refused(store):
+    """Bytes that changed on the way are never given away as those of the object."""
+    store.put("a", b"12345678")
+    left = 0
+
+    def damage(parsed, **_):
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            parsed["Body"] = StreamingChecksumBody(io.BytesIO(b"12345679"), 8, Crc32Checksum(), parsed["ChecksumCRC32"])
+
+    store._client.meta.events.register("after-call.s3.GetObject", damage)
+    try:
+        left = 2
+        assert store.read("a") == b"12345678"
+        for read in (lambda: store.read("a"), lambda: list(store.read_chunks("a"))):
+            left = 100
+            with pytest.raises(DdbioError, match="checksum"):
+                read()
+    finally:
+        store._client.meta.events.unregister("after-call.s3.GetObject", damage)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def staged_left(tmp_path):
     def left(store):
         if isinstance(store, LocalStore):
             return [path.name for path in tmp_path.rglob("*.staged")]
-        uploads = store._client.list_multipart_uploads(Bucket=store._bucket, Prefix=store._key(""))
+        uploads = store._client.list_multipart_uploads(Bucket=store._bucket, Prefix=store._start)
         return [upload["Key"] for upload in uploads.get("Uploads", [])]
 
     return left

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 
-from ddbio.errors import TargetError
-
 MEMBER = "crc32"
 _END = re.compile(rb',\n "crc32": "([0-9a-f]{8})"\n\}\Z')
 
@@ -17,17 +15,7 @@ def add_checksum(text: str) -> bytes:
     return body + f',\n "{MEMBER}": "{zlib.crc32(body):08x}"\n}}'.encode()
 
 
-def require_checksum(text: bytes, path: str) -> None:
-    """Refuse a text that is not as it was written; one without a checksum, as older releases wrote it, passes.
-
-    Raises
-    ------
-    TargetError
-        If the checksum is another one.
-    """
+def is_whole(text: bytes) -> bool:
+    """Return whether a text is as it was written; one without a checksum, as older releases wrote it, is."""
     found = _END.search(text)
-    if found is not None and zlib.crc32(text[: found.start()]) != int(found[1], 16):
-        raise TargetError(
-            f"{path} is damaged: its text has another checksum than it says; restore it, or move it away: files are "
-            "then read as those of other programs"
-        )
+    return found is None or zlib.crc32(text[: found.start()]) == int(found[1], 16)

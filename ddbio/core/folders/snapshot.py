@@ -6,14 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.json_checksum import add_checksum, require_checksum
-from ddbio.errors import TargetError
+from ddbio.core.folders.json_checksum import add_checksum
+from ddbio.core.folders.states import FORMAT, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-SNAPSHOT_FORMAT = 1
-"""Version of the layout of snapshots."""
 
 PUBLISHED = "_versions/"
 """Folder of the published files; whoever lists the folder that readers know sees none, not those of all versions."""
@@ -127,7 +124,7 @@ def sorted_files(files: Iterable[LiveFile]) -> tuple[LiveFile, ...]:
 def format_snapshot(snapshot: Snapshot) -> bytes:
     """Return a snapshot as JSON text, a line for each file."""
     head = {
-        "format": SNAPSHOT_FORMAT,
+        "format": FORMAT,
         "version": snapshot.version,
         "job_id": snapshot.job_id,
         "operation": snapshot.operation,
@@ -139,7 +136,7 @@ def format_snapshot(snapshot: Snapshot) -> bytes:
     return add_checksum(f'{json.dumps(head, ensure_ascii=False)[:-1]}, "files": [\n{lines}\n]}}')
 
 
-def parse_snapshot(text: bytes, path: str) -> Snapshot:
+def parse_snapshot(text: bytes, path: str, uri: str = "") -> Snapshot:
     """Return the snapshot of a JSON text.
 
     Raises
@@ -147,16 +144,10 @@ def parse_snapshot(text: bytes, path: str) -> Snapshot:
     TargetError
         If ddbio did not write it, or a newer version of ddbio did; or if it is damaged.
     """
-    require_checksum(text, path)
-    try:
-        state = json.loads(text)
-        if state["format"] > SNAPSHOT_FORMAT:
-            raise TargetError(f"{path} has format {state['format']}: use the newer ddbio that wrote it")
-        files = tuple(LiveFile.from_dict(each) for each in state["files"])
-        job = state["job_id"], state["operation"], state["created_at"]
-        return Snapshot(state["version"], files, *job, tuple(state["added"]), tuple(state["removed"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise TargetError(f"{path} is not a snapshot that ddbio wrote ({error!r}): move it away") from None
+    state = parse_state(text, path, uri)
+    files = tuple(LiveFile.from_dict(each) for each in state["files"])
+    job = state["job_id"], state["operation"], state["created_at"]
+    return Snapshot(state["version"], files, *job, tuple(state["added"]), tuple(state["removed"]))
 
 
 def format_links(urls: Iterable[str]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Without a hyphen a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
@@ -51,6 +54,11 @@ class StagedFile:
     digest: str | None = None
     md5: str | None = None
     crc32: str | None = None
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> StagedFile:
+        """Return the file whose members ``asdict`` gave; members that this release does not know are left out."""
+        return cls(**{each.name: entry[each.name] for each in fields(cls) if each.name in entry})
 
     def manifest_entry(self) -> dict[str, Any]:
         """Return what a manifest says of the file."""
@@ -129,8 +137,13 @@ def check_job_id(job_id: str) -> None:
     OptionError
         If the job id holds anything but letters, digits and underscores.
     """
-    if not _JOB_ID.fullmatch(job_id):
+    if not is_job_id(job_id):
         raise OptionError(f"job id {job_id!r} does not fit into file names: use letters, digits and underscores")
+
+
+def is_job_id(text: str) -> bool:
+    """Return whether a text can be a job id: ids are parts of the names of files."""
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def started_at(job_id: str) -> datetime | None:

@@ -58,7 +58,7 @@ def parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
             continue
         try:
             members = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             members = None
         if isinstance(members, dict):
             yield _record(path, members)

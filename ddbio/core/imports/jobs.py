@@ -46,7 +46,7 @@ class ImportedFiles:
             texts |= {name: members.get(name) for name in ("delimiter", "condition")}
             gsi = tuple(members.get("gsi", ()))
             counts = {name: members[name] for name in ("items", "json_bytes")}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if not all(isinstance(text, str) for text in (*texts.values(), *gsi) if text is not None):
             return None

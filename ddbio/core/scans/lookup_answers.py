@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.items.item_key import key_identity
 from ddbio.core.items.raw_items import PageSplitter
 from ddbio.core.text.json_text import compact_json, parse_json
-from ddbio.core.text.page import Page
+from ddbio.core.text.page import Page, units_in
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class AnswerReader:
         (lines,) = self._splitter.decode_batches(page_of([items]), "page")
         looked_up = len(keys) - len(unprocessed)
         missing = () if lines.items >= looked_up else _missing(items, keys, unprocessed)
-        consumed = members.get("ConsumedCapacity")
-        units = sum(float(each["CapacityUnits"]) for each in consumed) if consumed else None
+        units = units_in(members.get("ConsumedCapacity"))
         return LookupAnswer(items, lines.items, looked_up, units, len(body), unprocessed, missing)
 
 
@@ -109,7 +108,7 @@ def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
 def _members(text: bytes) -> dict[str, Any] | None:
     try:
         members = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return members if isinstance(members, dict) and members.keys() <= _MEMBERS else None
 
@@ -117,10 +116,13 @@ def _members(text: bytes) -> dict[str, Any] | None:
 def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
     members = parse_json(body)
     responses = members.get("Responses") if isinstance(members, dict) else None
-    if not isinstance(responses, dict):
+    if not isinstance(responses, dict) or not all(isinstance(each, list) for each in responses.values()):
         raise DecodeError("the body is not the response of a BatchGetItem: it has no Responses")
     items = [item for listed in responses.values() for item in listed]
-    return compact_json(items).encode()[1:-1], members
+    try:
+        return compact_json(items).encode()[1:-1], members
+    except UnicodeEncodeError:
+        raise DecodeError("the body holds half of a surrogate pair, which is not UTF-8") from None
 
 
 def _missing(items: bytes, keys: Sequence[bytes], unprocessed: Sequence[bytes]) -> tuple[bytes, ...]:

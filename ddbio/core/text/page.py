@@ -29,6 +29,8 @@ _ENDS_WITH_ITEMS = re.compile(rb"\]\s*\}\s*\Z")
 _NEXT_MEMBER = re.compile(rb'\]\s*,\s*"')
 _LONGEST_END_BYTES = 64
 _MAX_CANDIDATES = 16
+# No request consumes nearly as many.
+_MOST_UNITS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _tail(body: bytes, first: int) -> tuple[int, dict[str, Any]] | None:
 def _members(text: bytes) -> dict[str, Any] | None:
     try:
         members = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return members if isinstance(members, dict) and members.keys() <= _OTHER_MEMBERS else None
 
@@ -135,21 +137,39 @@ def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
     members = parse_json(body)
     if not isinstance(members, dict) or not isinstance(members.get("Items", []), list):
         raise DecodeError("the body is not the response of a Scan or Query: it has no list of Items")
-    items = compact_json({"Items": members["Items"]}).encode() if "Items" in members else _EMPTY
+    try:
+        items = compact_json({"Items": members["Items"]}).encode() if "Items" in members else _EMPTY
+    except UnicodeEncodeError:
+        raise DecodeError("the body holds half of a surrogate pair, which is not UTF-8") from None
     return items, members
 
 
 def _page(items: bytes, members: dict[str, Any], wire_bytes: int) -> Page:
-    consumed = members.get("ConsumedCapacity") or {}
-    units = consumed.get("CapacityUnits") if isinstance(consumed, dict) else None
     return Page(
         items=items,
         count=_whole(members, "Count"),
         scanned_count=_whole(members, "ScannedCount"),
         last_evaluated_key=members.get("LastEvaluatedKey"),
-        consumed_units=None if units is None else float(units),
+        consumed_units=units_in(members.get("ConsumedCapacity")),
         wire_bytes=wire_bytes,
     )
+
+
+def units_in(consumed: Any) -> float | None:
+    """Return the units that a response says were consumed, of one table or several; None if it says nothing.
+
+    Raises
+    ------
+    DecodeError
+        If that is no count of units.
+    """
+    each = consumed if isinstance(consumed, list) else [consumed] if consumed else []
+    said = [one.get("CapacityUnits") if isinstance(one, dict) else one for one in each]
+    units = [one for one in said if one is not None]
+    for one in units:
+        if type(one) not in {int, float} or not 0 <= one <= _MOST_UNITS:
+            raise DecodeError(f"the response says that {one!r} capacity units were consumed, which is no count")
+    return float(sum(units)) if units else None
 
 
 def _whole(members: dict[str, Any], name: str) -> int:

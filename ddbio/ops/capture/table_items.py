@@ -13,6 +13,7 @@ from ddbio.budget import LocalBudget
 from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.text.json_text import compact_json
+from ddbio.core.text.page import units_in
 from ddbio.errors import ThrottledError
 from ddbio.ops.job.clients import dynamodb_spec
 
@@ -70,7 +71,7 @@ def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: Local
             f"table {table!r}",
             {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"},
         )
-        consumed = sum(each.get("CapacityUnits", 0.0) for each in reply.get("ConsumedCapacity", []))
+        consumed = units_in(reply.get("ConsumedCapacity")) or 0.0
         budget.settle(grant, consumed)
         found += [_to_text(each) for each in next(iter(reply["Responses"].values()), [])]
         left = next((each["Keys"] for each in reply.get("UnprocessedKeys", {}).values()), [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
         raise NotFoundError(f"{store.uri} holds no {manifest.SUMMARY}.json: name the folder of one export")
     summary = manifest.parse_summary(*_verified(store, manifest.SUMMARY))
     files = manifest.parse_files(*_verified(store, manifest.FILES), summary)
-    return ExportSource(store.uri, summary, files, store if summary.kind == "full" else _above(store, options))
+    return ExportSource(store.uri, summary, files, store if summary.kind == "full" else _above(store))
 
 
 def _verified(store: ObjectStore, name: str) -> tuple[bytes, str]:
@@ -124,12 +123,11 @@ def _is_there(store: ObjectStore, path: str) -> bool:
     return any(each.path == path for each in store.list(path))
 
 
-def _above(store: ObjectStore, options: ConnectionOptions) -> ObjectStore:
-    scheme, mark, path = store.uri.rpartition("://")
-    above = os.path.dirname(os.path.normpath(path))  # noqa: PTH120 - of a URI as of a path
-    if not above:
+def _above(store: ObjectStore) -> ObjectStore:
+    above = store.above()
+    if above is None:
         raise OptionError(f"{store.uri} has no folder above it, where the data of an incremental export lies")
-    return open_store(f"{scheme}{mark}{above}", options)
+    return above[0]
 
 
 class FileText:

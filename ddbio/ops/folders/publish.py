@@ -32,7 +32,7 @@ from ddbio.files.commit import Target
 from ddbio.files.contents import require_own_files, require_target
 from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.catalog import check_folder, registered
@@ -403,7 +403,7 @@ def _was_published(store: ObjectStore, newest: Snapshot, facts: dict[str, Any]) 
     path = manifest_path(newest.job_id)
     # The manifest follows the snapshot at once; without it the job is still being mended.
     with suppress(NotFoundError):
-        return bool(parse_state(store.read(path), path)["source"] == facts)
+        return bool(read_state(store, path).get("source") == facts)
     return False
 
 

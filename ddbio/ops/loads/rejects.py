@@ -154,7 +154,7 @@ def _rows_of(path: str, data: bytes, plan: WritePlan) -> Iterator[pa.RecordBatch
             else:
                 # If nulls remove attributes, NULL stands for a null.
                 yield from_dynamodb_json(lines, nulls="merge")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DecodeError(f"{path} holds no rejects: {error}", uri=path) from error
 
 

@@ -20,7 +20,7 @@ from ddbio.core.schema.declare import time_forms
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
-from ddbio.files.meta import manifest_path, parse_state
+from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.row_files import RowFiles
 from ddbio.ops.data_files import find_data, require_items
 
@@ -273,7 +273,7 @@ def is_one_scan(source: FileSource, key_types: Iterable[tuple[str, str]]) -> boo
         return False
     path = manifest_path(job_id)
     try:
-        manifest = parse_state(source.store.read(path), path)
+        manifest = read_state(source.store, path)
         origin, files = manifest["source"], {(each["path"], each["bytes"]) for each in manifest["files"]}
         found = (origin["key"], origin["index"])
     except (DdbioError, KeyError, TypeError):

@@ -208,7 +208,7 @@ def _fitting(records: Iterable[Mapping[str, Any]], begun: Mapping[int, Position]
                 others.append(step)
                 continue
             is_fitting = True
-            files += [StagedFile(**each) for each in step["files"]]
+            files += [StagedFile.from_dict(each) for each in step["files"]]
             ends = {segment: _parsed(*found) for segment, _, *found in step["segments"]}
             segments |= ends
             marks |= {segment: position.mark() for segment, position in ends.items()}

@@ -27,7 +27,7 @@ from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
 from ddbio.files.json_forms import starts_with_item
-from ddbio.files.meta import META, is_manifest, parse_state
+from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
@@ -491,7 +491,7 @@ def _origin(store: ObjectStore) -> _Origin:
     for entry in sorted(store.list(META), key=lambda each: each.modified_at, reverse=True):
         if is_manifest(entry.path):
             try:
-                manifest = parse_state(store.read(entry.path), entry.path)
+                manifest = read_state(store, entry.path)
                 source = manifest["source"]
                 return _Origin(dict(source["key"]), arrow_schema_of(manifest["schema"]), source.get("nulls", "merge"))
             except (DdbioError, KeyError, TypeError, ValueError):

@@ -57,6 +57,10 @@ class Store:
             raise NotFoundError(path)
         return self.objects[path]
 
+    def read_chunks(self, path):
+        """Yield an object's bytes."""
+        yield self.read(path)
+
     def read_range(self, entry, start, length):
         """Return a part of an object."""
         return self.objects[entry.path][start : start + length]
