@@ -133,7 +133,7 @@ def _entries(count: int, held: int) -> NDArray[np.int64]:
     return np.full(count, _ENTRY_BYTES, np.int64)
 
 
-def _sizes(array: Any, held: int) -> NDArray[np.int64]:  # noqa: PLR0911 - one branch a layout
+def _sizes(array: Any, held: int) -> NDArray[np.int64]:  # noqa: C901, PLR0911 - one branch a layout
     """Return how many bytes each entry takes once nothing is shared."""
     kind, types = array.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
@@ -164,7 +164,7 @@ def _sizes(array: Any, held: int) -> NDArray[np.int64]:  # noqa: PLR0911 - one b
         return sizes + _within(array.values, held, offsets[:-1], offsets[1:])
     if types.is_string_view(kind) or types.is_binary_view(kind):
         # A view begins with its length.
-        lengths = view_of(array.buffers()[1], np.int32)[:: _VIEW_WORDS][array.offset : array.offset + len(array)]
+        lengths = view_of(array.buffers()[1], np.int32)[::_VIEW_WORDS][array.offset : array.offset + len(array)]
         return sizes + np.where(valid_of(array), lengths, 0)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
         return sizes + np.diff(offsets_of(array))
@@ -177,9 +177,7 @@ def _taken(sizes: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
     return np.where(present, sizes[places], 0) if len(sizes) else np.zeros(len(indices), np.int64)
 
 
-def _within(
-    values: Any, held: int, starts: NDArray[np.int64], stops: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _within(values: Any, held: int, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the sizes of lists of values, by the places where each begins and ends."""
     used = starts < stops
     if not used.any():

@@ -136,13 +136,15 @@ def _takes_bytes(described: Any, named: dict[str, bool]) -> bool:
     kind = described["type"]
     if kind == "record":
         # One that contains itself is refused elsewhere.
-        found = any([_takes_bytes(each["type"], named) for each in described["fields"]])
+        found = any([_takes_bytes(each["type"], named) for each in described["fields"]])  # noqa: C419 - each may name types
     elif kind == "fixed":
         found = described["size"] > 0
     elif kind in ("array", "map"):
         inner = _takes_bytes(described["items" if kind == "array" else "values"], named)
         if kind == "array" and not inner:
-            raise DecodeError("the elements of an array take no bytes, so nothing bounds their number: write them as a count")
+            raise DecodeError(
+                "the elements of an array take no bytes, so nothing bounds their number: write them as a count"
+            )
         return True
     else:
         return True if kind == "enum" else _takes_bytes(kind, named)

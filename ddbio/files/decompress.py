@@ -254,7 +254,6 @@ class GzipReader:
         return len(buffer) - len(rest)
 
 
-
 class _StoredBytes(io.RawIOBase):
     """Read the chunks of a file as one stream; count the bytes, and take their MD5, as they come."""
 

@@ -25,11 +25,11 @@ from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.csv_records import check_quotes, header_names, record_starts
-from ddbio.files.file_format import NO_KEYS, NO_TYPES, ReadOptions
+from ddbio.files.file_format import NO_TYPES, ReadOptions
 from ddbio.files.json_values import declared_cells, item_of, with_declared_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ddbio.core.attribute import Item
 

@@ -13,6 +13,7 @@ from ddbio.core.items.arrow_input import checked_batches
 from ddbio.errors import DecodeError, SchemaError
 
 MANY = 10**9
+INT32 = pa.int32()
 LONG = "x" * 300_000
 
 
@@ -27,7 +28,7 @@ def views_of_one(count):
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(views.to_pybytes() * count), data])
 
 
-def list_views(count, kind=pa.ListViewArray, width=pa.int32()):
+def list_views(count, kind=pa.ListViewArray, width=INT32):
     """Return lists that all show the same values."""
     return kind.from_arrays(pa.array([0] * count, width), pa.array([count] * count, width), pa.array(range(count)))
 
@@ -63,7 +64,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("array", BOMBS.values(), ids=BOMBS)
 def test_what_expands_beyond_its_size_is_refused(array):
-    """Each layout that may stand for more than it holds is refused before it is expanded, by the number of its batch."""
+    """Each layout that may stand for more than it holds is refused before it expands, by the number of its batch."""
     batch = pa.RecordBatch.from_arrays([array], ["a"])
     with pytest.raises(DecodeError, match=r"^record batch 0: (it inflates|[0-9,]+ entries|row 0 expands)"):
         list(checked_batches([batch]))

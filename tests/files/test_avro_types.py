@@ -92,7 +92,11 @@ def test_counts_that_no_bytes_explain_are_refused(tmp_path, fields, rows, data, 
 
 def test_rows_without_bytes_are_read_if_they_are_few(tmp_path):
     """Columns of nothing but nulls are rows like others."""
-    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "null"}, {"name": "m", "type": {"type": "map", "values": "null"}}]}
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "a", "type": "null"}, {"name": "m", "type": {"type": "map", "values": "null"}}],
+    }
     with (tmp_path / "x.avro").open("wb") as file:
         fastavro.writer(file, schema, [{"a": None, "m": {"k": None}}] * 1000)
     store = LocalStore(tmp_path)

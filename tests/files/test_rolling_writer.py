@@ -264,6 +264,13 @@ def test_a_refusing_store_is_heard_as_itself(flights):
     assert store.aborted == [FileNaming("job", 0).path(0, "zstd.parquet")]
 
 
+def write_and_finish(writer, rows):
+    """Write rows some times."""
+    for _ in range(10):
+        writer.write_group(rows)
+    writer.finish()
+
+
 class Interruption(KeyboardInterrupt):
     """Come while a sink writes."""
 
@@ -272,7 +279,7 @@ class Interruption(KeyboardInterrupt):
 @pytest.mark.parametrize("error", [TargetError("disk full", "memory"), OSError(28, "No space left"), Interruption()])
 @pytest.mark.parametrize("calls", [0, 1, 2, 5, 20])
 def test_an_error_of_a_sink_passes_through_orc_unchanged(calls, error, compression):
-    """Whatever the sink raises, and whenever, arrives as itself, not as the end of the process; abort works after it."""
+    """What the sink raises, and whenever, arrives as itself, not as the end of the process; abort works after it."""
     store = MemoryStore()
     sink = MemorySink(store, "part.orc")
     take, left = sink.write, iter(range(calls))
@@ -286,9 +293,7 @@ def test_an_error_of_a_sink_passes_through_orc_unchanged(calls, error, compressi
     rows = pa.table({"n": np.random.default_rng(1).random(100_000)})
     writer = OrcFileWriter(sink, rows.schema, WriterOptions(compression, 256 * 1024, rows))
     with pytest.raises(type(error)) as raised:
-        for _ in range(10):
-            writer.write_group(rows)
-        writer.finish()
+        write_and_finish(writer, rows)
     assert raised.value is error
     writer.abort()
     writer.abort()

@@ -192,7 +192,7 @@ KINDS = {"text": "text", "list": ["a", 1], "map": {"a": 1}, "truth": True, "numb
 @pytest.mark.parametrize("later", KINDS)
 @pytest.mark.parametrize("first", KINDS)
 def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
-    """A rare attribute of another type far behind ended the process within Arrow's reader; both values come as written."""
+    """A rare attribute of another type far behind ended the process within Arrow's reader; both come as written."""
     rows = [{"pk": f"k{number:05}", "v": "x" * 60} for number in range(3_000)]
     rows[1]["note"], rows[-1]["note"] = KINDS[first], KINDS[later]
     found = items(read_json("\n".join(map(json.dumps, rows)).encode()))
@@ -201,7 +201,9 @@ def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
     assert len(found) == 3_000
 
 
-@pytest.mark.parametrize("text", [b"", b"  \n\n", b"{}", b"{}\n{}{} {}", b'{"a":null}', b'{"a":[null,{"b":null}]}', b'\r\n{"a":1}\r\n'])
+@pytest.mark.parametrize(
+    "text", [b"", b"  \n\n", b"{}", b"{}\n{}{} {}", b'{"a":null}', b'{"a":[null,{"b":null}]}', b'\r\n{"a":1}\r\n']
+)
 def test_loops_and_plain_way_give_the_same_rows(text):
     """Blank lines, rows without members and members that are null are the same by both ways of reading."""
     fast, plain = text_rows._read_json(text, {}), text_rows._read_json_exactly(text, {})

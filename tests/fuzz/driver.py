@@ -1,7 +1,7 @@
 """Read many inputs in a child process of little memory, and name the input that ends it, hangs it or reads wrongly.
 
-The child makes each input from a number, so that its parent can make the last one again and save it:
-``python driver.py KIND FIRST COUNT SECONDS``, ``python driver.py KIND save NUMBER PATH``, ``python driver.py KIND PATH…``.
+The child makes each input from a number, so that its parent can make the last one again and save it. Its arguments are
+``KIND FIRST COUNT SECONDS``, ``KIND save NUMBER PATH``, ``KIND PATH…``, or ``corpus``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CPU_SECONDS, _SECONDS = 20, 120
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
-class Found(AssertionError):
+class FoundError(AssertionError):
     """Say what an input did, and where it is saved."""
 
 
@@ -38,7 +38,7 @@ def run(kind: str, first: int, count: int, seconds: float, saved: Path) -> int:
 
     Raises
     ------
-    Found
+    FoundError
         One was read wrongly, or ended the process.
     """
     done = _python(kind, str(first), str(count), str(seconds))
@@ -47,7 +47,7 @@ def run(kind: str, first: int, count: int, seconds: float, saved: Path) -> int:
         number = numbers[-1] if numbers else "none"
         path = saved / f"{kind}-{number}"
         _python(kind, "save", number, str(path))
-        raise Found(f"{kind} {number}, saved as {path}: exit code {done.returncode}: {done.stderr[-3000:]}")
+        raise FoundError(f"{kind} {number}, saved as {path}: exit code {done.returncode}: {done.stderr[-3000:]}")
     return len(numbers)
 
 
@@ -56,13 +56,13 @@ def run_corpus() -> int:
 
     Raises
     ------
-    Found
+    FoundError
         One was read wrongly, or ended the process.
     """
     done = _python("corpus")
     names = done.stdout.split()
     if done.returncode:
-        raise Found(f"{names[-1] if names else 'none'}: exit code {done.returncode}: {done.stderr[-3000:]}")
+        raise FoundError(f"{names[-1] if names else 'none'}: exit code {done.returncode}: {done.stderr[-3000:]}")
     return len(names)
 
 

@@ -3,6 +3,9 @@
 A kind is one :class:`Kind`. What no reader may raise is anything but an error of ``ddbio.errors``.
 """
 
+# Tokens are easier to read side by side.
+# ruff: noqa: SIM905
+
 from __future__ import annotations
 
 import functools
@@ -26,7 +29,6 @@ from typing import Any, NamedTuple
 
 import fastavro
 import fastavro.utils
-import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -45,7 +47,7 @@ from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 from ddbio.core.items.encode import Encoder
 from ddbio.core.items.first_calls import FIRST_CALLS
 from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
+from ddbio.core.schema.arrow import normalize_schema
 from ddbio.core.schema.file import schema_to_json
 from ddbio.core.text.framing import checked_items
 from ddbio.errors import DdbioError, DecodeError
@@ -56,23 +58,29 @@ from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
 from ddbio.files.snapshot import live_files
-from ddbio.files.text_rows import read_json
 from ddbio.files.text_rows import _read_json_exactly as read_json_plainly
+from ddbio.files.text_rows import read_json
 
 # The loops are what is tried, whether they are compiled or not.
 FIRST_CALLS._left_bytes = -1
 
-_JSON = [*'"\\{}[],: \n\0', '\\u', '\\ud83d', 'null', 'true', 'false', '-', '1', '0', '1e999', '1e-200', 'NaN', '""', '{}', '[]',
-         'null\n', '{"a":', '[[[[', ']]]]', '9' * 40, '0.' + '1' * 40, '\ufeff', '\u00e9', '}\n{', '\r\n', '1.0', '"a":null,']  # fmt: skip
-_TYPED = [*_JSON, '"S"', '"N":"', '{"NULL":true}', '{"S":"a"}', '{"N":"1"}', '{"B":"AA=="}', '{"SS":[]}', '{"L":[', '{"M":{', '"Items":[']  # fmt: skip
-_CSV = ['"', '""', ',', '\n', '\r\n', '\r', '\0', "'", '\\', ';', '\t', 'NA', 'null', '\ufeff', '1e400', '0x10', '-', '9' * 30, '"\n"', ',,,,']  # fmt: skip
-_ION = ["'", '"', "{{", "}}", *"{}[],: \n\t\0\\", "::", "$dynamodb_SS::[", "$dynamodb_NS::", "$ion_1_0 ", "$10", "null", "true",
-        "1d5", "1d125", "-0.", "007.", "1_0.", "1e5", "1d130", "'''", "{{aGVsbG8=}}", "Item:", "{Record:{", "1d99999999999999999999"]  # fmt: skip
-_HTTP = ["\r\n", "\r\n\r\n", "Content-Length: ", "-1", "99999999999999", "Transfer-Encoding: chunked\r\n", "zz\r\n", "0\r\n\r\n", "HTTP/1.1 500 X\r\n",
-         "HTTP/0.9", "200", "\0", "Content-Encoding: gzip\r\n", "Connection: close\r\n", '"Items":', '"LastEvaluatedKey":{"pk":{"S":"k1"}},', "x" * 70_000]  # fmt: skip
-_STATE = [*_JSON, '"../../x"', '"/etc/x"', '"a//b"', '-1', '1e9', '"format":99', '"format":"1"', '"files":5', '"job_id":"../x"', '[' * 3000]
-_INTS = [0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, -0x80000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000, 1 << 20, 1 << 32]  # fmt: skip
+_BLANKS = [" ", "\n", "\r\n", "\r", "\t", "\0", "\ufeff"]
+_JSON = [*_BLANKS, "}\n{", "null\n", "9" * 40, "0." + "1" * 40, *'"\\{}[],:é']
+_JSON += r'\u \ud83d null true false - 1 0 1e999 1e-200 NaN "" {} [] {"a": [[[[ ]]]] 1.0 "a":null,'.split()
+_TYPED = [*_JSON, '"S"', '"N":"', '{"NULL":true}', '{"S":"a"}', '{"N":"1"}', '{"B":"AA=="}']
+_TYPED += '{"SS":[]} {"L":[ {"M":{ "Items":[ "Item":{'.split()
+_CSV = [*_BLANKS, '"\n"', "9" * 30, *"\",;-\\'", '""', "NA", "null", "1e400", "0x10", ",,,,"]
+_ION = [*_BLANKS, *"'\"{}[],:\\", "'''", "{{", "}}", "::", "$dynamodb_SS::[", "$dynamodb_NS::", "{{aGVsbG8=}}"]
+_ION += "$ion_1_0 $10 null true 1d5 1d125 -0. 007. 1_0. 1e5 1d130 -.5 Item: {Record:{ 1d99999999999999999999".split()
+_HTTP = ["\r\n", "\r\n\r\n", "0\r\n\r\n", "zz\r\n", "\0", "x" * 70_000, "-1", "99999999999999", "HTTP/0.9", "200"]
+_HTTP += ["Content-Length: ", "Transfer-Encoding: chunked\r\n", "HTTP/1.1 500 X\r\n", "Content-Encoding: gzip\r\n"]
+_HTTP += ["Connection: close\r\n", '"Items":', '"LastEvaluatedKey":{"pk":{"S":"k1"}},']
+_STATE = [*_JSON, "[" * 3000, '"../../x"', '"/etc/x"', '"a//b"', '"job_id":"../x"']
+_STATE += '-1 1e9 "format":99 "format":"1" "files":5'.split()
+_INTS = [0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 1 << 20, 1 << 32, 1 << 31, -(1 << 31), 1 << 63, -(1 << 63)]
 _PACKERS = [("<b", 1), ("<h", 2), ("<i", 4), ("<q", 8), (">i", 4)]
+_SCALARS = [None, True, False, 7, -1, 10**20 + 1, 1.5, 0.1, 1e300, "2026-11-21", "text", 'é\n"', "😀", "1", "x" * 50]
+_MOST_LEVELS = 3
 NAMES = ["pk", "n", "a", "m", "é", "_rescue", "a.b", ""]
 
 
@@ -111,7 +119,8 @@ def damage(data: bytes, chance: random.Random, tokens: list[str]) -> bytes:
                 bits = 8 * width
                 number = (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
                 # What describes a file stands at its ends.
-                at = chance.choice([at, len(data) - chance.randrange(1, 300), chance.randrange(300)]) % max(1, len(data))
+                end = max(1, len(data))
+                at = chance.choice([at, end - chance.randrange(1, 300), chance.randrange(300)]) % end
                 data = data[:at] + struct.pack(packer, number) + data[at + width :]
             case _ if tokens:
                 token = chance.choice(tokens).encode()
@@ -138,55 +147,60 @@ def value_of(chance: random.Random, depth: int = 0) -> Any:
         return [value_of(chance, depth + 1) for _ in range(chance.randrange(4))]
     if kind == 9:
         return {chance.choice(NAMES): value_of(chance, depth + 1) for _ in range(chance.randrange(4))}
-    return chance.choice(
-        [None, True, False, 7, -1, 10**20 + 1, 1.5, 0.1, 1e300, "2026-11-21", "text", "é\n\"", "\ud83d\ude00", "1", "x" * 50]
-    )
+    return chance.choice(_SCALARS)
+
+
+def _flat(chance: random.Random, rows: int) -> Any:  # noqa: PLR0911 - one line a type
+    """Return an array without others within it."""
+    texts = [chance.choice(["", "a", "é" * 9, "x" * 40, None]) for _ in range(rows)]
+    numbers = [chance.randrange(-1000, 1000) for _ in range(rows)]
+    match chance.randrange(7):
+        case 0:
+            return pa.array(numbers, chance.choice([pa.int64(), pa.int16(), pa.float32(), pa.float64()]))
+        case 1:
+            return pa.array(texts, chance.choice([pa.string(), pa.large_string(), pa.string_view()]))
+        case 2:
+            return pa.array(texts, pa.binary()).cast(chance.choice([pa.binary(), pa.large_binary(), pa.binary_view()]))
+        case 3:
+            return pa.array([chance.choice([True, False, None]) for _ in range(rows)])
+        case 4:
+            return pa.array([Decimal(number) / 4 for number in numbers], pa.decimal128(20, 2))
+        case 5:
+            return pa.array(numbers, pa.int64()).cast(chance.choice([pa.timestamp("ms"), pa.timestamp("us", "UTC")]))
+    return pa.nulls(rows)
 
 
 def _array(chance: random.Random, rows: int, depth: int = 0) -> Any:
     """Return an array of any layout."""
-    kind = chance.randrange(18 if depth < 3 else 8)
     inner = partial(_array, chance, depth=depth + 1)
-    offsets = sorted(chance.randrange(2 * rows + 1) for _ in range(rows + 1))
-    match kind:
-        case 0:
-            return pa.array([chance.randrange(-1000, 1000) for _ in range(rows)], chance.choice([pa.int64(), pa.int16(), pa.int32()]))
-        case 1 | 2:
-            texts = [chance.choice(["", "a", "é" * 9, "x" * 40, None]) for _ in range(rows)]
-            return pa.array(texts, chance.choice([pa.string(), pa.large_string(), pa.string_view()]))
-        case 3:
-            return pa.array([chance.random() for _ in range(rows)], chance.choice([pa.float64(), pa.float32()]))
-        case 4:
-            return pa.array([chance.choice([True, False, None]) for _ in range(rows)])
-        case 5:
-            kinds = [pa.binary(), pa.large_binary(), pa.binary_view()]
-            return pa.array([chance.choice([b"", b"\0\1", b"y" * 30, None]) for _ in range(rows)], chance.choice(kinds))
-        case 6:
-            return pa.array([Decimal(chance.randrange(-99, 99)) / 4 for _ in range(rows)], pa.decimal128(20, 2))
-        case 7:
-            return pa.array([chance.randrange(10**9) for _ in range(rows)]).cast(chance.choice([pa.timestamp("ms"), pa.timestamp("us", "UTC")]))  # fmt: skip
+    offsets = pa.array(sorted(chance.randrange(2 * rows + 1) for _ in range(rows + 1)), pa.int32())
+    match chance.randrange(16) if depth < _MOST_LEVELS else 0:
         case 8:
             indices = [chance.choice([0, 1, 2, None]) for _ in range(rows)]
-            return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), inner(3))
+            found = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), inner(3))
         case 9 if rows:
-            return pa.RunEndEncodedArray.from_arrays(pa.array([*range(1, rows), rows + 2], pa.int32()), inner(rows))
+            found = pa.RunEndEncodedArray.from_arrays(pa.array([*range(1, rows), rows + 2], pa.int32()), inner(rows))
         case 10 | 11:
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner(2 * rows + 1))
+            found = pa.ListArray.from_arrays(offsets, inner(2 * rows + 1))
         case 12:
-            starts = pa.array([chance.randrange(rows + 1) for _ in range(rows)], pa.int32())
-            return pa.ListViewArray.from_arrays(starts, pa.array([chance.randrange(3) for _ in range(rows)], pa.int32()), inner(rows + 3))
+            starts, sizes = ([chance.randrange(most) for _ in range(rows)] for most in (rows + 1, 3))
+            found = pa.ListViewArray.from_arrays(
+                pa.array(starts, pa.int32()), pa.array(sizes, pa.int32()), inner(rows + 3)
+            )
         case 13:
             values = inner(2 * rows)
-            return pa.FixedSizeListArray.from_arrays(values.slice(0, len(values) // 2 * 2), 2)
+            found = pa.FixedSizeListArray.from_arrays(values.slice(0, len(values) // 2 * 2), 2)
         case 14:
             items = inner(2 * rows + 1)
             keys = pa.array([f"k{number}" for number in range(len(items))], pa.string())
-            return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items)
-        case 15 | 16:
+            found = pa.MapArray.from_arrays(offsets, keys, items)
+        case 15:
             members = [inner(rows), inner(rows)]
             shortest = min(map(len, members))
-            return pa.StructArray.from_arrays([each.slice(0, shortest) for each in members], ["a", chance.choice(["b", "é"])])
-    return pa.nulls(rows)
+            found = pa.StructArray.from_arrays([each.slice(0, shortest) for each in members], ["a", "é"])
+        case _:
+            found = _flat(chance, rows)
+    return found
 
 
 def _batch(chance: random.Random) -> pa.RecordBatch:
@@ -252,7 +266,9 @@ def _items(table: pa.Table) -> Any:
         text = printed.buffer.tobytes()
         refused = {each.row for each in printed.refusals}
         spans = zip(printed.offsets[:-1], printed.offsets[1:], strict=True)
-        found += [None if row in refused else json.loads(text[a:b], object_hook=_exact) for row, (a, b) in enumerate(spans)]
+        found += [
+            None if row in refused else json.loads(text[a:b], object_hook=_exact) for row, (a, b) in enumerate(spans)
+        ]
     return found
 
 
@@ -264,7 +280,11 @@ def make_json(chance: random.Random) -> bytes:
     """Return lines of plain JSON."""
     columns = {chance.choice(NAMES): value_of(chance) for _ in range(4)}
     rows = [
-        {name: each if chance.random() < 0.7 else value_of(chance) for name, each in columns.items() if chance.random() < 0.9}
+        {
+            name: each if chance.random() < 0.7 else value_of(chance)
+            for name, each in columns.items()
+            if chance.random() < 0.9
+        }
         for _ in range(chance.choice([1, 2, 5, 40]))
     ]
     text = "\n".join(json.dumps(row, ensure_ascii=chance.random() < 0.5) for row in rows)
@@ -303,7 +323,9 @@ def read_typed(data: bytes, chance: random.Random) -> None:
     for framing in ("items", "export", "page"):
         schema = pa.schema([("pk", pa.string()), ("n", pa.int64())])
         with suppress(RecursionError):
-            assert_same(by_kernel(KernelDecoder(schema), data, framing), by_reference(data, schema, framing), data[:1000])
+            assert_same(
+                by_kernel(KernelDecoder(schema), data, framing), by_reference(data, schema, framing), data[:1000]
+            )
     read_file("jsonl", data, chance)
 
 
@@ -383,10 +405,17 @@ def make_orc(chance: random.Random) -> bytes:
     return damage(sink.getvalue(), chance, [])
 
 
-_AVRO_TYPES: list[Any] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string", {"type": "array", "items": "string"},
-    {"type": "map", "values": ["null", "long"]}, {"type": "enum", "name": "e", "symbols": ["A", "B"]}, {"type": "fixed", "name": "f", "size": 3},
-    {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["null", "string"]}]}, ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
-    {"type": "long", "logicalType": "timestamp-micros"}, {"type": "string", "logicalType": "uuid"}]  # fmt: skip
+_AVRO_TYPES: list[Any] = [
+    *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+    {"type": "array", "items": "string"},
+    {"type": "map", "values": ["null", "long"]},
+    {"type": "enum", "name": "e", "symbols": ["A", "B"]},
+    {"type": "fixed", "name": "f", "size": 3},
+    {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["null", "string"]}]},
+    ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+    {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "string", "logicalType": "uuid"},
+]
 
 
 def make_avro(chance: random.Random) -> bytes:
@@ -399,10 +428,12 @@ def make_avro(chance: random.Random) -> bytes:
         fields.append({"name": f"c{number}", "type": kind})
     schema = {"type": "record", "name": "row", "fields": fields}
     sink = io.BytesIO()
-    records = fastavro.utils.generate_many(fastavro.parse_schema(json.loads(json.dumps(schema))), chance.choice([0, 1, 20]))
+    # It draws from the generator of all.
     random.seed(chance.random())
-    codec = chance.choice(["null", "null", "deflate"])
-    fastavro.writer(sink, schema, records, codec=codec, sync_marker=b"S" * 16, sync_interval=chance.choice([50, 16_000]))
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+    records = fastavro.utils.generate_many(parsed, chance.choice([0, 1, 20]))
+    codec, interval = chance.choice(["null", "null", "deflate"]), chance.choice([50, 16_000])
+    fastavro.writer(sink, schema, records, codec=codec, sync_marker=b"S" * 16, sync_interval=interval)
     return damage(sink.getvalue(), chance, [])
 
 
@@ -428,7 +459,11 @@ def _scrambled(array: Any, chance: random.Random) -> Any:
     nested = kind.num_fields > 0
     if nested and not (pa.types.is_list(kind) or pa.types.is_list_view(kind) or pa.types.is_fixed_size_list(kind)):
         return array.slice(chance.randrange(len(array) + 1))
-    own = buffers[: 3 if pa.types.is_list_view(kind) else 1 if pa.types.is_fixed_size_list(kind) else 2] if nested else buffers
+    own = (
+        buffers[: 3 if pa.types.is_list_view(kind) else 1 if pa.types.is_fixed_size_list(kind) else 2]
+        if nested
+        else buffers
+    )
     changed = [None if each is None else pa.py_buffer(damage_words(each.to_pybytes(), chance)) for each in own]
     start = chance.randrange(len(array) + 1)
     children = [_scrambled(array.values, chance)] if nested else None
@@ -473,6 +508,19 @@ def make_state(chance: random.Random) -> bytes:
     return name.encode() + b"\0" + damage(_state_files()[name], chance, _STATE)
 
 
+_JOB, _OTHER_JOB, _NEXT_JOB = (f"20260101T000000Z_aaaaaaa{letter}" for letter in "abc")
+_STATES: dict[str, Any] = {
+    "claim": {"format": 1, "job_id": _OTHER_JOB, "mode": "append", "owner": "x"},
+    "intent": {
+        "format": 1,
+        "job_id": _OTHER_JOB,
+        "staged": [],
+        "replaced": [],
+        "change": {"removed": []},
+        "manifest": {},
+        "deletes": False,
+    },
+}
 _known_states: dict[str, bytes] = {}
 
 
@@ -482,10 +530,8 @@ def _state_files() -> dict[str, bytes]:
             _commit(Path(folder))
             known = {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.json")}
         _known_states.update({name: text for name, text in known.items() if name.startswith("_ddbio/")})
-        _known_states["_ddbio/20260101T000000Z_aaaaaaab.claim.json"] = b'{"format":1,"job_id":"20260101T000000Z_aaaaaaab"}'
-        _known_states["_ddbio/20260101T000000Z_aaaaaaab.intent.json"] = (
-            b'{"format":1,"job_id":"20260101T000000Z_aaaaaaab","staged":[],"replaced":[],"change":{"removed":[]},"manifest":{},"deletes":false}'
-        )
+        for kind, state in _STATES.items():
+            _known_states[f"_ddbio/{_OTHER_JOB}.{kind}.json"] = json.dumps(state).encode()
     return _known_states
 
 
@@ -493,8 +539,9 @@ def _commit(folder: Path) -> None:
     schema = normalize_schema(pa.schema([("pk", pa.string())]))
     rows = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.nulls(2, pa.string())], schema=schema)
     store = LocalStore(folder)
-    with publishing(Target(store=store, mode="error"), "20260101T000000Z_aaaaaaaa") as publish:
-        writer = RollingWriter(store, FileNaming("20260101T000000Z_aaaaaaaa", 0), schema, FileOptions(format="json", compression="none"))  # fmt: skip
+    options = FileOptions(format="json", compression="none")
+    with publishing(Target(store=store, mode="error"), _JOB) as publish:
+        writer = RollingWriter(store, FileNaming(_JOB, 0), schema, options)
         writer.write(rows)
         publish(writer.finish(), CommitInfo(created_at="", source={}, schema=schema_to_json(schema)))
 
@@ -514,7 +561,7 @@ def read_state(data: bytes, _: random.Random) -> None:
         for use in (
             lambda: live_files(store),
             lambda: ddbio.digest(str(folder)),
-            lambda: Target(store=store, mode="append", lease_seconds=0.01).prepare("20260102T000000Z_aaaaaaaa"),
+            lambda: Target(store=store, mode="append", lease_seconds=0.01).prepare(_NEXT_JOB),
         ):
             with suppress(DdbioError):
                 use()
@@ -525,11 +572,24 @@ def read_state(data: bytes, _: random.Random) -> None:
 # ---- HTTP
 
 _ROWS, _MOST_ROWS = 5, 10_000
-_DESCRIBED = {"Table": {"TableName": "orders", "TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/orders", "TableId": "1", "TableStatus": "ACTIVE",
-    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}], "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}], "ItemCount": _ROWS,
-    "TableSizeBytes": 50, "CreationDateTime": 1.7e9, "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"}}}  # fmt: skip
-_PAGE = {"Items": [{"pk": {"S": f"k{number}"}} for number in range(_ROWS)], "Count": _ROWS, "ScannedCount": _ROWS,
-         "ConsumedCapacity": {"TableName": "orders", "CapacityUnits": 1.0}}  # fmt: skip
+_TABLE = {
+    "TableName": "orders",
+    "TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/orders",
+    "TableId": "1",
+    "TableStatus": "ACTIVE",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "ItemCount": _ROWS,
+    "TableSizeBytes": 50,
+    "CreationDateTime": 1.7e9,
+    "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
+}
+_PAGE = {
+    "Items": [{"pk": {"S": f"k{number}"}} for number in range(_ROWS)],
+    "Count": _ROWS,
+    "ScannedCount": _ROWS,
+    "ConsumedCapacity": {"TableName": "orders", "CapacityUnits": 1.0},
+}
 
 
 def _answer(body: bytes, head: str = "", *, checksum: bool = True) -> bytes:
@@ -589,7 +649,7 @@ def _serve(connection: socket.socket) -> None:
             if "Scan" in operation and _left:
                 connection.sendall(_left.pop())
                 return
-            connection.sendall(_answer(json.dumps(_DESCRIBED if "Describe" in operation else _PAGE).encode()))
+            connection.sendall(_answer(json.dumps({"Table": _TABLE} if "Describe" in operation else _PAGE).encode()))
 
 
 def _of_file(suffix: str, make: Callable[[random.Random], bytes]) -> Kind:

@@ -69,7 +69,9 @@ def _plain(array: Any, wanted: Any, path: str) -> Any:
     if is_list(wanted):
         offsets, values = entries_of(array, array.values)
         lists: Any = pa.LargeListArray
-        return lists.from_arrays(pa.array(offsets), _plain(values, wanted.value_type, f"{path}[]"), mask=mask).cast(wanted)
+        return lists.from_arrays(pa.array(offsets), _plain(values, wanted.value_type, f"{path}[]"), mask=mask).cast(
+            wanted
+        )
     if is_time(array.type) and not is_time_column(wanted):
         unfit, message = unfit_times(array, _OPTIONS)
         if unfit:

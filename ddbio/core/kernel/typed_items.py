@@ -112,7 +112,7 @@ def typed_lines(text: bytes) -> TypedLines | None:
 
 @inner
 def _has_exponent(data: Any, place: int, end: int) -> Any:
-    for index in range(place, end):
+    for index in range(place, end):  # noqa: SIM110 - compiled code has no generators
         if peek(data, index) in _EXPONENTS:
             return True
     return False

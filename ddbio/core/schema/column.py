@@ -152,7 +152,9 @@ def _field(column: str, name: str, shape: Shape, declared: Declared, depth: int)
     elif chosen == MAP_COLUMN:
         children = [_field("value", "value", values_of(shape), declared.inner or NOTHING_DECLARED, depth + 1)]
     elif tag == "L":
-        children = [_field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED, depth + 1)]
+        children = [
+            _field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED, depth + 1)
+        ]
     arrow, _, form = arrow.partition("] ") if _TIMED.fullmatch(arrow) else (arrow, "", "")
     try:
         field = tagged_field(column, _arrow_type(tag, f"{arrow}]" if form else arrow, children), tag, attribute=name)
