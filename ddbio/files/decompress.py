@@ -158,7 +158,7 @@ def _inflated(chunks: Iterable[bytes], place: str, codec: _Codec) -> Iterator[by
 
 def _opened(stored: Any, codec: _Codec) -> Any:
     if codec == "gzip":
-        return igzip.IGzipFile(fileobj=stored, mode="rb")
+        return igzip.IGzipFile(fileobj=stored, mode="rb")  # type: ignore[no-untyped-call] # its stub has no types
     return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec)
 
 

@@ -185,7 +185,7 @@ class ParquetReader:
         for place in range(group.num_columns):
             chunk = group.column(place)
             if _may_repeat_long_texts(chunk, batch_rows):
-                begin = min(max(0, chunk.dictionary_page_offset), self._entry.size_bytes)
+                begin = min(max(0, chunk.dictionary_page_offset or 0), self._entry.size_bytes)
                 head = self._store.read_range(self._entry, begin, _PAGE_HEAD_BYTES)
                 longest = min(chunk.total_uncompressed_size, page_bytes(head))
                 rows = min(rows, max(1, FREE_BYTES // max(1, longest)))
@@ -216,7 +216,7 @@ def _may_repeat_long_texts(chunk: pq.ColumnChunkMetaData, rows: int) -> bool:
         return False
     if rows * chunk.total_uncompressed_size <= FREE_BYTES:
         return False
-    bounds = chunk.statistics
+    bounds: Any = chunk.statistics
     if bounds is None or not bounds.has_min_max:
         return True
     return max(len(bounds.min_raw), len(bounds.max_raw)) > _LONG_TEXT_BYTES
