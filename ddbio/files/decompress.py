@@ -37,7 +37,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 
 MAX_CHANGE_BYTES = 2 * MAX_LINE_BYTES
 
-_DEFLATE_RATIO = 1032
+_GZIP_BITS = zlib.MAX_WBITS | 16
 _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
 _STREAM_BLOCK_BYTES = 1024 * 1024
@@ -60,11 +60,7 @@ def decompress(data: bytes, place: str) -> bytes:
     codec = _codec_of(data)
     if codec is None:
         return data
-    if codec == "gzip" and _DEFLATE_RATIO * len(data) <= FREE_BYTES:
-        try:
-            text: bytes = igzip.decompress(data)  # type: ignore[no-untyped-call] # its stub has no types
-        except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
-            raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
+    if codec == "gzip" and (text := _only_member(data)) is not None:
         return text
     blocks, held = list[bytes](), 0
     for block in _inflated([data], place, codec):
@@ -73,6 +69,16 @@ def decompress(data: bytes, place: str) -> bytes:
         if held > MOST_WHOLE_BYTES:
             raise _refusal(place, f"inflates to more than {MOST_WHOLE_BYTES:,} bytes at once: decompress it before")
     return b"".join(blocks)
+
+
+def _only_member(data: bytes) -> bytes | None:
+    """Return the text of a gzip file of one member that inflates to little; None for others."""
+    inflater = isal_zlib.decompressobj(wbits=_GZIP_BITS)
+    try:
+        text = inflater.decompress(data, FREE_BYTES)
+    except isal_zlib.error:  # type: ignore[misc] # its stub has no base
+        return None
+    return text if inflater.eof and not inflater.unused_data else None
 
 
 def is_compressed(head: bytes) -> bool:
