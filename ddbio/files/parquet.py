@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -13,18 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.expansion import FREE_BYTES, check_rows
+from ddbio.core.expansion import FREE_BYTES, check_rows, may_expand
 from ddbio.core.items.arrow_input import checked_batches
+from ddbio.core.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_footer import TEXT, facts_of_chunks, read_tail
 from ddbio.files.parquet_input import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Buffer
 
     from ddbio.core.folders.staged import StagedFile, StoredObject
@@ -120,7 +125,22 @@ class ParquetFileWriter:
 _PAGE_HEAD_BYTES, _PAGE_SIZE_PLACE, _NEXT_INTEGER, _LARGEST_PAGE = 32, 2, 0x15, (1 << 31) - 1
 _LONG_TEXT_BYTES = 1024
 
-_FOOTERS: WeakValueDictionary[tuple[str, StoredObject], pq.FileMetaData] = WeakValueDictionary()
+
+@dataclass(frozen=True)
+class _Footer:
+    """Hold a footer, and the facts of its column chunks."""
+
+    metadata: pq.FileMetaData
+    facts: NDArray[np.int64]
+
+
+_FOOTERS: WeakValueDictionary[tuple[str, StoredObject], _Footer] = WeakValueDictionary()
+
+
+def _read_footer(store: ObjectStore, entry: StoredObject) -> _Footer:
+    tail = read_tail(store, entry)
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    return _Footer(metadata, facts_of_chunks(tail, metadata))
 
 
 class ParquetReader:
@@ -136,8 +156,9 @@ class ParquetReader:
         # A row group's columns are asked for in few, large ranges.
         # A footer of thousands of columns takes 100 MB: readers of one file share it.
         known = store.uri, entry
-        self._opened = open_parquet(self._file, pre_buffer=True, metadata=_FOOTERS.get(known))
-        _FOOTERS[known] = self._opened.metadata
+        self._footer = _FOOTERS.get(known) or _read_footer(store, entry)
+        _FOOTERS[known] = self._footer
+        self._opened = open_parquet(self._file, pre_buffer=True, metadata=self._footer.metadata)
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
@@ -181,14 +202,15 @@ class ParquetReader:
 
     def _fitting_rows(self, part: int, batch_rows: int) -> int:
         """Return how many rows can be read at once, though all may have the longest value of a dictionary."""
-        group, rows = self._opened.metadata.row_group(part), batch_rows
-        for place in range(group.num_columns):
-            chunk = group.column(place)
-            if _may_repeat_long_texts(chunk, batch_rows):
-                begin = min(max(0, chunk.dictionary_page_offset or 0), self._entry.size_bytes)
-                head = self._store.read_range(self._entry, begin, _PAGE_HEAD_BYTES)
-                longest = min(chunk.total_uncompressed_size, page_bytes(head))
-                rows = min(rows, max(1, FREE_BYTES // max(1, longest)))
+        facts, rows = self._footer.facts[part], batch_rows
+        sizes, bounds = facts[:, UNCOMPRESSED], facts[:, BOUNDS:TEXT_BYTES].max(axis=1, initial=-1)
+        # Short bounds show that all texts are short.
+        may_be_long = (facts[:, KIND] == TEXT) & ((bounds < 0) | (bounds > _LONG_TEXT_BYTES))
+        suspects = may_be_long & (facts[:, DICTIONARY] >= 0) & (sizes > FREE_BYTES // batch_rows)
+        for begin, size in facts[suspects][:, [DICTIONARY, UNCOMPRESSED]].tolist():
+            head = self._store.read_range(self._entry, min(begin, self._entry.size_bytes), _PAGE_HEAD_BYTES)
+            longest = min(size, page_bytes(head))
+            rows = min(rows, max(1, FREE_BYTES // max(1, longest)))
         return rows
 
     def sample(self, rows: int) -> Sample | None:
@@ -197,8 +219,9 @@ class ParquetReader:
         return next((Sample(_without_digest(batch), None) for batch in self._checked(batches)), None)
 
     def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # pyarrow takes the indices of a dictionary as they are.
-        is_safe = not any(_has_dictionary(field.type) for field in self._opened.schema_arrow)
+        # pyarrow takes the indices of a dictionary as they are, and counts the entries of damaged lists wrongly.
+        kinds = [field.type for field in self._opened.schema_arrow]
+        is_safe = not any(kind.num_fields or may_expand(kind) for kind in kinds)
         return batches if is_safe else checked_batches(batches)
 
     def _group_bytes(self) -> tuple[int, ...]:
@@ -208,18 +231,6 @@ class ParquetReader:
         groups = [max(0, footer.row_group(number).total_byte_size) for number in range(footer.num_row_groups)]
         whole = max(1, sum(groups))
         return tuple(self._entry.size_bytes * group // whole for group in groups)
-
-
-def _may_repeat_long_texts(chunk: pq.ColumnChunkMetaData, rows: int) -> bool:
-    """Return whether a dictionary may make much of so many rows; short bounds show that its texts are short."""
-    if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
-        return False
-    if rows * chunk.total_uncompressed_size <= FREE_BYTES:
-        return False
-    bounds: Any = chunk.statistics
-    if bounds is None or not bounds.has_min_max:
-        return True
-    return max(len(bounds.min_raw), len(bounds.max_raw)) > _LONG_TEXT_BYTES
 
 
 def page_bytes(head: bytes) -> int:
@@ -247,11 +258,6 @@ def _refuse_intervals(schema: Any) -> None:
     for leaf in map(schema.column, range(len(schema))):
         if leaf.converted_type == "INTERVAL":
             raise DecodeError(f"column {leaf.path} is an INTERVAL, which DynamoDB has no type for: write it as text")
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    within = (kind.field(place).type for place in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, within))
 
 
 def _without_digest(batch: pa.RecordBatch) -> pa.RecordBatch:

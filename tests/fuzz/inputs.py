@@ -54,7 +54,9 @@ from ddbio.errors import DdbioError, DecodeError
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.file_format import ReadOptions
+from ddbio.files.footers import FooterReader, open_footer
 from ddbio.files.local_store import LocalStore
+from ddbio.files.parquet_types import FooterFacts, stored_types
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
 from ddbio.files.snapshot import live_files
@@ -238,13 +240,18 @@ def read_file(suffix: str, data: bytes, chance: random.Random) -> None:
             for batch in RowFiles(store, options).read_file(entry):
                 encode(batch)
         with suppress(DdbioError):
-            match chance.randrange(3):
+            match chance.randrange(4):
                 case 0:
                     RowFiles(store).sample(entry, 10)
                 case 1:
                     RowFiles(store).first_schema(entry)
                 case 2:
                     ddbio.digest(str(path))
+                case 3 if suffix == "parquet":
+                    opened = open_footer(store, entry)
+                    stored_types(opened)
+                    FooterFacts().add(opened.metadata)
+                    FooterReader(store).read(entry)
     finally:
         shutil.rmtree(folder)
 

@@ -117,9 +117,19 @@ def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
     try:
         for field in fields:
             _ = field.name
-            _check_names(field.type.field(place) for place in range(field.type.num_fields))
+            # The zone of a time is text, too.
+            _ = getattr(field.type, "tz", None)
+            _check_names(_fields_within(field.type))
     except UnicodeError as error:
         raise DecodeError(f"the name of a column is not UTF-8: {error}") from None
+
+
+def _fields_within(kind: Any) -> list[pa.Field[Any]]:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _fields_within(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _fields_within(kind.value_type)
+    return [kind.field(place) for place in range(kind.num_fields)]
 
 
 def _check(array: Any) -> None:  # noqa: C901 - one branch a layout

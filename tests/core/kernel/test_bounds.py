@@ -24,6 +24,7 @@ class Target(NamedTuple):
 
 
 TARGETS = {
+    "column_chunks_target.py": Target("True, ", 1, 300, 10),
     "decode_target.py": Target("2700 documents, ", 50_000, 100, 100),
     "inference_target.py": Target("True, ", 60_000, 150, 50),
     "encode_target.py": Target("True, ", 70_000, 200, 50),
