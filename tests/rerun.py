@@ -1,11 +1,13 @@
 """Run pytest, and rerun at most three failed tests, each in a process of its own: ``python -m tests.rerun [ARGS]``.
 
 A test that passes then is reported as ``FLAKY`` in the last lines, and the run passes. Such a test must be fixed in the
-next change. More than three failures fail the run at once.
+next change. More than three failures fail the run at once. So does a file that cannot be collected, since its tests did
+not run.
 """
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,23 +22,29 @@ class Failures:
 
     def __init__(self) -> None:
         self.tests: dict[str, None] = {}
+        self.fatal = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test that failed, in its set-up or its teardown too."""
         if report.failed:
             self.tests[report.nodeid] = None
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that a file could not be collected."""
+        self.fatal = self.fatal or report.failed
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments; return its exit status, or 0 if all failed tests passed when rerun alone."""
     failures = Failures()
     status = pytest.main([*arguments], plugins=[failures])
-    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failures.tests) <= MAX_RERUNS:
+    if failures.fatal or status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failures.tests) <= MAX_RERUNS:
         return int(status)
+    settings = [word for name, value in itertools.pairwise(arguments) if name == "-o" for word in (name, value)]
     flaky, broken = [], []
     for test in failures.tests:
         print(f"\nRerunning alone: {test}", flush=True)
-        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "-m", "", test]
+        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *settings, "-m", "", test]
         (broken if subprocess.run(command, check=False).returncode else flaky).append(test)
     for test in flaky:
         print(f"FLAKY {test}: it failed, and passed when rerun alone; fix it in the next change")

@@ -16,7 +16,7 @@ import yaml
 import ddbio
 from ddbio.core.capture import transform
 from ddbio.core.capture.columns import attribute_of_member
-from ddbio.errors import OptionError
+from ddbio.errors import NotFoundError, OptionError
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.ops.capture.test_capture import rows_of
@@ -190,6 +190,15 @@ def test_a_created_object_is_loaded_once(monkeypatch):
         }
         assert [each["written"] for each in load_objects(bridged)["loads"]] == [0]
         assert ddbio.read_table("orders", endpoint_url=fake.endpoint_url).num_rows == 2
+        # A key that looks like a glob is that object, or none if it is gone.
+        described |= {"key": "new+orders/a%5B1%5D*.jsonl", "eTag": "other"}
+        for name in ("a1.jsonl", "a1x.jsonl"):
+            s3.put_object(Bucket="inbox", Key=f"new orders/{name}", Body=b'{"Item":{"pk":{"S":"9"}}}\n')
+        with pytest.raises(NotFoundError):
+            load_objects({"Records": [record]})
+        s3.put_object(Bucket="inbox", Key="new orders/a[1]*.jsonl", Body=b'{"Item":{"pk":{"S":"3"}}}\n')
+        assert [each["written"] for each in load_objects({"Records": [record]})["loads"]] == [1]
+        assert sorted(ddbio.read_table("orders", endpoint_url=fake.endpoint_url)["pk"].to_pylist()) == ["1", "2", "3"]
         s3.close()
 
 

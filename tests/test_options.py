@@ -1,11 +1,12 @@
 """Options: every spelling, every refusal."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.options import ScanOptions, ScanToFilesOptions, camel_case, parse_options
+from ddbio.options import ScanOptions, ScanToFilesOptions, WriteOptions, camel_case, parse_options
 
 
 @pytest.mark.parametrize("spelling", ["rcu_per_second", "rcuPerSecond", "rcupersecond"])
@@ -25,6 +26,12 @@ def test_pairs_are_split_at_the_first_sign_of_equality():
     """A comma within brackets belongs to a type, and a further sign of equality to the value."""
     options = parse_options(ScanOptions, {"table": "t", "types": "a=decimal(38, 2), b = S,c=x=y"})
     assert options.types == (("a", "decimal(38, 2)"), ("b", "S"), ("c", "x=y"))
+
+
+def test_a_path_is_its_text():
+    """Options that name a place take paths, too."""
+    options = parse_options(WriteOptions, {"table": "t", "reject_to": Path("some/folder")})
+    assert options.reject_to == "some/folder"
 
 
 def test_none_means_not_given():

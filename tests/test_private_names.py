@@ -14,8 +14,6 @@ from pathlib import Path
 import boto3
 import pytest
 
-pytestmark = pytest.mark.canary
-
 ROOT = Path(__file__).parents[1]
 # Which module uses which names.
 NAMES = {

@@ -20,6 +20,7 @@ def test_flaky():
     assert ran
 """
 BROKEN = "def test_broken():\n    assert False\n"
+WARNS = "import warnings\n" + FLAKY.replace("    mark =", "    warnings.warn('old', stacklevel=1)\n    mark =")
 
 
 @pytest.mark.parametrize(
@@ -30,20 +31,23 @@ BROKEN = "def test_broken():\n    assert False\n"
             0,
             ["FLAKY test_0.py::test_flaky: it failed, and passed when rerun alone"],
         ),
+        ([WARNS], 0, ["FLAKY test_0.py::test_flaky: it failed, and passed when rerun alone"]),
         ([BROKEN], 1, ["FAILED test_0.py::test_broken: it failed twice"]),
         ([FLAKY, BROKEN], 1, ["FLAKY test_0.py::test_flaky", "FAILED test_1.py::test_broken: it failed twice"]),
         ([FLAKY, FLAKY, FLAKY, FLAKY], 1, ["4 failed"]),
+        ([FLAKY, "import missing_module"], 1, ["1 failed, 1 error"]),
         (["def test_passes():\n    pass\n"], 0, ["1 passed"]),
         ([], 5, ["no tests ran"]),
     ],
-    ids=["flaky", "broken", "both", "more than three", "passes", "none"],
+    ids=["flaky", "with options", "broken", "both", "more than three", "not collected", "passes", "none"],
 )
 def test_a_test_that_passes_when_rerun_is_flaky(tmp_path, files, status, last):
     """At most three failed tests are rerun; those that pass are named in the last lines, and the run passes."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     for number, text in enumerate(files):
         (tmp_path / f"test_{number}.py").write_text(text)
-    command = [sys.executable, "-c", "import sys; from tests.rerun import main; sys.exit(main(sys.argv[1:]))", "-q"]
+    program = "import sys; from tests.rerun import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "-q", "-p", "xdist.plugin", "-n", "2", "-o", "filterwarnings=default"]
     done = subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert [*map(str.__contains__, done.stdout.splitlines()[-len(last) :], last)] == [True] * len(last), done.stdout

@@ -43,7 +43,7 @@ from ddbio.core.kernel.text import broken_texts
 from ddbio.core.number import canonical_number
 from ddbio.core.reference import checked_json
 from ddbio.core.rescue import given_twice
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
+from ddbio.core.schema.arrow import DDB_NAME, DDB_TYPE, RESCUE_NAME, SETS, fields_within, name_of_field, tag_of_field
 from ddbio.core.schema.own_names import told_apart
 from ddbio.errors import DecodeError, EncodeError, SchemaError
 
@@ -227,8 +227,13 @@ def require_digest(schema: pa.Schema) -> None:
 
 
 def _stored_key(schema: pa.Schema) -> _SchemaKey:
-    stored = stored_columns(told_apart(schema))
-    return _SchemaKey(stored.serialize().to_pybytes(), stored)
+    stored = stored_columns(schema)
+    text = stored.serialize().to_pybytes()
+    if DDB_NAME in text:
+        # A column of ddbio's own may be called as an attribute that has another column.
+        stored = stored_columns(told_apart(schema))
+        text = stored.serialize().to_pybytes()
+    return _SchemaKey(text, stored)
 
 
 @functools.lru_cache(maxsize=64)

@@ -341,7 +341,7 @@ def _replaced(target: Target, live: set[str], job_id: str) -> tuple[str, ...]:
             ways = "choose another target, empty this one, or use mode append or overwrite"
             raise TargetError(f"target {store.uri} is not empty (it holds {first}): {ways}", store.uri)
         return ()
-    # Files of jobs that append meanwhile are not replaced, be they in their commit or at its end by the second listing.
+    # Another job may append at the same time. The second listing finds its claim, intent or manifest; its files stay.
     paths = list(found)
     added = {each.path for each in store.list(META)} - set(paths)
     states = (path for path in added if is_claim(path) or is_intent(path) or is_manifest(path))

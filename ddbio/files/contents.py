@@ -7,7 +7,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from ddbio.core.exports.manifest import FILES, STARTED, SUMMARY
 from ddbio.errors import AccessDeniedError, NotFoundError, OptionError
@@ -48,7 +48,15 @@ _OPTIMIZE: Final[dict[Kind, str]] = {
 }
 # https://iceberg.apache.org/spec/: the table's metadata, lists of manifests, and manifests.
 _ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
-_WITHIN = re.compile(rf"(?:(?P<root>.*?)/)?(?:(?P<delta>_delta_log)/.+|(?P<hudi>\.hoodie)/.+|(?P<iceberg>{_ICEBERG}))")
+_NOTED = rf"{META}(?:snapshots/.+|[^./]+\.json)"
+_LOG = rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"
+_ARCHIVE = rf"{META}[A-Za-z0-9_]+\.archive\.json"
+_WITHIN = re.compile(
+    rf"(?P<root>.+?)/(?:(?P<delta>_delta_log/.+)|(?P<hudi>\.hoodie/.+)|(?P<iceberg>{_ICEBERG})|(?P<spark>{STREAM_LOG}.+)"
+    rf"|(?P<log>{_LOG})|(?P<archive>{_ARCHIVE})|(?P<export>{SUMMARY}\.json)|(?P<ddbio>{_NOTED}))"
+)
+# What the path of each of these has in it.
+_NEAR = ("/_delta_log/", "/.hoodie/", "/metadata/", f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
 # What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
 _PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
     ("delta", "_delta_log/", r".+"),
@@ -57,9 +65,9 @@ _PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
     ("spark", STREAM_LOG, r".+"),
     ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
     ("export", STARTED, STARTED),
-    ("log", META, rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"),
-    ("archive", META, rf"{META}[A-Za-z0-9_]+\.archive\.json"),
-    ("ddbio", META, rf"{META}(?:snapshots/.+|[^./]+\.json)"),
+    ("log", META, _LOG),
+    ("archive", META, _ARCHIVE),
+    ("ddbio", META, _NOTED),
 )
 _MARKS: Final = tuple((kind, prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
 # One page of a listing.
@@ -131,11 +139,12 @@ def require_own_files(store: ObjectStore, problem: str, advice: str | None = Non
         raise OptionError(f"{refused}, since its metadata names its files: {advice or own}")
     if found.kind == "spark":
         raise OptionError(f"{refused}, since {STREAM_LOG} names its files: write its rows to another folder first")
-    if found.kind == "export" and changes:
+    if changes and (found.kind == "export" or _is_export_data(store)):
+        refused = refused if found.kind == "export" else f"{store.uri} holds the data of a native export: {problem}"
         raise OptionError(f"{refused}, since its manifest names its files: make others of it by 'ddbio export read'")
     if found.below and any(path.startswith(found.below) for path in live_files(found.root).paths):
         raise OptionError(f"{refused}, since that has notes of its files: give {found.root.uri}")
-    require_no_tables(store, (each.path for each in store.list()))
+    require_no_tables(store, (each.path for each in store.list()), reads=not changes)
 
 
 def require_target(store: ObjectStore, table_format: str | None = None) -> None:
@@ -159,8 +168,23 @@ def require_target(store: ObjectStore, table_format: str | None = None) -> None:
         )
 
 
-def require_no_tables(store: ObjectStore, paths: Iterable[str], chosen: Iterable[str] | None = None) -> None:
-    """Refuse files that belong to tables in folders of a folder: without their metadata they mean nothing.
+def _roots_within(paths: Iterable[str]) -> dict[str, Kind]:
+    """Return the folders in a folder that are more than files, by their paths, which end in a slash."""
+    roots: dict[str, Kind] = {}
+    for path in paths:
+        # Most paths are of data files.
+        if any(part in path for part in _NEAR) and (found := _WITHIN.fullmatch(path)):
+            root = f"{found['root']}/"
+            # A log is a folder of ddbio's, too.
+            if roots.get(root, "ddbio") == "ddbio":
+                roots[root] = cast("Kind", found.lastgroup)
+    return roots
+
+
+def require_no_tables(
+    store: ObjectStore, paths: Iterable[str], chosen: Iterable[str] | None = None, *, reads: bool = False
+) -> None:
+    """Refuse files that belong to something else in a folder of a folder: without its metadata they mean nothing.
 
     Parameters
     ----------
@@ -168,25 +192,29 @@ def require_no_tables(store: ObjectStore, paths: Iterable[str], chosen: Iterable
         Everything in the folder.
     chosen
         The files that are wanted; None if all are.
+    reads
+        Whether files are only read, and not moved or deleted: those of a folder of ddbio's may be.
 
     Raises
     ------
     OptionError
-        Naming the first such table.
+        Naming the first such folder.
     """
-    roots: dict[str, Kind] = {}
-    for path in paths:
-        # Most paths are of data files.
-        is_near = "/_delta_log/" in path or "/.hoodie/" in path or "/metadata/" in path
-        if is_near and (found := _WITHIN.fullmatch(path)) and found["root"]:
-            roots[f"{found['root']}/"] = "delta" if found["delta"] else "hudi" if found["hudi"] else "iceberg"
     wanted = None if chosen is None else list(chosen)
-    for root, kind in sorted(roots.items()):
-        if wanted is None or any(path.startswith(root) for path in wanted):
+    for root, kind in sorted(_roots_within(paths).items()):
+        if (kind != "ddbio" or not reads) and (wanted is None or any(path.startswith(root) for path in wanted)):
             raise OptionError(
                 f"{store.uri} holds {_NAMES[kind]} in {root}, whose files mean nothing without its metadata: give "
                 f"{store.uri}/{root.rstrip('/')}, or a folder or glob without it"
             )
+
+
+def _is_export_data(store: ObjectStore) -> bool:
+    """Return whether a folder is that of an export's data, or of that of incremental exports."""
+    above = store.above()
+    if above is None or above[1] != "data":
+        return False
+    return any(each.path.endswith(f"{SUMMARY}.json") for each in above[0].list())
 
 
 def _place(store: ObjectStore, found: Contents) -> str:

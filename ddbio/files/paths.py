@@ -22,6 +22,7 @@ WILD = ("*", "?", "[")
 
 # https://hive.apache.org/docs/latest/user/configuration-properties/ - hive.exec.default.partition.name
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"\[([*?[])\]")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,37}")
 
 FolderColumns: TypeAlias = tuple[tuple[str, str, str | None], ...]
@@ -37,6 +38,12 @@ def split_glob(path: str) -> tuple[str, str]:
     """Return the folder before the first sign of a glob, which may be empty, and the glob in it."""
     fixed = path[: min(path.find(sign) for sign in WILD if sign in path)].rpartition("/")[0]
     return fixed, path.removeprefix(fixed).lstrip("/")
+
+
+def literal_of(glob: str) -> str | None:
+    """Return the only path that a glob with escaped signs matches; None if it is none of that kind."""
+    found = _ESCAPED.sub(lambda match: match[1], glob)
+    return None if found == glob or is_glob(_ESCAPED.sub("", glob)) else found
 
 
 def escape_glob(path: str) -> str:

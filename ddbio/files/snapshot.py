@@ -63,7 +63,9 @@ def live_files(store: ObjectStore, version: int | None = None) -> Snapshot:
         found = list(store.list(META))
         if versions(found) or any(is_manifest(each.path) for each in found):
             return _with_log(store, _committed(store, found), found)
-        listed = [each for each in store.list() if is_row_file(each.path)]
+        everything = {each.path: each for each in store.list()}
+        replaced = _replaced_within(store, everything)
+        listed = [each for path, each in everything.items() if is_row_file(path) and path not in replaced]
         after = list(store.list(META))
         # A job may have committed meanwhile: then some of its files may be missing in the listing.
         if not versions(after) and not any(is_manifest(each.path) for each in after):
@@ -114,7 +116,8 @@ def folder_files(store: ObjectStore) -> FolderFiles:
             f"{store.uri}/{gone[0]} belongs to version {snapshot.version} of its folder, and is gone: something "
             "else than ddbio deleted it; run the job again that wrote it"
         )
-    others = [path for path in found if path not in live and not job_of(path)]
+    within = _replaced_within(store, found)
+    others = [path for path in found if path not in live and not job_of(path) and path not in within]
     if others and snapshot.version:
         replaced = replaced_files(store)
         others = [path for path in others if path not in replaced]
@@ -123,16 +126,29 @@ def folder_files(store: ObjectStore) -> FolderFiles:
     hidden = (path for path in others if path not in data and format_of(path) and found[path].size_bytes)
     return FolderFiles(
         tuple(each for each in chosen if each.size_bytes),
-        tuple(path for path in hidden if not path.startswith(META)),
+        tuple(path for path in hidden if f"/{META}" not in f"/{path}"),
         snapshot,
         tuple(found),
     )
 
 
-def replaced_files(store: ObjectStore) -> set[str]:
-    """Return the paths of files that commits to a folder have replaced, and that are not live again."""
-    history = read_history(store)
-    return {path for each in history for path in each.removed} - (history[-1].paths if history else set())
+def replaced_files(store: ObjectStore, folder: str = "") -> set[str]:
+    """Return the paths of files that commits have replaced, and that are not live again.
+
+    Parameters
+    ----------
+    folder
+        The path of the folder with the snapshots, which ends in a slash; default is the store's own.
+    """
+    history = read_history(store, folder)
+    removed = {path for each in history for path in each.removed} - (history[-1].paths if history else set())
+    return {f"{folder}{path}" for path in removed}
+
+
+def _replaced_within(store: ObjectStore, paths: Iterable[str]) -> set[str]:
+    """Return the paths of files that commits to the folders in a folder have replaced."""
+    folders = {path.partition(SNAPSHOTS)[0] for path in paths if f"/{SNAPSHOTS}" in path}
+    return {path for folder in folders for path in replaced_files(store, folder)}
 
 
 def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredObject]:
@@ -141,15 +157,15 @@ def log_files(store: ObjectStore, files: Iterable[StoredObject]) -> list[StoredO
     return [each for each in files if log_job_of(each.path) in jobs]
 
 
-def read_snapshot(store: ObjectStore, version: int) -> Snapshot:
-    """Return one version of a folder.
+def read_snapshot(store: ObjectStore, version: int, folder: str = "") -> Snapshot:
+    """Return one version of a folder, whose path in the store ends in a slash.
 
     Raises
     ------
     NotFoundError
         If it is not there.
     """
-    path = snapshot_path(version)
+    path = f"{folder}{snapshot_path(version)}"
     try:
         return parse_snapshot(read_state_text(store, path), path, store.uri)
     except NotFoundError:
@@ -175,11 +191,12 @@ def require_readable(store: ObjectStore) -> None:
     _committed(store, list(store.list(META)))
 
 
-def read_history(store: ObjectStore) -> list[Snapshot]:
-    """Return all versions of a folder that are there, oldest first."""
-    found = versions(store.list(SNAPSHOTS))
+def read_history(store: ObjectStore, folder: str = "") -> list[Snapshot]:
+    """Return all versions of a folder that are there, oldest first; its path in the store ends in a slash."""
+    listed = store.list(f"{folder}{SNAPSHOTS}")
+    found = versions(dataclasses.replace(each, path=each.path.removeprefix(folder)) for each in listed)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-snapshots") as pool:
-        return list(pool.map(lambda version: read_snapshot(store, version), found))
+        return list(pool.map(lambda version: read_snapshot(store, version, folder), found))
 
 
 class ConflictError(TargetError):

@@ -19,6 +19,7 @@ import pyarrow.csv
 from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.core.items.first_calls import FIRST_CALLS
 from ddbio.core.items.raw_items import shift_line
+from ddbio.core.kernel.arrays import texts_array
 from ddbio.core.kernel.typed_items import TypedLines, typed_lines
 from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
 from ddbio.core.schema.declare import ColumnRules
@@ -42,7 +43,7 @@ _LONG = r"[0-9.]{16,}|[eE][+-]?[0-9]{3,}"
 _NO_NUMBER = "[nN]"
 _KINDS = (pa.int64(), pa.float64(), pa.date32())
 _HEAD_ROWS = 100
-_BOOLEANS = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
+_BOOLEANS = texts_array("true", "True", "TRUE", "false", "False", "FALSE")
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
 _BAD_ENCODING = re.compile(r"In CSV column #([0-9]+): .*invalid UTF8")

@@ -19,14 +19,14 @@ import pyarrow as pa
 from ddbio.core.expansion import MOST_ROW_BYTES
 from ddbio.core.folders.snapshot import PUBLISHED, LiveFile
 from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.errors import DecodeError, NotFoundError, OptionError
+from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.files.contents import LOGS, TABLES, recognize, require_no_tables
 from ddbio.files.declared import Noted, look_up
 from ddbio.files.decompress import decompress, line_blocks
 from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.files.lake_rows import LAKE_ROWS
 from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import hive_partition, is_glob, matcher, split_glob
+from ddbio.files.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.files.snapshot import folder_files, log_files, replaced_files
 from ddbio.files.stream_log import committed_files
 from ddbio.lake.lake_table import KEYS
@@ -70,8 +70,8 @@ class DataFiles:
         What manifests, or the metadata of a lake table, say of the columns of files.
     skipped
         Paths of files that were passed over though they may hold rows.
-    live, live_version
-        What is noted of the files of a folder, by path, and its version; 0 if jobs have committed none.
+    live
+        What is noted of the files of a folder, by path.
     values
         The columns that the metadata of a table gives to each file; None if the names of folders say it.
     export
@@ -86,7 +86,6 @@ class DataFiles:
     noted: Noted = field(default_factory=Noted)
     skipped: tuple[str, ...] = ()
     live: Mapping[str, LiveFile] = field(default_factory=dict)
-    live_version: int = 0
     values: Mapping[str, FolderColumns] | None = None
     export: ExportSource | None = None
 
@@ -135,59 +134,82 @@ def find_data(source: str, options: ConnectionOptions, input_format: InputFormat
     ExportIncompleteError
         If an export has not completed, or not all of it is there.
     """
-    place, store = parse_location(source)[1], open_store(source, options)
-    above = None if place.endswith("/") else store.above()
-    if above is not None:
-        folder, name = above
-        entry = next(iter(folder.list(name)), None)
-        # S3's console and Hadoop mark folders by empty objects.
-        if entry is not None and entry.path == name and (entry.size_bytes or not _holds_any(store)):
-            return _one_file(source, folder, entry, input_format)
-    if is_glob(place) and not _holds_any(store):
-        return _files_of_glob(source, place, options, input_format)
-    return _files_of_folder(source, store, options, input_format)
+    asked, place = _Asked(source, options, input_format), parse_location(source)[1]
+    for name in filter(None, (place, literal_of(place))):
+        store = open_store(name, options)
+        if (file := _file_at(store, name)) is not None:
+            return _one_file(asked, *file)
+        if _holds_any(store):
+            return _files_of_folder(asked, store)
+    return _files_of_glob(asked, place) if is_glob(place) else _files_of_folder(asked, open_store(place, options))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Hold what :func:`find_data` was asked for."""
+
+    source: str
+    options: ConnectionOptions
+    input_format: InputFormat | None
+
+
+def _file_at(store: ObjectStore, name: str) -> tuple[ObjectStore, StoredObject] | None:
+    """Return the folder above a location, and the file in it that the location names; None if it names none."""
+    above = None if name.endswith("/") else store.above()
+    if above is None:
+        return None
+    folder, last = above
+    try:
+        entry = next(iter(folder.list(last)), None)
+    except AccessDeniedError:
+        # Who may list a folder need not be allowed to list what is beside it.
+        if is_row_file(last):
+            raise
+        return None
+    # S3's console and Hadoop mark folders by empty objects.
+    if entry is None or entry.path != last or (not entry.size_bytes and _holds_any(store)):
+        return None
+    return folder, entry
 
 
 def _holds_any(store: ObjectStore) -> bool:
     return next(iter(store.list()), None) is not None
 
 
-def _one_file(source: str, folder: ObjectStore, entry: StoredObject, input_format: InputFormat | None) -> DataFiles:
+def _one_file(asked: _Asked, folder: ObjectStore, entry: StoredObject) -> DataFiles:
     contents = recognize(folder)
     if contents.kind in TABLES:
-        raise _part_of_table(source, contents)
-    return _plain_files(source, contents, folder, [entry], input_format)
+        raise _part_of_table(asked.source, contents)
+    return _plain_files(asked, contents, folder, [entry], is_named=True)
 
 
-def _files_of_glob(source: str, place: str, options: ConnectionOptions, input_format: InputFormat | None) -> DataFiles:
+def _files_of_glob(asked: _Asked, place: str) -> DataFiles:
     fixed, glob = split_glob(place)
-    store = open_store(fixed or ("/" if place.startswith("/") else "."), options)
-    found, pattern = folder_files(store), matcher(glob)
-    files = [each for each in found.files if pattern.fullmatch(each.path)]
+    store = open_store(fixed or ("/" if place.startswith("/") else "."), asked.options)
     contents = recognize(store)
     if contents.kind in TABLES:
-        raise _part_of_table(source, contents)
+        raise _part_of_table(asked.source, contents)
+    found, pattern = folder_files(store), matcher(glob)
+    files = [each for each in found.files if pattern.fullmatch(each.path)]
     hidden = [path for path in found.hidden if pattern.fullmatch(path)]
-    require_no_tables(store, found.paths, (each.path for each in files))
-    return _plain_files(source, contents, store, _valid(contents, files, found.paths), input_format, hidden)
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
+    valid = _valid(contents, files, found.paths)
+    return _plain_files(asked, contents, store, valid, hidden)
 
 
-def _files_of_folder(
-    source: str, store: ObjectStore, options: ConnectionOptions, input_format: InputFormat | None
-) -> DataFiles:
+def _files_of_folder(asked: _Asked, store: ObjectStore) -> DataFiles:
     contents = recognize(store)
     if contents.kind in TABLES or contents.kind == "export":
         if contents.below:
-            raise _part_of_table(source, contents)
-        if input_format is not None:
+            raise _part_of_table(asked.source, contents)
+        if asked.input_format is not None:
             raise OptionError(f"{contents.place}, which says the formats of its files: leave input_format out")
-        return _files_of_export(source, contents, options) if contents.kind == "export" else _files_of_table(contents, options)  # fmt: skip # noqa: E501
+        return _files_of_export(asked, contents) if contents.kind == "export" else _files_of_table(asked, contents)
     found = folder_files(store)
     files = _valid(contents, found.files, found.paths)
-    require_no_tables(store, found.paths, (each.path for each in files))
+    require_no_tables(store, found.paths, (each.path for each in files), reads=True)
     live = {each.path: each for each in found.live.files}
-    plain = _plain_files(source, contents, store, files, input_format, found.hidden)
-    return replace(plain, live=live, live_version=found.live.version)
+    return replace(_plain_files(asked, contents, store, files, found.hidden), live=live)
 
 
 def _valid(contents: Contents, files: Sequence[StoredObject], paths: Iterable[str]) -> list[StoredObject]:
@@ -205,22 +227,22 @@ def _valid(contents: Contents, files: Sequence[StoredObject], paths: Iterable[st
 
 
 def _plain_files(
-    source: str,
+    asked: _Asked,
     contents: Contents,
     store: ObjectStore,
     files: Sequence[StoredObject],
-    input_format: InputFormat | None,
     hidden: Iterable[str] = (),
+    *,
+    is_named: bool = False,
 ) -> DataFiles:
     """Return files whose formats are stated, or told by their names or bytes."""
     skipped = list(hidden)
-    is_one = len(files) == 1 and not hidden
     data = [each for each in files if each.size_bytes]
-    if not is_one:
+    if not is_named:
         skipped += [each.path for each in data if each.path.lower().endswith(_OTHER_ENDINGS)]
         data = [each for each in data if not each.path.lower().endswith(_OTHER_ENDINGS)]
-    if input_format is not None:
-        data = [replace(each, format=input_format) for each in data]
+    if asked.input_format is not None:
+        data = [replace(each, format=asked.input_format) for each in data]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-magic") as pool:
         data = list(pool.map(lambda each: _with_format(store, each), data))
     if unknown := [each.path for each in data if format_of(each) is None]:
@@ -230,11 +252,11 @@ def _plain_files(
             f"({_INPUT_FORMATS}) if all files are of one format, or name those to read by a glob"
         )
     if not data:
-        raise _nothing_found(source, skipped)
+        raise _nothing_found(asked.source, skipped)
     if skipped:
         _LOG.warning(
             "%s: %d files are left out, since their names say that they are no data: %s%s",
-            *(source, len(skipped), ", ".join(skipped[:_SHOWN]), ", …" if len(skipped) > _SHOWN else ""),
+            *(asked.source, len(skipped), ", ".join(skipped[:_SHOWN]), ", …" if len(skipped) > _SHOWN else ""),
         )
     noted = look_up(store, data)
     return DataFiles(store, tuple(map(noted.with_checksums, data)), contents, noted, tuple(skipped))
@@ -269,9 +291,9 @@ def _part_of_table(source: str, contents: Contents) -> OptionError:
     )
 
 
-def _files_of_table(contents: Contents, options: ConnectionOptions) -> DataFiles:
+def _files_of_table(asked: _Asked, contents: Contents) -> DataFiles:
     """Return the data files of the newest version of a lake table."""
-    table = open_lake_table(contents.root.uri, contents.kind, options)
+    table = open_lake_table(contents.root.uri, contents.kind, asked.options)
     foreign, listed = table.foreign_files(), {each.path: each for each in table.store.list()}
     formats: dict[str, str] = {}
     values: dict[str, FolderColumns] = {}
@@ -301,9 +323,9 @@ def _column_of(name: str, value: Any) -> tuple[str, str, str | None]:
     return name, tag, text if isinstance(text, str) else json.dumps(text)
 
 
-def _files_of_export(source: str, contents: Contents, options: ConnectionOptions) -> DataFiles:
+def _files_of_export(asked: _Asked, contents: Contents) -> DataFiles:
     """Return the files with items of a full export, which its verified manifests name."""
-    export = open_export(source, options)
+    export = open_export(asked.source, asked.options)
     summary = export.summary
     if summary.kind != "full" or summary.encoding != "json":
         what = "an incremental export, whose changes are no rows" if summary.kind != "full" else "an export in Ion"
@@ -324,8 +346,8 @@ def require_items(found: DataFiles, verb: str) -> None:
     OptionError
         Naming the commands that read them.
     """
-    files = log_files(found.store, found.files)
-    if not files:
+    place = found.contents.root
+    if not log_files(place, found.files):
         return
     if found.contents.kind == "archive":
         raise OptionError(
@@ -333,7 +355,7 @@ def require_items(found: DataFiles, verb: str) -> None:
             "archive restore'"
         )
     raise OptionError(
-        f"{found.store.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
+        f"{place.uri} holds a log of changes, which are no items: use 'ddbio apply' to merge them into a lake "
         f"table, and {verb} that; or 'ddbio history' to see them"
     )
 

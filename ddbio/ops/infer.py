@@ -83,7 +83,7 @@ def _of_files(name: str, options: InspectOptions) -> ItemSchema:
             _add_fields(fields, schema, folders[entry.path])
     for entry in lines:
         _add_fields(fields, pa.schema([]), folders[entry.path])
-    if not fields:
+    if lines and not fields:
         return _of_lines(found.store, lines, options)
     declared = ItemSchema.from_arrow(rules.apply(normalize_schema(plain_schema(pa.schema(list(fields.values()))))))
     return _of_lines(found.store, lines, options).merge(declared) if lines else declared

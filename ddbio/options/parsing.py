@@ -7,6 +7,7 @@ import difflib
 import functools
 import inspect
 import itertools
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -87,8 +88,9 @@ def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """
     # Its validator is built when it is first used; an adapter of the oldest pydantic does not do that.
     rebuild_dataclass(cls)  # type: ignore[arg-type]
+    given = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}
     try:
-        return TypeAdapter(cls).validate_python({name: value for name, value in values.items() if value is not None})
+        return TypeAdapter(cls).validate_python({name: value for name, value in given.items() if value is not None})
     except PydanticError as error:
         raise OptionError(_explain(cls, error)) from None
 

@@ -107,7 +107,7 @@ def last_report(spark: SparkSession) -> WriteReport | None:
     # PySpark imports this package to look for data sources, and should not wait for Arrow.
     from ddbio.ops.job.report import WriteReport  # noqa: PLC0415 - see above
 
-    return WriteReport(**json.loads(text))
+    return WriteReport.from_dict(json.loads(text))
 
 
 def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:

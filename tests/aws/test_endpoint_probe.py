@@ -140,6 +140,6 @@ def test_a_proxy_is_asked_instead(monkeypatch):
     """Behind a proxy the clocks are compared through it; its password is not told."""
     with ScriptedServer(answer()) as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@127.0.0.1:{proxy.port}")
-        found = reach(ClientSpec(endpoint_url="http://dynamodb.example.org"), "dynamodb")
+        found = reach(ClientSpec(endpoint_url="http://dynamodb.example.org", allow_http=True), "dynamodb")
         assert found == Reach("http://dynamodb.example.org", f"127.0.0.1:{proxy.port}", (), None, 0.0)
         assert proxy.requests[0].headers["host"] == "dynamodb.example.org"

@@ -20,7 +20,7 @@ from ddbio.aws import client
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
 
-SECRET = "a secret"
+SECRET = "a-secret"
 OUTPOST = "arn:aws:s3-outposts:eu-west-1:123456789012:outpost/op-01234567890123456/accesspoint/lake"
 POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/lake"
 FIPS, DUAL = {"AWS_USE_FIPS_ENDPOINT": "true"}, {"AWS_USE_DUALSTACK_ENDPOINT": "true"}

@@ -144,9 +144,9 @@ def test_strangers_are_bounded_and_a_worker_is_served_beside_them() -> None:
         strangers = [connect(server.address) for _ in range(20)]
         for stranger in strangers:
             stranger.settimeout(HANG_SECONDS)
-        # Each got a challenge, and all but the last four the end of the connection.
+        # All but the last four get the end of the connection; some have got a challenge before.
         ended = [read_all(stranger) for stranger in strangers[:16]]
-        assert all(words.startswith(b'"') for words in ended)
+        assert all(not words or words.startswith(b'"') for words in ended)
         late = join(server)
         assert late.acquire(1.0).central
         assert early.acquire(1.0).central

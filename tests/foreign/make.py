@@ -12,6 +12,7 @@ and none.
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import shutil
 import sys
@@ -220,7 +221,7 @@ def pyorc(place: Path) -> None:
         "record": "struct<n:int,t:string>",
         "counts": "map<string,int>",
         "blob": "binary",
-        "word": "varchar(5)",
+        "word": "string",
     }
     zone = ZoneInfo("America/New_York")
 
@@ -237,6 +238,7 @@ def pyorc(place: Path) -> None:
         # A timestamp without a zone is what the writer's clock shows.
         row["time_ns"] = row["time_ns"] and row["time_ns"].replace(tzinfo=zone)
     write("types.orc", kinds, found)
+    write("varchar.orc", {"id": "string", "word": "varchar(5)"}, rows("id", "word"))
     far = [{"id": "a", "time_us": LAST.replace(tzinfo=UTC)}]
     write("far.orc", {"id": "string", "time_us": "timestamp"}, far)
     write("union.orc", {"id": "string", "value": "uniontype<int,string>"}, [{"id": "a", "value": 1}])
@@ -279,6 +281,33 @@ def athena(place: Path) -> None:
         frame.write_parquet(
             place / f"word={name}" / f"20240501_123000_00001_abcde_{uuid.UUID(int=5)}", compression="gzip"
         )
+
+
+def athena_text(place: Path) -> None:
+    """Write JSON as ``UNLOAD`` does, gzip without an extension, and CSV as results of queries are, all in quotes."""
+    chosen = ("id", "text", "whole", "flag", "record")
+    lines = [{key: value for key, value in row.items() if value is not None} for row in rows(*chosen)]
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    unloaded = place / f"20240501_123000_00002_abcde_{uuid.UUID(int=5)}"
+    unloaded.write_bytes(gzip.compress(text.encode(), mtime=0))
+    cells = [["id", "text", "whole", "flag", "day"]]
+    for row in rows(*cells[0]):
+        flag = row["flag"]
+        cells.append([*list(row.values())[:3], None if flag is None else str(flag).lower(), row["day"]])
+    quoted = [
+        ",".join("" if cell is None else '"' + str(cell).replace('"', '""') + '"' for cell in row) for row in cells
+    ]
+    (place / f"{uuid.UUID(int=6)}.csv").write_bytes(("\n".join(quoted) + "\n").encode())
+
+
+def firehose_text(place: Path) -> None:
+    """Write JSON as Firehose delivers it: records with nothing between them, gzip by its extension alone or none."""
+    hour = place / "2024" / "05" / "01" / "12"
+    hour.mkdir(parents=True)
+    text = "".join(json.dumps(row) for row in rows("id", "text", "whole", "flag", "numbers"))
+    name = "orders-1-2024-05-01-12-30-00-0f0e0d0c-0b0a-4908-8706-050403020100"
+    (hour / name).write_bytes(text.encode())
+    (hour / f"{name}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 SPARK = {
@@ -339,7 +368,11 @@ def _spark(place: Path, settings: dict[str, str], chosen: list[str]) -> None:
 
 
 WRITERS = {
-    each.__name__: each for each in (pandas, polars, duckdb, arrow, fastavro, pyorc, spark35, spark4, firehose, athena)
+    each.__name__: each
+    for each in (
+        *(pandas, polars, duckdb, arrow, fastavro, pyorc, spark35, spark4),
+        *(firehose, firehose_text, athena, athena_text),
+    )
 }
 
 

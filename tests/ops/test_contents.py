@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import gzip
 import json
 import shutil
 
@@ -19,12 +20,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 import ddbio
+from ddbio.aws.client import ClientSpec
 from ddbio.errors import DdbioError, DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.files.contents import recognize
 from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.stream_events import StreamEventLog
 from ddbio.options import StreamEventOptions, parse_options
-from ddbio.testing import FakeDynamoDB
+from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROWS = pa.table({"id": ["a", "b", "c"], "v": pa.array([1, 2, 3])})
 LIVE = [{"id": "a", "v": 1}, {"id": "c", "v": 30}]
@@ -377,6 +379,58 @@ def test_a_table_of_iceberg_that_was_moved_or_is_in_doubt(tmp_path):
         ddbio.digest(tmp_path / "t")
 
 
+def test_a_hadoop_table_of_iceberg_is_read(tmp_path):
+    """Metadata may be numbered as Hadoop tables are, and be compressed."""
+    iceberg(tmp_path / "t", ROWS)
+    metadata = tmp_path / "t" / "metadata"
+    newest = max(metadata.glob("*.metadata.json"))
+    (metadata / "v7.gz.metadata.json").write_bytes(gzip.compress(newest.read_bytes()))
+    for each in metadata.glob("0*.metadata.json"):
+        each.unlink()
+    assert ddbio.digest(tmp_path / "t") == ddbio.digest(ROWS)
+    assert ddbio.validate(tmp_path / "t", ROWS, key="id").equal
+
+
+@pytest.mark.parametrize("kind", ["delta partitioned", "stream"])
+def test_folders_on_s3(made, target, kind):
+    """On S3 the same metadata is found, in a folder and above it."""
+    options, rows = target
+    with MotoServer() as server:
+        client = ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3")
+        client.create_bucket(Bucket="tables")
+        folder = made / kind.replace(" ", "-")
+        files = sorted(each for each in folder.rglob("*") if each.is_file())
+        for each in files:
+            client.put_object(Bucket="tables", Key=f"a/t/{each.relative_to(folder)}", Body=each.read_bytes())
+        given, uri = {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}, "s3://tables/a/t"
+        assert ddbio.digest(uri, **given) == ddbio.digest(pa.Table.from_pylist(LIVE))
+        ddbio.load_files(uri, "rows", **{**options, **given})
+        assert rows() == LIVE
+        calls = [
+            lambda: ddbio.compact(uri, **given),
+            lambda: ddbio.compact("s3://tables/a/", **given),
+            lambda: ddbio.scan_to_files("rows", f"{uri}/new", **{**options, **given}),
+            lambda: ddbio.digest("s3://tables/a/", **given),
+        ]
+        for call in calls:
+            with pytest.raises(OptionError, match=r"(is|holds) (a Delta table|the output of a Spark stream)"):
+                call()
+        assert client.list_objects_v2(Bucket="tables")["KeyCount"] == len(files)
+
+
+def test_folders_of_ddbio_in_a_folder(tmp_path, target):
+    """Of each folder in a folder only live files are read, also after a compaction that left the old ones."""
+    options, _ = target
+    ddbio.write_table(ROWS, "rows", **options)
+    for name in ("x", "y"):
+        for mode in ("error", "append"):
+            ddbio.scan_to_files("rows", tmp_path / "all" / name, mode=mode, **options)
+    ddbio.write_table(ROWS.select(["id"]), "rows", mode="delete", **options)
+    before = ddbio.digest(tmp_path / "all")
+    ddbio.compact(tmp_path / "all" / "y", keep_old=True)
+    assert ddbio.digest(tmp_path / "all") == ddbio.digest(f"{tmp_path}/all/*") == before
+
+
 def test_hudi_tables_of_others_are_refused(tmp_path):
     """No file of a Hudi table that ddbio did not make is read or changed."""
     (tmp_path / ".hoodie").mkdir()
@@ -426,6 +480,7 @@ def test_an_export_is_what_its_manifests_say(tmp_path, target):
     pq.write_table(ROWS, tmp_path / "export" / "copy.parquet")
     (tmp_path / "export" / "data" / "more.json").write_text('{"Item":{"id":{"S":"z"}}}')
     assert ddbio.digest(tmp_path / "export") == ddbio.digest(pa.Table.from_pylist(LIVE))
+    assert ddbio.infer_schema(tmp_path / "export").to_arrow().names == ["id", "v", "_rescue"]
     with pytest.raises(OptionError, match="ddbio export read"):
         ddbio.compact(tmp_path / "export")
     (tmp_path / "begun" / "data").mkdir(parents=True)
@@ -469,3 +524,97 @@ def test_a_log_holds_no_items(tmp_path, target):
             call()
     assert ddbio.layout(tmp_path / "log").files == 1
     assert rows() == []
+
+
+def exported(folder):
+    """Make a native export."""
+    with logged() as (_, given):
+        ddbio.scan_to_files("rows", folder, format="dynamodb-export", **given)
+
+
+def begun_log(folder):
+    """Make a log of changes."""
+    with logged() as (_, given):
+        ddbio.capture("rows", folder, available_now=True, **given)
+
+
+NESTED = {"stream": stream, "log": begun_log, "export": exported, "delta": delta}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("depth", ["in", "one/of/several"])
+def test_what_lies_below_a_folder_is_not_read_or_changed_without_its_metadata(tmp_path, target, name, depth):
+    """Verbs over a folder above a log, a stream, an export or a table are refused, and name it; nothing changes."""
+    options, rows = target
+    place = tmp_path / "top" / depth
+    place.parent.mkdir(parents=True)
+    NESTED[name](place)
+    pq.write_table(ROWS, tmp_path / "top" / "rows.parquet")
+    pq.write_table(ROWS, tmp_path / "top" / "more.parquet")
+    before = sorted((each, each.stat().st_size) for each in tmp_path.rglob("*"))
+    calls = [
+        lambda: ddbio.load_files(tmp_path / "top", "rows", **options),
+        lambda: ddbio.load_files(f"{tmp_path}/top/**", "rows", **options),
+        lambda: ddbio.digest(tmp_path / "top"),
+        lambda: ddbio.infer_schema(tmp_path / "top"),
+        lambda: ddbio.layout(tmp_path / "top"),
+        lambda: ddbio.compact(tmp_path / "top"),
+        lambda: ddbio.vacuum(tmp_path / "top"),
+        lambda: ddbio.publish(tmp_path / "top", tmp_path / "published"),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match=rf"top holds (?:an?|the) .* in {depth}/.*: give {tmp_path}/top/{depth}"):
+            call()
+    assert sorted((each, each.stat().st_size) for each in tmp_path.rglob("*")) == before
+    assert ddbio.digest(f"{tmp_path}/top/*.parquet") == ddbio.digest(pa.concat_tables([ROWS, ROWS]))
+    assert rows() == []
+
+
+def test_folders_of_ddbio_below_a_folder_are_read_by_their_notes(tmp_path, target):
+    """Files that a compaction has replaced are not read from above; a compaction from above would break the notes."""
+    options, _ = target
+    ddbio.write_table(ROWS, "rows", **options)
+    for day in ("day=1", "day=2"):
+        for mode in ("error", "append"):
+            ddbio.scan_to_files("rows", tmp_path / "top" / day, mode=mode, **options)
+        ddbio.compact(tmp_path / "top" / day, keep_old=True)
+    ddbio.write_table(ROWS.select(["id"]), "rows", mode="delete", **options)
+    days = [ROWS.append_column("day", pa.array([day] * 3)) for day in (1, 1, 2, 2)]
+    assert ddbio.digest(tmp_path / "top") == ddbio.digest(pa.concat_tables(days))
+    assert ddbio.layout(tmp_path / "top").files == 2
+    with pytest.raises(OptionError, match=f"give {tmp_path}/top/day=1"):
+        ddbio.compact(tmp_path / "top")
+
+
+def test_an_hour_of_a_log_holds_no_items(tmp_path, target):
+    """A folder in a log is a part of it: its rows are changes."""
+    options, rows = target
+    begun_log(tmp_path / "log")
+    hour = next((tmp_path / "log").rglob("*.parquet")).parent
+    for call in (
+        lambda: ddbio.load_files(hour, "rows", **options),
+        lambda: ddbio.load_files(hour.parent, "rows", **options),
+        lambda: ddbio.load_files(f"{hour}/*.parquet", "rows", **options),
+        lambda: ddbio.load_files(next(hour.glob("*.parquet")), "rows", **options),
+        lambda: ddbio.write_import_files(hour, tmp_path / "import", key="id:S"),
+    ):
+        with pytest.raises(OptionError, match=f"{tmp_path}/log holds a log of changes, which are no items"):
+            call()
+    assert rows() == []
+
+
+def test_the_data_of_an_export_is_not_compacted(tmp_path):
+    """The folder of an export's data alone is read as plain files, and stays as its manifest says."""
+    exported(tmp_path / "export")
+    data = tmp_path / "export" / "data"
+    before = sorted((each, each.stat().st_size) for each in data.iterdir())
+    with pytest.raises(OptionError, match="holds the data of a native export: a compaction would break it"):
+        ddbio.compact(data)
+    assert sorted((each, each.stat().st_size) for each in data.iterdir()) == before
+    assert ddbio.digest(data) == ddbio.digest(ROWS)
+
+
+def test_a_header_without_rows_has_no_columns(tmp_path):
+    """CSV that is nothing but a header has a schema without attributes."""
+    (tmp_path / "rows.csv").write_text("id,v\n")
+    assert ddbio.infer_schema(tmp_path).to_arrow().names == ["_rescue"]

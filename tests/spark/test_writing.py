@@ -69,6 +69,19 @@ def test_modes_are_options(frame, fake):
     assert ddbio.read_table("emptied", endpoint_url=fake.endpoint_url).num_rows == 0
 
 
+@pytest.mark.parametrize("log", ["_delta_log/00000000000000000000.json", "_spark_metadata/0"])
+def test_rejects_are_not_written_into_what_others_keep(frame, fake, tmp_path, log):
+    """A lake table or the output of a stream is refused as ``rejectTo`` before a row is written."""
+    fake.load("kept", b"", "pk:S")
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).write_text("v1\n")
+    writer = frame.write.format("dynamodb").mode("append").option("endpointUrl", fake.endpoint_url)
+    with pytest.raises(Exception, match="other files in it could be read as rows of it"):
+        writer.option("rejectTo", str(tmp_path / "in")).save("kept")
+    assert ddbio.read_table("kept", endpoint_url=fake.endpoint_url).num_rows == 0
+    assert [each.name for each in tmp_path.iterdir()] == [log.partition("/")[0]]
+
+
 def test_overwriting_is_refused(frame, fake):
     """A table cannot be overwritten, and Spark says so in ddbio's words."""
     fake.load("kept", b"", "pk:S")

@@ -38,7 +38,6 @@ finally:
 """
 
 
-@pytest.mark.canary
 def test_push_down_or_what_is_said(spark, fake):
     """A version that has push-down reads by the jar that it compiled; 3.5 is told what reads there instead."""
     if not has("pushdown", VERSION):
@@ -63,7 +62,6 @@ if has("pushdown", VERSION):
 # A wheel is built with the first lock, which is Spark 4.0.
 if has("pushdown", VERSION) and VERSION > (4, 0):
 
-    @pytest.mark.canary
     def test_the_jar_of_a_wheel(fake, tmp_path):
         """The jar that a wheel has, compiled against the first lock's Spark 4.0, pushes down on this version too."""
         jars = next((ROOT / ".venv").glob("lib/python3*/site-packages/pyspark/jars"), None)

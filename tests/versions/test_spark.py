@@ -51,7 +51,6 @@ def export(tmp_path):
     return ExportWriter(tmp_path / "in", files=5, empty_files=2).full(item(number) for number in range(COUNT))
 
 
-@pytest.mark.canary
 def test_a_table_as_a_frame(spark, things):
     """``ddbio.spark.scan`` gives every item, exactly, under a budget, and a second action scans anew."""
     frame = ddbio.spark.scan(spark, "things", rcu_per_second=500, tasks=2, **things)
@@ -69,7 +68,6 @@ def test_given_columns_of_a_table(spark, things):
         strict.collect()
 
 
-@pytest.mark.canary
 def test_a_frame_into_a_table(spark, fake, things):
     """``ddbio.spark.write`` writes each row once, times as ISO text whatever the session's time zone, and counts."""
     fake.load("sink", b"", "pk:S")
@@ -103,7 +101,6 @@ def test_an_export_as_a_frame(spark, export):
     assert empty.collect() == []
 
 
-@pytest.mark.canary
 def test_formats(spark, fake, things, export):
     """The formats of Spark 4 read and write; Spark 3.5 has none, and is told what to use."""
     if not has("formats", VERSION):
@@ -147,7 +144,6 @@ def test_streams(spark, fake, things, tmp_path):
     assert spark.read.parquet(str(tmp_path / "changes")).count() == 30
 
 
-@pytest.mark.canary
 def test_the_engine(spark, fake, things, export, tmp_path):
     """Verbs with the engine ``spark`` scan, read exports, and load, in the session that runs."""
     scanned = ddbio.scan_to_files("things", tmp_path / "scan", engine="spark", **things)
@@ -167,7 +163,6 @@ def test_lookup(spark, things):
     jobs.look_up(spark, things)
 
 
-@pytest.mark.canary
 def test_functions(spark):
     """DynamoDB JSON becomes a struct and text again, by functions of columns and of frames."""
     jobs.functions_of_columns(spark)

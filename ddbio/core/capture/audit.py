@@ -64,6 +64,7 @@ class ImageChains:
     _new: list[_Words] = field(default_factory=list)
     _old: list[_Words] = field(default_factory=list)
     _named: list[pa.Table] = field(default_factory=list)
+    _changes: list[pa.Table] = field(default_factory=list)
     _lineages: list[NDArray[np.int64]] = field(default_factory=list)
 
     def add(self, rows: pa.Table, lineage: int = 1) -> None:
@@ -91,16 +92,14 @@ class ImageChains:
         self._new.append(new)
         self._old.append(old)
         self._lineages.append(np.full(len(old), lineage, np.int64))
-        named = key_rows(rows.select(attributes), self.keys)
-        for name in (SEQUENCE, EVENT_TIME):
-            named = named.append_column(rows.schema.field(name), rows.column(name))
-        self._named.append(named)
+        self._named.append(key_rows(rows.select(attributes), self.keys))
+        self._changes.append(rows.select([SEQUENCE, EVENT_TIME]))
 
     def broken(self) -> list[ChainBreak]:
         """Return the changes behind which one is missing, in the order of the rows' numbers."""
         if not self._named:
             return []
-        rows = pa.concat_tables(self._named, promote_options="permissive")
+        rows = pa.concat_tables(self._changes, promote_options="permissive")
         items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
         lineages, numbered = np.concatenate(self._lineages), order_of(rows)
         # Stable: within an item of a stream the rows stay in the order of their numbers.
@@ -116,12 +115,20 @@ class ImageChains:
         sequences: list[Any] = chosen.column(SEQUENCE).to_pylist()
         since: list[Any] = times.take(pa.array(before)).to_pylist()
         until: list[Any] = chosen.column(EVENT_TIME).to_pylist()
-        named = [dict[str, Any]()] * chosen.num_rows
-        for places, columns in key_columns(chosen, self.keys):
-            found = [dict(zip(self.keys, each, strict=True)) for each in zip(*key_values(columns), strict=True)]
-            for place, key in zip(np.arange(chosen.num_rows)[places].tolist(), found, strict=True):
-                named[place] = key
-        return [ChainBreak(*each) for each in zip(named, sequences, since, until, strict=True)]
+        return [ChainBreak(*each) for each in zip(self._keys_of(after), sequences, since, until, strict=True)]
+
+    def _keys_of(self, rows: NDArray[np.uint64]) -> list[dict[str, Any]]:
+        """Return the keys of some rows; each part has its own types."""
+        found, ends = [dict[str, Any]()] * len(rows), np.cumsum([each.num_rows for each in self._named])
+        parts = np.searchsorted(ends, rows.astype(np.int64), "right")
+        for part in np.unique(parts).tolist():
+            places, named = np.flatnonzero(parts == part), self._named[part]
+            inside = rows[places].astype(np.int64) - (ends[part] - named.num_rows)
+            for chosen, columns in key_columns(named.take(pa.array(inside)), self.keys):
+                values = zip(*key_values(columns), strict=True)
+                for place, key in zip(places[chosen].tolist(), values, strict=True):
+                    found[place] = dict(zip(self.keys, key, strict=True))
+        return found
 
 
 def _are(rows: pa.Table, operation: str) -> NDArray[np.bool_]:

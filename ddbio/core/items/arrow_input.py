@@ -7,7 +7,12 @@ reads a text validates it: one bad text spoils its row, not the batch.
 
 from __future__ import annotations
 
+import collections
+import datetime as dt
+import itertools
+import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +21,24 @@ import pyarrow as pa
 from ddbio.core.expansion import bounded_batches
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.python_rows import python_column
+from ddbio.core.items.python_values import is_missing
 from ddbio.core.kernel.arrays import bits_of, offsets_of
 from ddbio.errors import DecodeError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["checked_batches", "record_batch_reader"]
 
 # Arrow's names for the unnamed levels of a pandas index.
 _UNNAMED = re.compile(r"__index_level_\d+__")
+# Types of polars that it exports as addresses, or as nothing that Arrow knows.
+_OPAQUE = {"Object", "Int128", "UInt128"}
+_TEXTS = {str, type(None)}
+_PLAIN = {str, int, float, bool, bytes}
+# Kinds of objects that Arrow keeps as they are where a column has no other: see _kind.
+_EXACT = {str, int, float, bool, bytes, Decimal, dt.date, dt.time, dt.timedelta, "naive", "aware"}
+_EXACT |= {np.dtype(name) for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
 
 def record_batch_reader(data: Any) -> pa.RecordBatchReader:
@@ -46,41 +59,124 @@ def record_batch_reader(data: Any) -> pa.RecordBatchReader:
             return data
         case RecordBatchStream():
             return data.to_reader()
-    is_pandas = hasattr(data, "iloc") and hasattr(data, "columns")
-    if not (is_pandas or hasattr(data, "__arrow_c_stream__")):
+    if not (hasattr(data, "__arrow_c_stream__") or (hasattr(data, "iloc") and hasattr(data, "columns"))):
         raise SchemaError(f"a {type(data).__name__} holds no columns: give a record batch, a table or a data frame")
     try:
-        return _of_pandas(data).to_reader() if is_pandas else pa.RecordBatchReader.from_stream(data)
+        return _of_frame(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the {type(data).__name__} cannot be read as Arrow columns: {error}") from error
+
+
+def _of_frame(frame: Any) -> pa.RecordBatchReader:
+    if hasattr(frame, "iloc") and hasattr(frame, "columns"):
+        return _of_pandas(frame).to_reader()
+    if type(frame).__module__.startswith("polars") and hasattr(frame, "get_columns"):
+        return _of_polars(frame)
+    return pa.RecordBatchReader.from_stream(frame)
+
+
+def _of_polars(frame: Any) -> pa.RecordBatchReader:
+    """Return a frame's rows; columns whose values Arrow sees as addresses, or not at all, go value by value."""
+    names = [each.name for each in frame.get_columns() if str(each.dtype) in _OPAQUE]
+    if not names:
+        return pa.RecordBatchReader.from_stream(frame)
+    columns = {name: python_column(name, frame[name].to_list()) for name in names}
+    rest = frame.drop(names)
+    return _inserted(pa.table(rest) if rest.width else None, columns, frame.columns).to_reader()
 
 
 def _of_pandas(frame: Any) -> pa.Table:
     """Return a frame's columns and the named levels of its index: unnamed levels are row numbers.
 
-    Columns of objects that Arrow has no type for are serialized value by value.
+    Arrow infers one type for a column of objects. Where that changes or refuses a value, values are serialized one by
+    one.
+
+    Raises
+    ------
+    SchemaError
+        If columns have one name, or hold periods.
     """
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise SchemaError(f"several have one name: {', '.join(names)}")
+    if periods := [name for name, kind in zip(names, frame.dtypes, strict=True) if str(kind).startswith("period[")]:
+        raise SchemaError(f"{periods[0]}: DynamoDB has no periods: use .dt.to_timestamp() or .astype(str)")
+    objects = [place for place, kind in enumerate(frame.dtypes) if kind == "object"]
+    own = [place for place in objects if not _is_exact(frame.iloc[:, place].to_numpy())]
     try:
-        table = pa.Table.from_pandas(frame, preserve_index=True)
+        return _with_objects(frame, names, own)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        if not frame.columns.is_unique:
-            raise
-        table = pa.Table.from_pandas(frame.select_dtypes(exclude="object"), preserve_index=True)
-        columns: dict[str, tuple[Any, Any]] = {
-            name: (table.schema.field(name), table.column(name)) for name in table.schema.names
-        }
-        for name in frame.select_dtypes("object").columns:
-            values = [None if _is_nan(value) else value for value in frame[name]]
-            columns[str(name)] = python_column(str(name), values)
-        order = sorted(columns, key=[*map(str, frame.columns), *columns].index)
-        schema = pa.schema([columns[name][0] for name in order])
-        table = pa.table([columns[name][1] for name in order], schema=schema)
-    return table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
+        # A text holds half of a surrogate pair, or an int has more than 64 bits.
+        return _with_objects(frame, names, objects)
 
 
-def _is_nan(value: Any) -> bool:
-    # Arrow takes it for a missing value of pandas, too.
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - NaN alone is not equal to itself
+def _with_objects(frame: Any, names: list[str], objects: list[int]) -> pa.Table:
+    """Return a frame as a table, some of its columns value by value."""
+    columns = {
+        names[place]: python_column(
+            names[place], [None if _is_none(value) else value for value in frame.iloc[:, place]]
+        )
+        for place in objects
+    }
+    others = [place for place in range(len(names)) if place not in set(objects)]
+    table = pa.Table.from_pandas(frame.iloc[:, others], preserve_index=True)
+    table = table.drop_columns([name for name in table.schema.names if _UNNAMED.fullmatch(name)])
+    return _inserted(table, columns, names)
+
+
+def _inserted(table: pa.Table | None, columns: Mapping[str, tuple[Any, Any]], order: list[str]) -> pa.Table:
+    """Return a table with more columns, each at its place."""
+    if table is None or not table.num_columns:
+        schema = pa.schema([field for field, _ in columns.values()])
+        return pa.Table.from_arrays([array for _, array in columns.values()], schema=schema)
+    for place, name in enumerate(order):
+        if name in columns:
+            table = table.add_column(place, *columns[name])
+    return table
+
+
+def _is_exact(values: Iterable[Any]) -> bool:
+    """Return whether values have one type at each place, by which Arrow keeps them as they are."""
+    values = list(values)
+    if set(map(type, values)) <= _TEXTS:
+        return True
+    present = [value for value in values if not _is_none(value)]
+    kinds = set(map(type, present))
+    if not kinds <= _PLAIN:
+        kinds = set(map(_kind, present))
+    if len(kinds) != 1:
+        return not kinds
+    (kind,) = kinds
+    if kind is list:
+        return _is_exact(itertools.chain.from_iterable(present))
+    if kind is dict:
+        members = collections.defaultdict[Any, list[Any]](list)
+        for name, value in itertools.chain.from_iterable(each.items() for each in present):
+            members[name].append(value)
+        return all(isinstance(name, str) and _is_exact(each) for name, each in members.items())
+    return kind in _EXACT
+
+
+def _kind(value: Any) -> Any:
+    """Return what Arrow takes a value for; None if it would change it."""
+    match value:
+        case str():
+            return str
+        case np.ndarray():
+            # Numbers of an array have one type.
+            return value.dtype if value.dtype.kind in "iufb" and value.ndim == 1 else list
+        case list() | tuple():
+            return list
+        case dt.datetime():
+            return None if getattr(value, "nanosecond", 0) else "naive" if value.tzinfo is None else "aware"
+        case dt.time():
+            return dt.time if value.tzinfo is None else None
+    return type(value)
+
+
+def _is_none(value: Any) -> bool:
+    # Arrow takes NaN for a missing value of pandas, too.
+    return is_missing(value) or (isinstance(value, float) and math.isnan(value))
 
 
 def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

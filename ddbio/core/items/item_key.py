@@ -158,10 +158,14 @@ def key_values(columns: _Columns) -> list[list[Any]]:
 
 
 def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
-    schema = told_apart(batch.schema)
-    if schema is not batch.schema:
-        batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-    known = [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
+    known = _attributes_of(batch.schema)
+    columns = _whole_columns(batch, keys, known)
+    if columns is not None:
+        return [KeyColumns(slice(None), columns)]
+    if any(known.count(name) > 1 for name in keys):
+        # A column of ddbio's own may be called as a key attribute that has another column.
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=told_apart(batch.schema))
+        known = _attributes_of(batch.schema)
     for name in keys:
         if name not in known:
             if RESCUE_NAME not in batch.schema.names:
@@ -171,9 +175,6 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
             column = tagged_field(own, pa.string(), "S", attribute=name)
             batch = batch.append_column(column, pa.nulls(batch.num_rows, pa.string()))
             known.append(name)
-    columns = _whole_columns(batch, keys, known)
-    if columns is not None:
-        return [KeyColumns(slice(None), columns)]
     batch = _convertible(batch, keys)
     fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
     columns = [(batch.column(fields[name].name), fields[name]) for name in keys]
@@ -185,6 +186,11 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
     whole, rows = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
     found = [KeyColumns(whole, _taken(columns, whole))] if len(whole) else []
     return [*found, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
+
+
+def _attributes_of(schema: pa.Schema) -> list[str]:
+    """Return the attribute of each column; the rescue column has none."""
+    return [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
 
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
@@ -203,6 +209,8 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
         As ``key_columns``; or a number is beyond 38 digits or out of range.
     """
     parts = key_columns(batch, keys)
+    if len(parts) == 1 and isinstance(parts[0].rows, slice):
+        return _hashes(parts[0].columns)
     hashes = np.empty(batch.num_rows, np.uint64)
     for rows, columns in parts:
         hashes[rows] = _hashes(columns)
@@ -212,13 +220,15 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
 def _whole_columns(
     batch: pa.RecordBatch, keys: Sequence[str], known: Sequence[str]
 ) -> list[tuple[pa.Array[Any], pa.Field[Any]]] | None:
-    """Return the columns of keys that can be hashed as they are; None if one has to be converted, or lacks a key."""
+    """Return the columns of keys that can be hashed as they are; None if one is missing, or has to be converted."""
     columns = []
     for name in keys:
+        if known.count(name) != 1:
+            return None
         place = known.index(name)
         column, field = batch.column(place), batch.schema.field(place)
         tag = (field.metadata or {}).get(DDB_TYPE)
-        if column.null_count or tag is None or _exact_tag(field.type) != tag.decode() or known.count(name) > 1:
+        if column.null_count or tag is None or _exact_tag(field.type) != tag.decode():
             return None
         columns.append((column, field))
     return columns
@@ -226,8 +236,9 @@ def _whole_columns(
 
 def _exact_tag(arrow_type: Any) -> str | None:
     """Return the type of the keys that columns of an Arrow type hold, if they can be hashed as they are."""
-    is_decimal = pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
-    return "N" if is_decimal else _EXACT_TYPES.get(arrow_type)
+    tag = _EXACT_TYPES.get(arrow_type)
+    is_decimal = tag is None and pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
+    return "N" if is_decimal else tag
 
 
 def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:

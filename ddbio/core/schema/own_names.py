@@ -84,6 +84,9 @@ def beside(fields: pa.Schema | list[pa.Field[Any]], own: Collection[str]) -> lis
 
 def told_apart(schema: pa.Schema) -> pa.Schema:
     """Return a schema in which an own column is not taken for the attribute of its name, which has another column."""
+    # Most schemas name no attribute; this costs less than a look at the metadata of each field.
+    if DDB_NAME not in schema.serialize().to_pybytes():
+        return schema
     named = {name_of_field(field) for field in schema if DDB_NAME in (field.metadata or {})}
     if named.isdisjoint(schema.names):
         return schema

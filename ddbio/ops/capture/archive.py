@@ -83,9 +83,12 @@ _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]
 # No attribute has this name.
 _CHANGE = ""
-_NO_ROWS = pa.table({name: pa.array([], pa.string()) for name in (SEQUENCE, _CHANGE)}).append_column(
-    EVENT_TIME, pa.array([], pa.timestamp("us", "UTC"))
-)
+_ROW_TYPES: dict[str, pa.DataType] = {
+    SEQUENCE: pa.string(),
+    _CHANGE: pa.string(),
+    EVENT_TIME: pa.timestamp("us", "UTC"),
+}
+_NO_ROWS = pa.schema(_ROW_TYPES).empty_table()
 # What tells changes apart; hours that were read by something else are read again.
 _MARKED_BY = "change ids"
 

@@ -44,7 +44,7 @@ from ddbio.ops.capture.lineages import (
     lineages_of,
     table_arn_of,
 )
-from ddbio.ops.capture.log_jobs import jobs_in
+from ddbio.ops.capture.log_jobs import columns_in, jobs_in
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
@@ -409,7 +409,9 @@ def _log(
         stored = None if shared is None else shared.read(COLUMNS)
         if stored is not None:
             return schema_from_json(stored["schema"])
-        schema = _columns(found.table, options, body)
+        is_free = options.types is None and options.numbers == "exact"
+        known = columns_in(state.store, found.keys) if is_free else None
+        schema = _columns(found.table, options, body) if known is None else known
         if shared is None or shared.put_once(COLUMNS, {"schema": schema_to_json(schema)}):
             return schema
         return schema_from_json((shared.read(COLUMNS) or {})["schema"])

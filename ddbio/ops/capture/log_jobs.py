@@ -14,8 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.log_rows import hour_of
+from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError
 from ddbio.files.footers import open_footer
 from ddbio.files.formats import is_row_file
@@ -23,7 +26,7 @@ from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
 from ddbio.files.snapshot import log_job_of, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE
+from ddbio.ops.capture.batches import CAPTURE, COLUMNS
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
 
 if TYPE_CHECKING:
@@ -59,6 +62,21 @@ def log_jobs(store: ObjectStore) -> list[JobState]:
     return jobs_in(store, CAPTURE, REPLAY, HANDLER)
 
 
+def columns_in(store: ObjectStore, keys: Iterable[str]) -> pa.Schema | None:
+    """Return the columns of items that a log has already: catalogs and views want one type for all files of a folder.
+
+    Parameters
+    ----------
+    keys
+        The key attributes of the table.
+    """
+    for each in log_jobs(store):
+        stored = each.read(COLUMNS) or {}
+        if "schema" in stored and {*stored.get("keys", ())} == {*keys}:
+            return schema_from_json(stored["schema"])
+    return None
+
+
 def jobs_of(store: ObjectStore, job_id: str | None = None) -> list[JobState]:
     """Return the jobs that have written the log in a folder.
 
@@ -76,6 +94,10 @@ def jobs_of(store: ObjectStore, job_id: str | None = None) -> list[JobState]:
     if all(each.kind == REPLAY for each in found):
         # The state of a replay into a table has no files beside it.
         ids = {log_job_of(each.path) for each in store.list(HOURS)} if found else set()
+        if found and ids.isdisjoint(each.job_id for each in found):
+            # A compaction may have replaced them all.
+            ids = {log_job_of(path) for each in read_history(store) for path in each.removed}
+            ids |= {each.job_id for each in found if BatchRecords(each).last() is not None}
         found = [each for each in found if each.job_id in ids]
     if not found:
         raise NotFoundError(f"{store.uri} is no log of changes: ddbio has never written one there")

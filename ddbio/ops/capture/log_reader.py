@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ddbio.core.capture.columns import LOG_COLUMNS
 from ddbio.core.capture.log_rows import log_schema
+from ddbio.core.lake.log_fitting import fitted_log
 from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.core.schema.file import schema_from_json
 from ddbio.core.schema.own_names import is_own
@@ -250,12 +251,14 @@ def mixed_hours(store: ObjectStore) -> frozenset[str]:
 def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in these columns; one that the file does not have yet is null.
 
+    Other jobs of the log may have chosen other types: a value that does not fit its column is in ``_rescue``.
+
     Raises
     ------
     NotFoundError
         If the file is gone.
     SchemaError
-        If a value does not fit the type of its column.
+        If a column of ddbio's own has another type.
     """
     try:
         parquet = open_parquet(pa.BufferReader(store.read(file.path)))
@@ -266,13 +269,10 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
         ) from None
     names = _names_in(parquet.schema_arrow, columns)
     for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in names if name is not None]):
-        arrays = []
-        for each, name in zip(columns, names, strict=True):
-            try:
-                arrays.append(pa.nulls(len(batch), each.type) if name is None else batch.column(name).cast(each.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise SchemaError(f"{each.name} of {file.path}: {error}") from error
-        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+        try:
+            yield fitted_log(batch, names, columns)
+        except SchemaError as error:
+            raise SchemaError(f"{file.path}: {error}") from error
 
 
 def read_changes(

@@ -29,7 +29,7 @@ from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
-from ddbio.ops.capture.log_jobs import REPLAY, began_at, lineages_in, log_jobs, replayed
+from ddbio.ops.capture.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -169,7 +169,10 @@ class _Replay:
         stored = self.state.read(_COLUMNS)
         if stored is None:
             self.found.prepare(keys=self.keys)
-            values: dict[str, Any] = {"schema": schema_to_json(self.found.items), "keys": list(self.found.keys)}
+            is_free = self.options.table is None and self.options.schema is None
+            columns = columns_in(self.state.store, self.found.keys) if is_free else None
+            columns = self.found.items if columns is None else columns
+            values: dict[str, Any] = {"schema": schema_to_json(columns), "keys": list(self.found.keys)}
             self.state.put_once(_COLUMNS, {**values, "table": self.table.name})
             stored = self.state.read(_COLUMNS) or values
         self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))

@@ -31,7 +31,7 @@ from ddbio.files.job_state import JobState
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
 from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
+from ddbio.ops.capture.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
 
@@ -124,14 +124,14 @@ class StreamEventLog:
         body = compact_json({"Records": list(records)}).encode()
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
-            given = self._options.schema
-            found = infer_schema_of_body(body).to_arrow() if given is None else arrow_schema_of(given)
-            columns = item_schema(found, keys)
-            stored = self._state.read(_COLUMNS)
+            given, stored = self._options.schema, self._state.read(_COLUMNS)
+            columns = None if given is None else item_schema(arrow_schema_of(given), keys)
             if stored is None:
-                self._state.put_once(_COLUMNS, {"schema": schema_to_json(columns), "keys": keys})
+                known = columns_in(self._store, keys) if columns is None else columns
+                chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if known is None else known
+                self._state.put_once(_COLUMNS, {"schema": schema_to_json(chosen), "keys": keys})
                 stored = self._state.read(_COLUMNS) or {}
-            schema = columns if given is not None else schema_from_json(stored["schema"])
+            schema = schema_from_json(stored["schema"]) if columns is None else columns
             self._decoder = LogDecoder(schema, stored["keys"], old_image=self._options.old_image)
         return self._decoder.decode(body)
 

@@ -29,7 +29,7 @@ from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
-from ddbio.files.contents import require_own_files, require_target
+from ddbio.files.contents import recognize, require_own_files, require_target
 from ddbio.files.declared import look_up
 from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, read_state
@@ -155,6 +155,7 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
         if they could not be the table that ``catalog`` names.
     """
     _require_publishable(options)
+    require_target(open_store(options.dest, options))
     check_folder(options.source, options.catalog, options, None, options.dest)
     return registered(_published(options, check), options.dest, options.catalog, options)
 
@@ -219,7 +220,7 @@ def plan_publish(options: PublishOptions) -> PublishPlan:
 
 
 def _require_publishable(options: PublishOptions) -> None:
-    """Refuse a source whose live files are not all of its rows, and a target that is more than files.
+    """Refuse a source whose live files are not all of its rows.
 
     Raises
     ------
@@ -229,13 +230,14 @@ def _require_publishable(options: PublishOptions) -> None:
         If the source holds files of rows whose names tell no format.
     """
     advice = "readers read the table itself; 'ddbio export read' and 'ddbio scan' make files that can be published"
-    require_own_files(open_store(options.source, options), "copies of its files would hold other rows", advice)
-    require_target(open_store(options.dest, options))
+    source = open_store(options.source, options)
+    require_own_files(source, "copies of its files would hold other rows", advice)
+    # What jobs have committed is published, and nothing else; without a commit it is what the names of files tell.
+    if recognize(source).kind != "files":
+        return
     with suppress(NotFoundError):
         found = find_data(options.source, options)
-        # What jobs have committed is published, and nothing else; without a commit it is what the names of files tell.
-        unnamed = [] if found.live_version else [each.path for each in found.files if each.format is not None]
-        if unnamed:
+        if unnamed := [each.path for each in found.files if each.format is not None]:
             raise TargetError(
                 f"{options.source} holds {len(unnamed):,} files whose names tell no format, such as {unnamed[0]}: "
                 "readers of the published folder would not read them; name them as .parquet, .orc or .avro",

@@ -23,6 +23,8 @@ from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.footers import open_footer
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.local_store import LocalStore
+from ddbio.files.orc import ORC
+from ddbio.files.orc_types import unwritable_type
 from ddbio.files.parquet import PARQUET, ParquetReader
 from ddbio.files.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
 from ddbio.files.paths import with_columns
@@ -203,8 +205,9 @@ class _Rewriter:
             return replace(
                 stored, unwritable=stored.unwritable or self._undigested(opened.schema_arrow)
             ), opened.metadata
-        if form is FORMATS[group.format] is AVRO:
-            lost = RowFiles(self._task.store).unwritable(entry)
+        if form is FORMATS[group.format] and (form is AVRO or form is ORC):
+            store = self._task.store
+            lost = RowFiles(store).unwritable(entry) if form is AVRO else unwritable_type(store, entry)
             return StoredTypes(unwritable=lost and f"a column is {lost}, and would be written as another type"), None
         return AS_ARROW, None
 

@@ -134,7 +134,7 @@ def open_side(
         uri = os.fspath(given)
         kind = lake_format(open_store(uri, connection))
         table = None if kind is None else open_lake_table(uri, kind, connection)
-        state = None if table is None else table.load()
+        state = None if table is None or table.foreign_files() is not None else table.load()
         if kind is not None and table is not None and state is not None and KEYS in state.properties:
             return LakeSide(uri, LakeItems(table, state, kind))
     return sides.open_side(given, options, connection, statistics)

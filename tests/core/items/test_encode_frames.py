@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
+import json
+import uuid
+from decimal import Decimal
+
+import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import ddbio
+from ddbio.core.items.arrow_input import record_batch_reader
 from ddbio.errors import EncodeError, SchemaError
 
 BATCH = pa.RecordBatch.from_pydict({"a": [1.5, None]})
@@ -50,6 +59,66 @@ def test_rows_of_a_frame_are_not_numbered():
     assert ddbio.to_dynamodb_json(frame[frame.a > 2]) == last
     assert ddbio.digest(frame[frame.a > 2]) == ddbio.digest(last)
     assert ddbio.to_dynamodb_json(frame.set_index("a").tail(1)) == b'{"b":{"S":"y"},"a":{"N":"2.5"}}\n'
+
+
+NOON = dt.datetime(2024, 1, 1, 12)  # noqa: DTZ001 - without a zone
+EAST = dt.timezone(dt.timedelta(hours=2))
+LATE = pd.Timestamp("2024-01-01 00:00:00.123456789")
+OBJECTS = {
+    "a time beside a date": ([NOON.date(), NOON], ["2024-01-01", "2024-01-01T12:00:00.000000"]),
+    "nanoseconds": ([LATE], ["2024-01-01T00:00:00.123456789"]),
+    "zones": ([NOON, NOON.replace(tzinfo=EAST)], ["2024-01-01T12:00:00.000000", "2024-01-01T10:00:00.000000Z"]),
+    "zones of times of day": ([dt.time(1), dt.time(1, tzinfo=EAST)], ["01:00:00.000000", "01:00:00.000000+02:00"]),
+    "text beside bytes": ([b"x", "y"], [{"B": "eA=="}, "y"]),
+    "text beside bytes in lists": ([["p"], ["y", b"x"]], [{"L": [{"S": "p"}]}, {"L": [{"S": "y"}, {"B": "eA=="}]}]),
+    "sets": ([{"x"}, {1, Decimal("2.5")}], [{"SS": ["x"]}, {"NS": ["1", "2.5"]}]),
+    "times in mappings": (
+        [{"t": LATE}, {"u": None}],
+        [{"M": {"t": {"S": "2024-01-01T00:00:00.123456789"}}}, {"M": {}}],
+    ),
+    "arrays": ([np.array([1, 2]), [None]], [{"L": [{"N": "1"}, {"N": "2"}]}, {"L": [{"NULL": True}]}]),
+    "UUID and Enum": ([uuid.UUID(int=1), enum.Enum("E", {"A": "a"}).A], [str(uuid.UUID(int=1)), "a"]),
+    "long numbers": ([10**20, Decimal("1E-5"), np.int8(1)], [{"N": str(10**20)}, {"N": "0.00001"}, {"N": "1"}]),
+    "what is missing": ([None, pd.NA, pd.NaT, True], [None, None, None, {"BOOL": True}]),
+}
+
+
+@pytest.mark.parametrize("values", OBJECTS)
+@pytest.mark.parametrize("beside", [["a", "b"], [NOON.date(), NOON], [10**20, 1]], ids=["text", "times", "numbers"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_objects_of_a_frame_are_what_they_are_in_dictionaries(values, beside, library):
+    """No type is inferred for a column of objects: its values stay exact, whatever stands in other columns."""
+    given, wanted = OBJECTS[values]
+    columns = {"v": given, "beside": (beside * 2)[: len(given)]}
+    if library == "pandas":
+        frame = pd.DataFrame({name: pd.Series(each, dtype=object) for name, each in columns.items()})
+    else:
+        frame = pl.DataFrame([pl.Series(name, each, dtype=pl.Object) for name, each in columns.items()])
+    found = [json.loads(line) for line in ddbio.to_dynamodb_json(frame).splitlines()]
+    assert [list(each) for each in found] == [["v", "beside"] if each else ["beside"] for each in wanted]
+    assert [each.get("v") for each in found] == [{"S": each} if isinstance(each, str) else each for each in wanted]
+
+
+def test_columns_that_arrow_keeps_go_through_arrow():
+    """Objects of one type, also in lists and mappings, have columns of that type, which a schema and times can use."""
+    values = {"t": [NOON], "l": [["x"]], "m": [{"a": [1]}], "a": [np.array(["x"], object)]}
+    kinds = record_batch_reader(pd.DataFrame({name: pd.Series(each, dtype=object) for name, each in values.items()}))
+    texts = pa.list_(pa.string())
+    assert kinds.schema.types == [pa.timestamp("us"), texts, pa.struct([("a", pa.list_(pa.int64()))]), texts]
+    lines = ddbio.to_dynamodb_json(pd.DataFrame({"t": pd.Series([NOON], dtype=object)}), timestamps={"t": "epoch_s"})
+    assert lines == b'{"t":{"N":"1704110400"}}\n'
+
+
+def test_columns_without_a_form_are_refused():
+    """A period is no number, and the error says what to do."""
+    with pytest.raises(SchemaError, match=r"v: DynamoDB has no periods: use .dt.to_timestamp"):
+        ddbio.to_dynamodb_json(pd.DataFrame({"v": pd.period_range("2024-01", periods=2, freq="M")}))
+
+
+def test_long_integers_of_polars():
+    """Integers of 128 bits, which Arrow lacks, are numbers."""
+    frame = pl.DataFrame([pl.Series("n", [2**100, None], dtype=pl.Int128), pl.Series("a", ["x", "y"])])
+    assert ddbio.to_dynamodb_json(frame) == b'{"n":{"N":"%d"},"a":{"S":"x"}}\n{"a":{"S":"y"}}\n' % (2**100)
 
 
 def test_a_schema_restores_types():

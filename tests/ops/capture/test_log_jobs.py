@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
@@ -211,3 +212,84 @@ def test_hours_that_have_expired(is_compacted, gone, expired, whole_since, tmp_p
         # A table without a base needs all of them.
         with pytest.raises(NotFoundError, match="ddbio bootstrap"):
             ddbio.apply(log, tmp_path / "lake")
+
+
+VALUES = {
+    "number, text": ({"N": "1"}, {"S": "12"}),
+    "text, number": ({"S": "12"}, {"N": "1"}),
+    "whole, fraction": ({"N": "1"}, {"N": "1.25"}),
+    "fraction, digits": ({"N": "1.25"}, {"N": "9" * 38}),
+    "maps": ({"M": {"a": {"N": "1"}}}, {"M": {"a": {"S": "1"}}}),
+    "maps of numbers": ({"M": {"a": {"N": "1"}}}, {"M": {"a": {"N": "1.5"}, "b": {"S": "x"}}}),
+    "lists": ({"L": [{"N": "1"}]}, {"L": [{"S": "1"}]}),
+    "list, mixed list": ({"L": [{"N": "1"}]}, {"L": [{"N": "1"}, {"S": "x"}]}),
+    "sets": ({"SS": ["a"]}, {"NS": ["1"]}),
+    "binary, text": ({"B": "AAE="}, {"S": "AAE="}),
+    "flag, number": ({"BOOL": True}, {"N": "1"}),
+}
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["new", "older"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        each if each in {"number, text", "whole, fraction", "maps"} else pytest.param(each, marks=pytest.mark.nightly)
+        for each in VALUES
+    ],
+)
+def test_jobs_of_a_log_may_find_other_types(case, is_older, tmp_path, monkeypatch):
+    """A new job takes the columns of the log; of an older log, what does not fit the first job's is rescued."""
+    if is_older:
+        # Each job chose its own columns.
+        for module in ("replay", "stream_events"):
+            monkeypatch.setattr(f"ddbio.ops.capture.{module}.columns_in", lambda *_: None)
+    log, records = tmp_path / "log", dict[str, dict[str, object]]()
+    for number, value in enumerate(VALUES[case] * 2):
+        found = stream_record(number)
+        found["dynamodb"]["NewImage"] |= {"value": value}
+        if number % 2:
+            before = found["dynamodb"]["NewImage"] | {"value": VALUES[case][0]}
+            found = {**found, "eventName": "MODIFY", "dynamodb": {**found["dynamodb"], "OldImage": before}}
+        records[str(number)] = found
+    monkeypatch.setenv("DDBIO_LOG", str(log))
+    monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"old_image": True}))
+    log_changes({"Records": [records["0"], records["2"]]})
+    put(tmp_path / "delivered", "a", joined(records["1"], records["3"]))
+    ddbio.replay(tmp_path / "delivered", log, old_image=True)
+    if not is_older:
+        assert ddbio.catalog_ddl(log, dialect="spark")
+    for step in range(2):
+        rows = ddbio.history(log)
+        found = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
+        assert found == {number: each["dynamodb"]["NewImage"]["value"] for number, each in records.items()}
+        ddbio.apply(log, tmp_path / f"lake{step}", buckets=1)
+        rows = ddbio.history(tmp_path / f"lake{step}")
+        found = from_lines(rows.drop_columns(["_key", "valid_from", "valid_to", "operation", "_ver"]))
+        assert found == {number: each["dynamodb"]["NewImage"]["value"] for number, each in records.items()}
+        assert ddbio.verify_capture(log).rows == 4
+        ddbio.compact(log)
+
+
+def from_lines(rows):
+    """Return the values of items by their numbers."""
+    items = (json.loads(line) for line in to_dynamodb_json(rows).splitlines())
+    return {each["n"]["N"]: each["value"] for each in items}
+
+
+@pytest.mark.parametrize("steps", ["C", "CV", "RC", "CRC", "CRCV"])
+def test_a_log_of_replays_alone_may_be_compacted(steps, tmp_path):
+    """It is a log also if no file has the name of a replay any more."""
+    log, count = tmp_path / "log", 1
+    replay(log, tmp_path, [0])
+    replay(log, tmp_path, [1])
+    for step in steps:
+        if step == "R":
+            count += 1
+            replay(log, tmp_path, [count])
+        elif step == "C":
+            ddbio.compact(log)
+        else:
+            ddbio.vacuum(log, older_than="0s")
+    assert ddbio.history(log).num_rows == count + 1
+    assert ddbio.apply(log, tmp_path / "lake").inserted == count + 1
+    assert ddbio.verify_capture(log).is_whole

@@ -99,6 +99,17 @@ def test_refused_items_can_be_tried_again(options, s3, tmp_path):
     assert "b" in ddbio.read_table("orders", **options)["pk"].to_pylist()
 
 
+def test_a_lake_table_is_no_place_for_refused_items(tmp_path):
+    """It is refused before the reports are read, and nothing is added to it."""
+    (tmp_path / "lake" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "lake" / "_delta_log" / "00000000000000000000.json").write_text("{}\n")
+    (tmp_path / "reports").mkdir()
+    for place in (tmp_path / "lake", tmp_path / "lake" / "in" / "it"):
+        with pytest.raises(OptionError, match="is a Delta table: other files in it"):
+            ddbio.read_bulk_report(str(tmp_path / "reports"), reject_to=str(place))
+    assert [each.name for each in (tmp_path / "lake").iterdir()] == ["_delta_log"]
+
+
 def test_what_is_not_understood_is_kept(tmp_path):
     """Lines that are no objects, members of other names and objects of other names are rows all the same."""
     (tmp_path / "x").write_bytes(gzip.compress(b'{"line":7,"AttemptedItem":{"pk":{"S":"a"}},"reason":"TooBig"}\n'))

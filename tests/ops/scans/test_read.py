@@ -110,11 +110,10 @@ def test_infer_from_bytes(data):
 
 
 def test_infer_from_files(tmp_path):
-    """A file, a folder, a native export and a Parquet file each give their columns."""
+    """A file, a folder, the data of a native export and a Parquet file each give their columns."""
     data = tmp_path / "AWSDynamoDB" / "017-a" / "data"
     data.mkdir(parents=True)
     (data / "x.json.gz").write_bytes(gzip.compress(LINE))
-    (data.parent / "manifest-files.json").write_bytes(b'{"itemCount":1}\n')
     (tmp_path / "one.jsonl").write_bytes(LINE)
     pq.write_table(pa.table({"pk": ["a"]}), tmp_path / "p.parquet")
     for source in (data.parent, data, data / "x.json.gz", tmp_path / "one.jsonl"):

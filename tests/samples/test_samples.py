@@ -1,0 +1,225 @@
+"""What ddbio wrote at commit 02500d22, which ``make.py`` has made: each command reads it, and the next run goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import boto3
+import duckdb
+import pytest
+
+import ddbio
+from ddbio.errors import GapError
+from ddbio.files.job_state import JobState
+from ddbio.files.local_store import LocalStore
+from ddbio.lambda_handlers import log_changes
+from ddbio.ops.capture.lineages import lineages_of
+from ddbio.ops.capture.log_reader import open_log
+from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.samples.make import BOTH, BUCKET, DATA, MISFIT, TABLE, TTL, create, item, record
+
+CAPTURED, HANDED = {"a|0": 100, "a|2": 2, "a|3": 3, "a|1.5": 5}, {"pk|1": 1, "qk|2": 2, "pk|1.5": 101, "qk|1.5": 4}
+LOGS = {
+    "streams": CAPTURED,
+    "kinesis": CAPTURED,
+    "two": CAPTURED,
+    "lambda": HANDED,
+    "replay": HANDED,
+    "compacted": HANDED,
+}
+FORMATS = {"delta": "delta", "iceberg": "iceberg", "base": "delta"}
+
+
+# When the first capture of the samples began.
+BEGAN = 1795793473.0
+
+
+@pytest.fixture(scope="module")
+def aws():
+    """Serve an S3 with all samples where they were made; return the options by which it is reached."""
+    with MotoServer() as server:
+        client = boto3.client("s3", endpoint_url=server.endpoint_url, region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        for name in ("streams", "iceberg", "archive"):
+            for path in (each for each in (DATA / name).rglob("*") if each.is_file()):
+                client.put_object(Bucket=BUCKET, Key=path.relative_to(DATA).as_posix(), Body=path.read_bytes())
+        client.close()
+        yield {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Return what copies samples to where they may be changed, as if they were begun behind the table of the fake."""
+
+    def copy(name):
+        place = tmp_path / name
+        shutil.copytree(DATA / name, place)
+        for path in place.glob("_ddbio/*.capture.json"):
+            head = json.loads(path.read_text())
+            path.write_text(json.dumps({**head, "started_at": head["started_at"] - BEGAN + time.time()}))
+        return place
+
+    return copy
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Serve a table with the items that are in the samples, and its client."""
+    with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as server:
+        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
+        create(client, stream=False)
+        for key, n in CAPTURED.items():
+            client.put_item(TableName=TABLE, Item=item(*key.split("|"), n))
+        yield {"endpoint_url": server.endpoint_url}, client
+        client.close()
+
+
+def alive(rows):
+    """Return the numbers of the items that a history ends with, by their keys."""
+    last = (row for row in rows.to_pylist() if row["valid_to"] is None and row["operation"] not in {"REMOVE", "TTL"})
+    return {row["_key"].replace("S:", "").replace("N:", ""): row["n"] for row in last}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_is_read_by_each_command(name, copied, tmp_path):
+    """All find the same changes, before and after a compaction; keys that were rescued are keys."""
+    log, wanted, count = copied(name), LOGS[name], 12 if LOGS[name] == CAPTURED else 5
+    for kind in ("delta", "iceberg"):
+        assert alive(ddbio.history(log)) == wanted
+        audit = ddbio.verify_capture(log)
+        assert (audit.is_whole, audit.rows, audit.repeated) == (True, count, 0), audit
+        lake = tmp_path / kind
+        assert ddbio.apply(log, lake, format=kind, buckets=1).changes == count
+        assert alive(ddbio.history(lake)) == wanted
+        if name != "two":
+            # SQL compares no numbers of two streams, whose captures chose their own types.
+            rows = duckdb.sql(ddbio.history_view_sql(log, dialect="duckdb")).to_arrow_table()
+            assert {*wanted.values()} <= {*rows.column("n").to_pylist()}
+            assert ddbio.catalog_ddl(log, dialect="spark")
+        assert ddbio.layout(log).rows == count
+        assert "n" in ddbio.infer_schema(log).to_arrow().names
+        ddbio.compact(log)
+
+
+@pytest.mark.parametrize("name", ["streams", "two"])
+def test_a_captured_log_goes_on_with_its_table(name, copied, fake, tmp_path):
+    """The next run knows the table's id; it refuses the new stream until a gap is accepted, and numbers a lineage."""
+    given, client = fake
+    log, lake = copied(name), copied("delta") if name == "streams" else tmp_path / "lake"
+    client.update_table(TableName=TABLE, StreamSpecification=BOTH)
+    try:
+        client.put_item(TableName=TABLE, Item=item("a", MISFIT, 5))
+        run = {"available_now": True, "old_image": True, **given}
+        with pytest.raises(GapError, match="on_gap=continue"):
+            ddbio.capture(TABLE, log, **run)
+        report = ddbio.capture(TABLE, log, on_gap="continue", **run)
+        assert len(report.gaps) == 1
+        described = client.describe_table(TableName=TABLE)["Table"]
+        last = lineages_of(JobState(LocalStore(log), report.job_id, "capture"))[-1]
+        assert (last.stream, last.table_id) == (described["LatestStreamArn"], described["TableId"])
+        assert len(open_log(LocalStore(log)).lineages()) == (2 if name == "streams" else 3)
+        ddbio.apply(log, lake)
+        assert ddbio.verify(TABLE, lake, **given).equal
+        ddbio.maintain(lake)
+        assert alive(ddbio.history(lake)) == CAPTURED
+    finally:
+        client.update_table(TableName=TABLE, StreamSpecification={"StreamEnabled": False})
+
+
+def test_a_log_of_kinesis_goes_on_with_its_table(copied, fake, tmp_path):
+    """The data stream is the same one; the next run notes the table's id."""
+    given, client = fake
+    log = copied("kinesis")
+    data = boto3.client("kinesis", region_name="us-east-1", **given)
+    data.create_stream(StreamName="changes", ShardCount=1)
+    arn = data.describe_stream_summary(StreamName="changes")["StreamDescriptionSummary"]["StreamARN"]
+    data.close()
+    client.enable_kinesis_streaming_destination(TableName=TABLE, StreamArn=arn)
+    client.put_item(TableName=TABLE, Item=item("a", MISFIT, 5))
+    run = {"available_now": True, "old_image": True, "source": "kinesis", "on_gap": "continue"}
+    report = ddbio.capture(TABLE, log, **run, **given)
+    (lineage,) = lineages_of(JobState(LocalStore(log), report.job_id, "capture"))
+    assert lineage.table_id == client.describe_table(TableName=TABLE)["Table"]["TableId"]
+    ddbio.apply(log, tmp_path / "lake")
+    assert ddbio.verify(TABLE, tmp_path / "lake", **given).equal
+
+
+@pytest.mark.parametrize("name", ["lambda", "replay", "compacted", "streams"])
+@pytest.mark.parametrize("how", ["handler", "replay"])
+def test_other_jobs_go_on_with_a_log(name, how, copied, monkeypatch, tmp_path):
+    """They take its columns, and each reader has the new changes once."""
+    log, records = copied(name), [record(number, kinesis=False) for number in (203, 204)]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/a.json").write_text("\n".join(map(json.dumps, records)))
+    monkeypatch.setenv("DDBIO_LOG", str(log))
+    monkeypatch.setenv("DDBIO_LOG_OPTIONS", "{}")
+    for _ in range(2):
+        if how == "handler":
+            assert not log_changes({"Records": records})["batchItemFailures"]
+        else:
+            ddbio.replay(tmp_path / "more", log)
+    wanted = {**LOGS[name], "pk|1.5": 203, "qk|1.5": 204}
+    assert alive(ddbio.history(log)) == wanted
+    ddbio.apply(log, tmp_path / "lake")
+    assert alive(ddbio.history(tmp_path / "lake")) == wanted
+    assert ddbio.verify_capture(log).is_whole
+    assert ddbio.catalog_ddl(log, dialect="spark")
+
+
+def test_an_archive_goes_on(aws, fake):
+    """Nothing is archived twice, also in a new archive; rescued keys are restored."""
+    given, client = fake
+    log = f"s3://{BUCKET}/streams"
+    assert ddbio.archive(log, f"s3://{BUCKET}/archive", ttl=TTL, **aws).items == 0
+    assert ddbio.archive(log, f"s3://{BUCKET}/other", ttl=TTL, **aws).items == 2
+    described = client.describe_table(TableName=TABLE)["Table"]
+    same = {name: described[name] for name in ("AttributeDefinitions", "KeySchema")}
+    client.create_table(TableName="restored", BillingMode="PAY_PER_REQUEST", **same)
+    for name in ("archive", "other"):
+        assert ddbio.restore_archived(f"s3://{BUCKET}/{name}", "restored", **given, **aws).items == 2
+    found = {each["sk"]["N"]: each for each in client.scan(TableName="restored")["Items"]}
+    assert found == {"1": item("old", "1", 9), MISFIT: item("old", MISFIT, 8)}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_lake_table_is_read_and_goes_on(name, copied, fake, aws):
+    """It has the first changes; the next run applies the others, and the table equals that of the items."""
+    lake = f"s3://{BUCKET}/iceberg" if name == "iceberg" else copied(name)
+    log = f"s3://{BUCKET}/streams" if name == "iceberg" else copied("streams")
+    first = {"a|0": 0, "a|1": 1, "a|2": 2, "a|3": 3, "old|1": 9}
+    assert alive(ddbio.history(lake, **aws)) == first
+    found = ddbio.verify(TABLE, lake, **fake[0], **aws)
+    assert (found.missing, found.extra, found.different) == (1, 2, 1)
+    assert ddbio.infer_schema(lake, **aws).to_arrow().names
+    assert ddbio.digest(lake, **aws) == ddbio.digest(DATA / "delta")
+    assert ddbio.apply(log, lake, format=FORMATS[name], **aws).changes
+    assert ddbio.verify(TABLE, lake, **fake[0], **aws).equal
+    ddbio.maintain(lake, format=FORMATS[name], **aws)
+    assert alive(ddbio.history(lake, **aws)) == CAPTURED
+
+
+@pytest.mark.parametrize("name", ["folder", "published"])
+def test_a_folder_is_read_and_goes_on(name, copied, fake):
+    """Its version, rows and digest are those that were written; the next version has what is added."""
+    folder = copied(name)
+    files = ddbio.list_files(folder)
+    assert (files.version, files.rows) == ({"folder": 3, "published": 1}[name], 8)
+    assert ddbio.digest(folder) == ddbio.digest(copied({"folder": "published", "published": "folder"}[name]))
+    assert ddbio.layout(folder).rows == 8
+    assert {"pk", "sk", "n"} <= {*ddbio.infer_schema(folder).to_arrow().names}
+    if name == "published":
+        ddbio.publish(folder.parent / "folder", folder)
+    else:
+        ddbio.scan_to_files(TABLE, folder, mode="append", **fake[0])
+        ddbio.compact(folder)
+    after = ddbio.list_files(folder)
+    assert after.version > files.version
+    assert after.rows == (8 if name == "published" else 12)
+
+
+def test_the_samples_are_those_of_the_script():
+    """Each sample is there, and all files are small."""
+    assert {each.name for each in DATA.iterdir()} == {*LOGS, *FORMATS, "archive", "folder", "published"}
+    assert max(each.stat().st_size for each in DATA.rglob("*")) < 8192
