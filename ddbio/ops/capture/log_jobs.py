@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.log_rows import hour_of
 from ddbio.core.schema.file import schema_from_json
@@ -31,6 +29,8 @@ from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
