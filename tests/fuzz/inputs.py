@@ -56,6 +56,7 @@ from ddbio.files.committer import CommitInfo, publishing
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.footers import FooterReader, open_footer
 from ddbio.files.local_store import LocalStore
+from ddbio.files.orc_types import unwritable_type
 from ddbio.files.parquet_types import FooterFacts, stored_types
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles
@@ -252,6 +253,8 @@ def read_file(suffix: str, data: bytes, chance: random.Random) -> None:
                     stored_types(opened)
                     FooterFacts().add(opened.metadata)
                     FooterReader(store).read(entry)
+                case 3 if suffix == "orc":
+                    unwritable_type(store, entry)
     finally:
         shutil.rmtree(folder)
 
