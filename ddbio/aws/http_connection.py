@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html: 16 MB, in JSON up to six times.
 MAX_BODY_BYTES = 128 << 20
+_PIECE_BYTES = 4 << 20
 _MAX_LINE_BYTES = 64 << 10
 _MAX_HEADERS = 100
 _HEAD_END = b"\r\n\r\n"
@@ -283,8 +284,7 @@ class Connection:
         length = headers.get("content-length")
         if length is not None:
             return self._exactly(_size(length, 10)), True
-        body = self._reader.read(MAX_BODY_BYTES)
-        return body, False
+        return self._up_to(MAX_BODY_BYTES), False
 
     def _chunks(self) -> bytes:
         chunks: list[bytes] = []
@@ -298,10 +298,18 @@ class Connection:
         return b"".join(chunks)
 
     def _exactly(self, size: int) -> bytes:
-        body = self._reader.read(size)
+        body = self._up_to(size)
         if len(body) != size:
             raise EOFError(f"the body ended after {len(body)} of {size} bytes")
         return body
+
+    def _up_to(self, size: int) -> bytes:
+        """Return so many bytes, or all up to the end; memory is taken for what comes, not for what is claimed."""
+        pieces = list[bytes]()
+        while size and (piece := self._reader.read(min(size, _PIECE_BYTES))):
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _no_pending_bytes() -> int:

@@ -14,7 +14,9 @@ from ddbio.core.items.changes import ChangeDecoder
 from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.core.items.item_key import key_hashes
 from ddbio.core.items.raw_items import PageSplitter
+from ddbio.core.kernel.column_chunks import chunks_by_loop
 from ddbio.core.kernel.members import Openings
+from ddbio.core.kernel.typed_items import typed_lines
 from ddbio.core.lake import keys as lake_keys
 from ddbio.core.lake import reordering
 from ddbio.core.loads.encode import RowEncoder
@@ -64,6 +66,14 @@ def _find_members() -> None:
     Openings((b"name",)).find(b"{}")
 
 
+def _type_items() -> None:
+    typed_lines(b'{"a":null}')
+
+
+def _read_chunks() -> None:
+    chunks_by_loop(b"\0", 0, 0)
+
+
 def _hash_keys() -> None:
     key_hashes(_items(), ["s", "t", "d"])
 
@@ -83,6 +93,8 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     _decode_changes,
     _find_members,
     _print_members,
+    _type_items,
+    _read_chunks,
     ion_blocks.warm,
     digest_json.warm,
     digest_columns.warm,

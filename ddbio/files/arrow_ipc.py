@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.core.items.arrow_input import checked_batches
+from ddbio.files.arrow_messages import MAGIC, check_messages
 from ddbio.files.decompress import decompress
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, ReadOptions, Sample
 from ddbio.files.object_store import RangeFile
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
-
-_IPC_MAGIC = b"ARROW1"
 
 
 class ArrowReader:
@@ -32,7 +31,7 @@ class ArrowReader:
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows, by the footer if there is one; otherwise they are read for that."""
-        if self._store.read_range(self._entry, 0, len(_IPC_MAGIC)) == _IPC_MAGIC:
+        if self._store.read_range(self._entry, 0, len(MAGIC)) == MAGIC:
             with pa.PythonFile(RangeFile(self._store, self._entry), "r") as file:
                 return pa.ipc.open_file(file).schema
         return next((batch.schema for batch in self.read(0, BATCH_ROWS)), pa.schema([]))
@@ -40,8 +39,9 @@ class ArrowReader:
     def read(self, _: int, __: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file."""
         data = decompress(self._store.read(self._entry.path), self._entry.path)
+        check_messages(data)
         source = pa.BufferReader(data)
-        if not data.startswith(_IPC_MAGIC):
+        if not data.startswith(MAGIC):
             yield from checked_batches(pa.ipc.open_stream(source))
             return
         file = pa.ipc.open_file(source)

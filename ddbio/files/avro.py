@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
+from ddbio.core.expansion import MOST_ROW_BYTES, check_expansion
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.avro_rows import encode_rows
 from ddbio.files.avro_schema import (
@@ -30,6 +31,7 @@ from ddbio.files.avro_schema import (
     from_records,
     parse_columns,
     renamed,
+    require_bytes,
     unwritable_type,
 )
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
@@ -69,8 +71,9 @@ _PART_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _HEADER_BYTES = 64 * 1024
 _MOST_HEADER_BYTES = 16 * 1024 * 1024
-# A block holds rows of 400 KB at most each, and writers keep blocks small.
-_MOST_BLOCK_BYTES = 1 << 30
+# A block is decoded at once, to objects of Python that take far more; writers keep blocks small.
+_MOST_BLOCK_BYTES = MOST_ROW_BYTES
+_ROW_BYTES, _MOST_BLOCK_ROWS = 64, 4_000_000
 _LONG_BYTES = 10
 
 
@@ -162,6 +165,7 @@ class AvroReader:
             described = json.loads(self._header.meta["avro.schema"])
             # It knows the names that the schema itself defines, and refuses what is no schema.
             self._rows_schema = self._avro.parse_schema({"type": "array", "items": as_stored(described)})
+            require_bytes(described)
             self._columns, self._schema = arrow_schema_of_avro(described, self._header.meta.get(COLUMNS_KEY))
         except DecodeError:
             raise
@@ -233,13 +237,20 @@ class AvroReader:
     def _read_block(self, file: io.BufferedReader) -> pa.RecordBatch:
         place = file.tell()
         rows, size = _read_long(file), _read_long(file)
-        if rows < 0 or not 0 <= size <= _MOST_BLOCK_BYTES:
+        if not 0 <= rows <= _MOST_BLOCK_ROWS or not 0 <= size <= _MOST_BLOCK_BYTES:
             raise DecodeError(f"the block at byte {place} says that it has {rows} rows in {size} bytes")
         data = file.read(size)
         if len(data) < size or file.read(_SYNC_BYTES) != self._header.sync:
             raise DecodeError(f"the block at byte {place} does not end where it says: the file is cut short or damaged")
         try:
-            return self._decode(rows, _decompress(data, self._codec))
+            items = _decompress(data, self._codec)
+            # Rows may take no bytes, but they take memory.
+            check_expansion(len(items), _ROW_BYTES * rows, advice="write fewer rows in a block")
+            return self._decode(rows, items)
+        except DecodeError as error:
+            raise DecodeError(f"the block at byte {place} cannot be read: {error}") from None
+        except MemoryError:
+            raise
         except Exception as error:
             # Whatever the library makes of damaged bytes.
             raise DecodeError(f"the block at byte {place} cannot be read: {error!r}") from error
@@ -287,19 +298,23 @@ def _decompress(data: bytes, codec: str) -> bytes:
         return data
     if codec == "zstandard":
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            found = stream.read(_MOST_BLOCK_BYTES)
-    elif codec == "snappy":
+            parts = list[bytes]()
+            while part := stream.read(_BUFFER_BYTES):
+                parts.append(part)
+                check_expansion(len(data), len(parts) * _BUFFER_BYTES, _MOST_BLOCK_BYTES)
+            return b"".join(parts)
+    if codec == "snappy":
         size = _uint(data)
-        found = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True) if size <= _MOST_BLOCK_BYTES else b""
+        check_expansion(len(data), size, _MOST_BLOCK_BYTES)
+        found: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
         if zlib.crc32(found).to_bytes(4, "big") != data[-4:]:
             raise DecodeError("its checksum is another one")
-    elif codec == "deflate":
-        found = isal_zlib.decompressobj(wbits=_RAW_DEFLATE).decompress(data, _MOST_BLOCK_BYTES)
-    else:
-        raise DecodeError(f"its codec {codec!r} is not known: write it with null, deflate, snappy or zstandard")
-    if len(found) >= _MOST_BLOCK_BYTES:
-        raise DecodeError(f"it inflates to more than {_MOST_BLOCK_BYTES} bytes")
-    return found
+        return found
+    if codec == "deflate":
+        inflated: bytes = isal_zlib.decompressobj(wbits=_RAW_DEFLATE).decompress(data, _MOST_BLOCK_BYTES + 1)
+        check_expansion(len(data), len(inflated), _MOST_BLOCK_BYTES)
+        return inflated
+    raise DecodeError(f"its codec {codec!r} is not known: write it with null, deflate, snappy or zstandard")
 
 
 def _uint(data: bytes) -> int:

@@ -115,6 +115,44 @@ def unwritable_type(described: Any) -> str:
     return unwritable_type([*inner, *(each["type"] for each in described.get("fields", ()))])
 
 
+def require_bytes(described: Any) -> None:
+    """Check that the elements of all arrays take bytes, so that no count of a file claims more than it holds.
+
+    Raises
+    ------
+    DecodeError
+        Some take none.
+    """
+    _takes_bytes(described, {})
+
+
+def _takes_bytes(described: Any, named: dict[str, bool]) -> bool:
+    """Return whether every value takes a byte at least; types that are named are known by their names."""
+    if isinstance(described, list):
+        # A union begins with the number of its type.
+        return bool([_takes_bytes(each, named) for each in described])
+    if isinstance(described, str):
+        return named.get(described, named.get(described.rpartition(".")[2], described != "null"))
+    kind = described["type"]
+    if kind == "record":
+        # One that contains itself is refused elsewhere.
+        found = any([_takes_bytes(each["type"], named) for each in described["fields"]])  # noqa: C419 - each may name types
+    elif kind == "fixed":
+        found = described["size"] > 0
+    elif kind in ("array", "map"):
+        inner = _takes_bytes(described["items" if kind == "array" else "values"], named)
+        if kind == "array" and not inner:
+            raise DecodeError(
+                "the elements of an array take no bytes, so nothing bounds their number: write them as a count"
+            )
+        return True
+    else:
+        return True if kind == "enum" else _takes_bytes(kind, named)
+    if "name" in described:
+        named[described["name"]] = found
+    return found
+
+
 def _is_decimal(described: Mapping[str, Any]) -> bool:
     return described.get("type") in ("bytes", "fixed") and described.get("logicalType") == "decimal"
 

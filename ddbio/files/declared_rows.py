@@ -9,16 +9,17 @@ import pyarrow.csv
 
 from ddbio.core.items.declared_text import csv_type, has_map, json_type, restore
 from ddbio.core.items.decode import from_dynamodb_json
-from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_list, is_number, is_text, tag_of_field
-from ddbio.errors import DecodeError
+from ddbio.core.items.first_calls import FIRST_CALLS
+from ddbio.core.kernel.typed_items import typed_lines
+from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
+from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.file_format import NO_TYPES
 from ddbio.files.text_rows import (
-    has_inexact_numbers,
     json_items,
     lines_of_source,
     parse_csv,
-    parse_json_rows,
     utf8_json,
+    without_empty_rescue,
 )
 
 if TYPE_CHECKING:
@@ -41,11 +42,7 @@ def read_json_as(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[An
     DecodeError
         If the text is anything else.
     """
-    table = _json_by_arrow(data, schema)
-    if table is not None:
-        return table
-    fields = {field.name: field for field in schema}
-    return pa.Table.from_batches([_json_exactly(data, schema, types, fields)])
+    return FIRST_CALLS.answer(len(data), _read_as, _read_as_exactly, data, schema, types)
 
 
 def read_json_by_columns(data: bytes, columns: pa.Schema, types: Mapping[str, pa.Field[Any]] = NO_TYPES) -> pa.Table:
@@ -61,20 +58,38 @@ def read_json_by_columns(data: bytes, columns: pa.Schema, types: Mapping[str, pa
     DecodeError
         If the text is anything else.
     """
-    chosen = (field for field in columns if field.name not in types and field.name != RESCUE_NAME)
-    # Arrow takes a text for a number where numbers are kept as text.
-    table = _json_by_arrow(data, columns) if all(map(_has_own_type, chosen)) and _RESCUE_MEMBER not in data else None
-    return pa.Table.from_batches([_json_exactly(data, columns, types, types)]) if table is None else table
+    return FIRST_CALLS.answer(len(data), _read_by_columns, _read_by_columns_exactly, data, columns, types)
 
 
-def _has_own_type(field: pa.Field[Any]) -> bool:
-    """Return whether values of JSON that Arrow reads as a column have the column's type of DynamoDB."""
-    kind: Any = field.type
-    if is_list(kind) or pa.types.is_struct(kind):
-        return all(map(_has_own_type, fields_within(kind)))
-    own: dict[str, Any] = {"S": is_text, "N": is_number, "BOOL": pa.types.is_boolean, "NULL": pa.types.is_null}
-    tag = tag_of_field(field)
-    return tag in own and bool(own[tag](kind))
+def _read_as(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    found = None if _RESCUE_MEMBER in data else _as_written(data, schema)
+    return _read_as_exactly(data, schema, types) if found is None else found
+
+
+def _read_as_exactly(data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    return _json_exactly(data, schema, types, {field.name: field for field in schema})
+
+
+def _read_by_columns(data: bytes, columns: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    typed = None if _RESCUE_MEMBER in data or any(map(_is_read_otherwise, types.values())) else typed_lines(data)
+    try:
+        found = None if typed is None else from_dynamodb_json(typed.lines, columns, nulls="keep")
+    except DecodeError:
+        found = None
+    # What does not fit a declared column may be of its type after all: a number is a text where text is declared.
+    if found is None or ((types or RESCUE_NAME not in columns.names) and _has_rescued(found)):
+        return _read_by_columns_exactly(data, columns, types)
+    return pa.Table.from_batches([found if RESCUE_NAME in columns.names else without_empty_rescue(found)])
+
+
+def _read_by_columns_exactly(data: bytes, columns: pa.Schema, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    return _json_exactly(data, columns, types, types)
+
+
+def _is_read_otherwise(declared: pa.Field[Any]) -> bool:
+    """Return whether a column takes texts that are no texts in DynamoDB, or is of another attribute."""
+    within = any(map(_is_read_otherwise, fields_within(declared.type)))
+    return within or tag_of_field(declared) == "JSON" or name_of_field(declared) != declared.name
 
 
 def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
@@ -124,31 +139,34 @@ def _places(texts: Any) -> Any:
     return pa.array(valid.cumsum() - 1, mask=~valid)
 
 
-def _json_by_arrow(data: bytes, schema: pa.Schema) -> pa.Table | None:
-    """Return the rows, or None if Arrow cannot read them as these columns, or not exactly."""
-    if any(has_map(field.type) for field in schema) or not data.strip():
+def _as_written(data: bytes, schema: pa.Schema) -> pa.Table | None:
+    """Return rows that ``plain_json`` wrote, or None if a value is not as it writes them."""
+    fields = [field for field in schema if field.name != RESCUE_NAME]
+    # A null is no member of an object, but of a map.
+    if any(has_map(each.type) and (b"null" in data or json_type(each.type) != each.type) for each in fields):
         return None
-    if any(_has_float(field.type) for field in schema) and has_inexact_numbers(data):
+    typed = typed_lines(data)
+    if typed is None:
         return None
-    wanted = pa.schema([field.with_type(json_type(field.type)) for field in schema])
     try:
-        table = parse_json_rows(data, explicit_schema=wanted, unexpected_field_behavior="error")
-        columns = [
-            pa.chunked_array([restore(each, field.type, field.name) for each in column.chunks], field.type)
-            for field, column in zip(schema, table.columns, strict=True)
-        ]
-    except (pa.ArrowException, DecodeError):
+        wanted = pa.schema([pa.field(each.name, json_type(each.type)) for each in fields])
+        found = from_dynamodb_json(typed.lines, wanted, nulls="merge")
+        if _has_rescued(found):
+            return None
+        columns = {each.name: restore(found.column(each.name), each.type, each.name) for each in fields}
+    except (pa.ArrowException, DecodeError, SchemaError):
         return None
-    return pa.Table.from_arrays(columns, schema=schema)
+    arrays = [columns.get(each.name, pa.nulls(found.num_rows, each.type)) for each in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _has_float(kind: Any) -> bool:
-    return pa.types.is_floating(kind) or any(_has_float(kind.field(place).type) for place in range(kind.num_fields))
+def _has_rescued(batch: pa.RecordBatch) -> bool:
+    return batch.column(RESCUE_NAME).null_count < batch.num_rows
 
 
 def _json_exactly(
     data: bytes, schema: pa.Schema, types: Mapping[str, pa.Field[Any]], fields: Mapping[str, pa.Field[Any]]
-) -> pa.RecordBatch:
+) -> pa.Table:
     """Return the rows as columns; values of ``fields`` have these types, others their own."""
     lines, places = list[bytes](), list[int]()
     for line, _, item in json_items(data, types, fields):
@@ -157,11 +175,10 @@ def _json_exactly(
     with lines_of_source(places):
         batch = from_dynamodb_json(b"\n".join(lines), schema, nulls="keep")
     # The decoder adds the rescue column, which is said to be there or was not written.
-    return batch if RESCUE_NAME in schema.names else _without_rescue(batch)
+    return pa.Table.from_batches([batch if RESCUE_NAME in schema.names else _without_rescue(batch)])
 
 
 def _without_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
-    rescued = batch.column(RESCUE_NAME)
-    if rescued.null_count < len(rescued):
-        raise DecodeError(f"a value does not fit its column: {rescued.drop_null()[0].as_py()}")
-    return batch.select([name for name in batch.schema.names if name != RESCUE_NAME])
+    if _has_rescued(batch):
+        raise DecodeError(f"a value does not fit its column: {batch.column(RESCUE_NAME).drop_null()[0].as_py()}")
+    return without_empty_rescue(batch)

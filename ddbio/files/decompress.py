@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from isal import igzip, isal_zlib
 
+from ddbio.core.expansion import FREE_BYTES, MOST_WHOLE_BYTES, check_expansion
 from ddbio.errors import DdbioError, DecodeError
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 
 MAX_CHANGE_BYTES = 2 * MAX_LINE_BYTES
 
-MAX_RATIO = 1000
-"""Deflate itself ends at 1,032:1; the item that compresses best comes to 856:1."""
-
-_RATIO_FROM_BYTES = 64 * 1024 * 1024
+_GZIP_BITS = zlib.MAX_WBITS | 16
 _READ_BYTES = 256 * 1024
 _HEAD_BLOCK_BYTES = 64 * 1024
 _STREAM_BLOCK_BYTES = 1024 * 1024
@@ -57,19 +55,30 @@ def decompress(data: bytes, place: str) -> bytes:
     Raises
     ------
     DecodeError
-        If they are cut short or damaged.
+        If they are cut short or damaged, or inflate beyond ``check_expansion``.
     """
     codec = _codec_of(data)
     if codec is None:
         return data
+    if codec == "gzip" and (text := _only_member(data)) is not None:
+        return text
+    blocks, held = list[bytes](), 0
+    for block in _inflated([data], place, codec):
+        blocks.append(block)
+        held += len(block)
+        if held > MOST_WHOLE_BYTES:
+            raise _refusal(place, f"inflates to more than {MOST_WHOLE_BYTES:,} bytes at once: decompress it before")
+    return b"".join(blocks)
+
+
+def _only_member(data: bytes) -> bytes | None:
+    """Return the text of a gzip file of one member that inflates to little; None for others."""
+    inflater = isal_zlib.decompressobj(wbits=_GZIP_BITS)
     try:
-        if codec != "gzip":
-            with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-                return stream.read()
-        text: bytes = igzip.decompress(data)  # type: ignore[no-untyped-call] # its stub has no types
-    except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
-        raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
-    return text
+        text = inflater.decompress(data, FREE_BYTES)
+    except isal_zlib.error:  # type: ignore[misc] # its stub has no base
+        return None
+    return text if inflater.eof and not inflater.unused_data else None
 
 
 def is_compressed(head: bytes) -> bool:
@@ -114,7 +123,7 @@ def line_blocks(
     Raises
     ------
     DecodeError
-        It is a compressed file that is not whole.
+        It is a compressed file that is not whole, or inflates beyond ``check_expansion``; or a line is too long.
     """
     chunks = iter(chunks)
     first = next(chunks, b"")
@@ -128,6 +137,8 @@ def line_blocks(
         held.append(chunk)
         held_bytes += len(chunk)
         end = chunk.rfind(b"\n") + 1 if held_bytes >= BLOCK_BYTES else 0
+        if not end and held_bytes > max(BLOCK_BYTES, max_line_bytes):
+            raise _refusal(place, f"has a line of more than {max_line_bytes} bytes")
         if end:
             held[-1] = chunk[:end]
             yield b"".join(held)
@@ -138,14 +149,34 @@ def line_blocks(
 
 def _inflated(chunks: Iterable[bytes], place: str, codec: _Codec) -> Iterator[bytes]:
     stored: Any = _StoredBytes(chunks)
+    text_bytes = 0
     try:
-        with pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec) as stream:
+        with _opened(stored, codec) as stream:
             while block := stream.read(_STREAM_BLOCK_BYTES):
+                text_bytes += len(block)
+                _check_ratio(stored.size_bytes, text_bytes, place)
                 yield block
-    except OSError as error:
+    except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
         if isinstance(error, DdbioError):
             raise
         raise DecodeError(f"{place} is not a whole {codec} file: {error}", uri=place) from error
+
+
+def _opened(stored: Any, codec: _Codec) -> Any:
+    if codec == "gzip":
+        return igzip.IGzipFile(fileobj=stored, mode="rb")  # type: ignore[no-untyped-call] # its stub has no types
+    return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), codec)
+
+
+def _check_ratio(stored_bytes: int, text_bytes: int, place: str) -> None:
+    try:
+        check_expansion(stored_bytes, text_bytes)
+    except DecodeError as error:
+        raise DecodeError(f"{place}: {error}", uri=place) from None
+
+
+def _refusal(place: str, what: str) -> DecodeError:
+    return DecodeError(f"{place} {what}", uri=place)
 
 
 class GzipReader:
@@ -198,7 +229,7 @@ class GzipReader:
                 pending_bytes -= end
                 buffer[:pending_bytes] = buffer[end:]
             elif pending_bytes > self._max_line_bytes:
-                raise self._refusal(f"has a line of more than {self._max_line_bytes} bytes")
+                raise _refusal(self._place, f"has a line of more than {self._max_line_bytes} bytes")
             else:
                 # A new one: the last block still shows the old.
                 buffer = buffer + bytes(pending_bytes)
@@ -216,21 +247,17 @@ class GzipReader:
             try:
                 inflated = reader.readinto(rest)
             except EOFError:
-                raise self._refusal("ends early") from None
+                raise _refusal(self._place, "ends early") from None
             except (gzip.BadGzipFile, isal_zlib.error) as error:  # type: ignore[misc] # its stub has no base
-                raise self._refusal(f"is not a gzip file ({error})") from None
+                raise _refusal(self._place, f"is not a gzip file ({error})") from None
             if not inflated:
                 break
             rest = rest[inflated:]
             self.text_bytes += inflated
-            if self.text_bytes > max(_RATIO_FROM_BYTES, MAX_RATIO * self.raw_bytes):
-                raise self._refusal(f"inflates to more than {MAX_RATIO} times its size")
+            _check_ratio(self.raw_bytes, self.text_bytes, self._place)
         if not self.raw_bytes:
-            raise self._refusal("ends early")
+            raise _refusal(self._place, "ends early")
         return len(buffer) - len(rest)
-
-    def _refusal(self, what: str) -> DecodeError:
-        return DecodeError(f"{self._place} {what}", uri=self._place)
 
 
 class _StoredBytes(io.RawIOBase):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.expansion import MOST_WHOLE_BYTES, check_expansion
 from ddbio.errors import DecodeError
-from ddbio.files.decompress import MAX_RATIO, decompress, decompress_head, is_compressed
+from ddbio.files.decompress import decompress, decompress_head, is_compressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def delivered_text(data: bytes, place: str) -> bytes:
         return text
     kind = "ZIP" if text.startswith(_ZIP) else "Snappy"
     try:
-        return _unzipped(text) if kind == "ZIP" else b"".join(_snappy(text))
+        return _unzipped(text) if kind == "ZIP" else _joined(_snappy(text), len(text))
     except (
         OSError,
         ValueError,
@@ -94,9 +95,17 @@ def _needs_all(data: bytes) -> bool:
 def _unzipped(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = [each for each in archive.infolist() if not each.is_dir()]
-        if sum(each.file_size for each in entries) > MAX_RATIO * len(data):
-            raise ValueError(f"it inflates to more than {MAX_RATIO} times its size")
+        check_expansion(len(data), sum(each.file_size for each in entries), MOST_WHOLE_BYTES)
         return b"".join(archive.read(each) for each in entries)
+
+
+def _joined(blocks: Iterator[bytes], stored_bytes: int) -> bytes:
+    held, held_bytes = list[bytes](), 0
+    for block in blocks:
+        held.append(block)
+        held_bytes += len(block)
+        check_expansion(stored_bytes, held_bytes, MOST_WHOLE_BYTES)
+    return b"".join(held)
 
 
 def _snappy(data: bytes) -> Iterator[bytes]:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.core.folders.layout import Footer
+from ddbio.core.kernel.column_chunks import COMPRESSED, UNCOMPRESSED
 from ddbio.errors import DecodeError
 from ddbio.files.formats import format_of
 from ddbio.files.orc import ORC
 from ddbio.files.parquet import PARQUET
+from ddbio.files.parquet_footer import check_bounds, facts_of_chunks, read_tail
 from ddbio.files.parquet_input import open_parquet
 from ddbio.files.row_files import RowFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
     import pyarrow.parquet as pq
+    from numpy.typing import NDArray
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
-
-# A footer of some row groups and a hundred columns; a longer one takes a second request.
-_TAIL_BYTES = 64 * 1024
-# The length of the footer, and the mark PAR1.
-# https://parquet.apache.org/docs/file-format/
-_END_BYTES = 8
 
 
 class FooterReader:
@@ -56,17 +57,17 @@ class FooterReader:
         return None
 
     def _of_parquet(self, entry: StoredObject) -> Footer:
-        metadata = open_footer(self._store, entry).metadata
-        names = self._columns_of(metadata)
+        opened, facts = _opened(self._store, entry)
+        names = self._columns_of(opened.metadata)
+        stored, whole = (facts[..., which].sum(axis=0).tolist() for which in (COMPRESSED, UNCOMPRESSED))
         sums: dict[str, list[int]] = {name: [0, 0] for name in names}
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            for place, name in enumerate(names):
-                chunk = group.column(place)
-                sums[name][0] += chunk.total_compressed_size
-                sums[name][1] += chunk.total_uncompressed_size
+        for place, name in enumerate(names):
+            sums[name][0] += stored[place]
+            sums[name][1] += whole[place]
         return Footer(
-            metadata.num_rows, metadata.num_row_groups, {name: (each[0], each[1]) for name, each in sums.items()}
+            opened.metadata.num_rows,
+            opened.metadata.num_row_groups,
+            {name: (each[0], each[1]) for name, each in sums.items()},
         )
 
     def _columns_of(self, metadata: pq.FileMetaData) -> tuple[str, ...]:
@@ -91,21 +92,28 @@ def open_footer(store: ObjectStore, entry: StoredObject) -> pq.ParquetFile:
     NotFoundError
         If the file is gone.
     """
-    tail = _tail(store, entry, _TAIL_BYTES)
-    needed = int.from_bytes(tail[-_END_BYTES:-4], "little") + _END_BYTES
-    if needed > len(tail) and tail.endswith(b"PAR1"):
-        tail = _tail(store, entry, needed)
-    try:
+    opened, facts = _opened(store, entry)
+    with _naming(store, entry):
+        check_bounds(facts, opened.metadata)
+    return opened
+
+
+def _opened(store: ObjectStore, entry: StoredObject) -> tuple[pq.ParquetFile, NDArray[np.int64]]:
+    """Return a file as ``open_footer`` does, and the facts of its column chunks; their bounds are not checked."""
+    tail = read_tail(store, entry)
+    with _naming(store, entry):
         # Places in a footer count from the file's beginning, and none is looked at.
-        return open_parquet(pa.BufferReader(tail))
-    except (pa.ArrowException, OSError) as error:
+        opened = open_parquet(pa.BufferReader(tail))
+        return opened, facts_of_chunks(tail, opened.metadata)
+
+
+@contextlib.contextmanager
+def _naming(store: ObjectStore, entry: StoredObject) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError, DecodeError) as error:
         uri = f"{store.uri}/{entry.path}"
         raise DecodeError(f"{uri} cannot be read as its name says: {error}", uri=uri) from error
-
-
-def _tail(store: ObjectStore, entry: StoredObject, length: int) -> bytes:
-    length = min(length, entry.size_bytes)
-    return store.read_range(entry, entry.size_bytes - length, length)
 
 
 def _leaves(given: Any) -> int:

@@ -100,7 +100,7 @@ class JsonRows:
         elif columns is not None:
             table = read_json_by_columns(text, columns, options.types)
         else:
-            table = read_json(text, options.keys, options.types)
+            table = read_json(text, options.types)
         return self._with_nulls(table, text)
 
     def _schema_of(self, text: bytes) -> pa.Schema:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
+from ddbio.core.expansion import check_rows
 from ddbio.core.items.declared_text import orc_type, restore_batch
 from ddbio.errors import EncodeError
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
@@ -46,12 +47,16 @@ _LIMIT_BYTES_PER_SECOND = 1_000_000
 
 
 class OrcFileWriter:
-    """Write one ORC file into a sink, and count the bytes: those of an unfinished stripe are estimated."""
+    """Write one ORC file into a sink, and count the bytes: those of an unfinished stripe are estimated.
+
+    An error of the sink is kept until the library has returned: it would end the process within its destructors.
+    """
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
         self._sink = sink
         self._schema = pa.schema([each.with_type(orc_type(each.type)) for each in schema])
         self.closed = False
+        self._failed: BaseException | None = None
         self._rows = 0
         self._written_bytes = self._arrow_bytes = 0
         # Stored bytes of a byte of Arrow.
@@ -72,10 +77,25 @@ class OrcFileWriter:
         return max(self._written_bytes, int((self._ratio or 1.0) * self._arrow_bytes))
 
     def write(self, data: Buffer, /) -> int:
-        """Pass the writer's bytes on to the sink."""
-        taken = self._sink.write(data)
+        """Pass the writer's bytes on to the sink, unless it has failed."""
+        if self._failed is None:
+            try:
+                self._sink.write(data)
+            except BaseException as error:  # noqa: BLE001 - an interruption must not pass through the library either
+                self._failed = error
+        taken = memoryview(data).nbytes
         self._written_bytes += taken
         return taken
+
+    @contextlib.contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Raise the sink's error after a call of the library, rather than what the library makes of it."""
+        try:
+            yield
+        finally:
+            failed, self._failed = self._failed, None
+            if failed is not None:
+                raise failed
 
     def flush(self) -> None:
         """Do nothing: the sink has its own pace."""
@@ -91,7 +111,9 @@ class OrcFileWriter:
 
     def _write(self, table: pa.Table) -> None:
         before = self._written_bytes
-        self._writer.write(self._cast(table))
+        rows = self._cast(table)
+        with self._raising():
+            self._writer.write(rows)
         self._rows += table.num_rows
         self._arrow_bytes += table.nbytes
         if self._written_bytes - before > _MAGIC_BYTES:
@@ -114,10 +136,11 @@ class OrcFileWriter:
 
     def finish(self) -> StagedFile:
         """Write the footer, and return the staged file."""
-        if not self._rows:
-            # The writer learns its columns from rows: without any it would leave no file of ORC.
-            self._writer.write(self._schema.empty_table())
-        self._writer.close()
+        with self._raising():
+            if not self._rows:
+                # The writer learns its columns from rows: without any it would leave no file of ORC.
+                self._writer.write(self._schema.empty_table())
+            self._writer.close()
         # It keeps its buffers, and holds this object, which nobody would notice.
         self._writer = None
         return self._sink.finish(self._rows)
@@ -126,8 +149,9 @@ class OrcFileWriter:
         """Discard the file."""
         self._sink.abort()
         # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._writer.close()
+        if self._writer is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                self._writer.close()
         self._writer = None
 
 
@@ -160,6 +184,7 @@ class OrcReader:
 
     def parts(self) -> Parts:
         """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
+        check_rows(self._size_bytes, self._opened.rows)
         count = self._opened.stripes
         sizes = (self._size_bytes // max(1, count),) * count
         return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])

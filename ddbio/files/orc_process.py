@@ -1,7 +1,8 @@
 """Read ORC files in child processes: a damaged file may crash pyarrow's reader, or keep it busy for ever.
 
 A child asks its parent for ranges of the file and answers with record batches, so that it needs neither credentials nor
-the store. It is killed if one request takes too much processor time. Children that work well are used again.
+the store. It is killed if one request takes too much processor time, and may take only so much memory as the size of
+the file explains. Children that work well are used again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<cqq")
 _OPEN, _STRIPE, _RANGE, _ANSWER, _ERROR = b"o", b"s", b"r", b"a", b"e"
 _MOST_IDLE = 4
+# A stripe is read at once, and few bytes may stand for many.
+_MEMORY_BYTES, _MEMORY_RATIO = 4 << 30, 16
 
 
 class OrcProcess:
@@ -233,12 +237,14 @@ class _ParentFile(io.RawIOBase):
 def _serve() -> None:
     """Answer the parent's requests until it closes the pipe."""
     opened: Any = None
+    limits = resource.getrlimit(resource.RLIMIT_AS)
     while header := sys.stdin.buffer.read(_HEADER.size):
         kind, number, microseconds = _HEADER.unpack(header)
         # Its signal ends this process even in the midst of a loop of the reader.
         signal.setitimer(signal.ITIMER_PROF, microseconds / 1e6)
         try:
             if kind == _OPEN:
+                _limit_memory(number, limits)
                 opened = pyarrow.orc.ORCFile(pa.PythonFile(_ParentFile(number), "r"))
                 schema = opened.schema.serialize().to_pybytes().hex()
                 answer = json.dumps({"stripes": opened.nstripes, "rows": opened.nrows, "schema": schema}).encode()
@@ -253,6 +259,14 @@ def _serve() -> None:
             _send(sys.stdout.buffer, _ANSWER, len(answer), 0, answer)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _limit_memory(size_bytes: int, limits: tuple[int, int]) -> None:
+    most, hard = limits
+    wanted = _MEMORY_BYTES + _MEMORY_RATIO * size_bytes
+    # Not every system has such a limit.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(most, wanted), hard))
 
 
 def _as_stream(rows: pa.RecordBatch | pa.Table) -> Any:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.expansion import MOST_WHOLE_BYTES, check_expansion
+from ddbio.errors import DecodeError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,6 +27,9 @@ _TAIL_BYTES = 16 * 1024
 _HEADER_BYTES = 3
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_BYTES = 1, 2, 3
 _TYPES, _KIND = 4, 1
+# The length of a block has 23 bits; a writer that names none has this.
+_MOST_BLOCK_BYTES, _USUAL_BLOCK_BYTES = 1 << 23, 256 * 1024
+_MOST_BITS = 63
 _NONE, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
 
 
@@ -43,9 +49,10 @@ def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
         if length > end:
             tail = _tail(store, entry, length + len(tail) - end)
             end = length
-        footer = _decompressed(tail[end - length : end], told.get(_COMPRESSION, 0), told.get(_BLOCK_BYTES, 0))
+        block_bytes = min(told.get(_BLOCK_BYTES) or _USUAL_BLOCK_BYTES, _MOST_BLOCK_BYTES)
+        footer = _decompressed(tail[end - length : end], told.get(_COMPRESSION, 0), block_bytes)
         kinds = {dict(_fields(value)).get(_KIND, 0) for field, value in _fields(footer) if field == _TYPES}
-    except (IndexError, KeyError, TypeError, ValueError, zlib.error, pa.ArrowException, OSError):
+    except (IndexError, KeyError, TypeError, ValueError, zlib.error, pa.ArrowException, OSError, DecodeError):
         # Whoever reads its rows says what is wrong with it.
         return ""
     return ", ".join(name for kind, name in _UNWRITABLE.items() if kind in kinds)
@@ -83,19 +90,22 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:  # noqa: PLR2004 - the last byte
             return found, at
         shift += 7
+        if shift > _MOST_BITS:
+            raise ValueError(shift)
 
 
 def _decompressed(data: bytes, codec: int, block_bytes: int) -> bytes:
     if codec == _NONE:
         return data
-    found, at = b"", 0
+    found, at = bytearray(), 0
     while at < len(data):
         header = int.from_bytes(data[at : at + _HEADER_BYTES], "little")
         at += _HEADER_BYTES
         chunk = data[at : at + (header >> 1)]
         at += header >> 1
         found += chunk if header & 1 else _inflated(chunk, codec, block_bytes)
-    return found
+        check_expansion(len(data), len(found), MOST_WHOLE_BYTES)
+    return bytes(found)
 
 
 def _inflated(chunk: bytes, codec: int, block_bytes: int) -> bytes:

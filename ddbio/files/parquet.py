@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -13,17 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.core.expansion import FREE_BYTES, check_rows, may_expand
 from ddbio.core.items.arrow_input import checked_batches
+from ddbio.core.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED
 from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
+from ddbio.files.parquet_footer import TEXT, facts_of_chunks, read_tail
 from ddbio.files.parquet_input import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Buffer
 
     from ddbio.core.folders.staged import StagedFile, StoredObject
@@ -115,7 +121,26 @@ class ParquetFileWriter:
             self._buffer.detach()
 
 
-_FOOTERS: WeakValueDictionary[tuple[str, StoredObject], pq.FileMetaData] = WeakValueDictionary()
+# A page's head begins with its kind and its size without compression.
+_PAGE_HEAD_BYTES, _PAGE_SIZE_PLACE, _NEXT_INTEGER, _LARGEST_PAGE = 32, 2, 0x15, (1 << 31) - 1
+_LONG_TEXT_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class _Footer:
+    """Hold a footer, and the facts of its column chunks."""
+
+    metadata: pq.FileMetaData
+    facts: NDArray[np.int64]
+
+
+_FOOTERS: WeakValueDictionary[tuple[str, StoredObject], _Footer] = WeakValueDictionary()
+
+
+def _read_footer(store: ObjectStore, entry: StoredObject) -> _Footer:
+    tail = read_tail(store, entry)
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    return _Footer(metadata, facts_of_chunks(tail, metadata))
 
 
 class ParquetReader:
@@ -126,13 +151,14 @@ class ParquetReader:
     """
 
     def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
-        self._entry = entry
+        self._store, self._entry = store, entry
         self._file = pa.PythonFile(RangeFile(store, entry), "r")
         # A row group's columns are asked for in few, large ranges.
         # A footer of thousands of columns takes 100 MB: readers of one file share it.
         known = store.uri, entry
-        self._opened = open_parquet(self._file, pre_buffer=True, metadata=_FOOTERS.get(known))
-        _FOOTERS[known] = self._opened.metadata
+        self._footer = _FOOTERS.get(known) or _read_footer(store, entry)
+        _FOOTERS[known] = self._footer
+        self._opened = open_parquet(self._file, pre_buffer=True, metadata=self._footer.metadata)
         # On a disk small reads cost little, and large ones fresh memory for the whole of a row group.
         if isinstance(store, LocalStore) and max(self._group_bytes(), default=0) > _LARGE_BYTES:
             self._opened = _open_streaming(self._file, _STREAM_BYTES, metadata=self._opened.metadata)
@@ -152,6 +178,7 @@ class ParquetReader:
         counts = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         if sum(counts) != footer.num_rows:
             raise DecodeError(f"its footer is damaged: {footer.num_rows} rows are not those of its row groups")
+        check_rows(self._entry.size_bytes, footer.num_rows)
         first_rows = tuple(itertools.accumulate(counts, initial=0))[:-1]
         return Parts(self._group_bytes(), footer.num_rows, first_rows)
 
@@ -162,6 +189,7 @@ class ParquetReader:
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group."""
         rows = self._opened.metadata.row_group(part).num_rows
+        batch_rows = min(batch_rows, self._fitting_rows(part, batch_rows))
         batches = iter(self._checked(self._opened.iter_batches(batch_rows, row_groups=[part])))
         for batch in batches:
             rows -= batch.num_rows
@@ -172,14 +200,28 @@ class ParquetReader:
         if rows:
             raise DecodeError(f"row group {part} is damaged: {abs(rows)} rows too {'few' if rows > 0 else 'many'}")
 
+    def _fitting_rows(self, part: int, batch_rows: int) -> int:
+        """Return how many rows can be read at once, though all may have the longest value of a dictionary."""
+        facts, rows = self._footer.facts[part], batch_rows
+        sizes, bounds = facts[:, UNCOMPRESSED], facts[:, BOUNDS:TEXT_BYTES].max(axis=1, initial=-1)
+        # Short bounds show that all texts are short.
+        may_be_long = (facts[:, KIND] == TEXT) & ((bounds < 0) | (bounds > _LONG_TEXT_BYTES))
+        suspects = may_be_long & (facts[:, DICTIONARY] >= 0) & (sizes > FREE_BYTES // batch_rows)
+        for begin, size in facts[suspects][:, [DICTIONARY, UNCOMPRESSED]].tolist():
+            head = self._store.read_range(self._entry, min(begin, self._entry.size_bytes), _PAGE_HEAD_BYTES)
+            longest = min(size, page_bytes(head))
+            rows = min(rows, max(1, FREE_BYTES // max(1, longest)))
+        return rows
+
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows; they do not cost the whole of their row group."""
         batches = _open_streaming(self._file, _SAMPLE_STREAM_BYTES, metadata=self._opened.metadata).iter_batches(rows)
         return next((Sample(_without_digest(batch), None) for batch in self._checked(batches)), None)
 
     def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # pyarrow takes the indices of a dictionary as they are.
-        is_safe = not any(_has_dictionary(field.type) for field in self._opened.schema_arrow)
+        # pyarrow takes the indices of a dictionary as they are, and counts the entries of damaged lists wrongly.
+        kinds = [field.type for field in self._opened.schema_arrow]
+        is_safe = not any(kind.num_fields or may_expand(kind) for kind in kinds)
         return batches if is_safe else checked_batches(batches)
 
     def _group_bytes(self) -> tuple[int, ...]:
@@ -191,16 +233,31 @@ class ParquetReader:
         return tuple(self._entry.size_bytes * group // whole for group in groups)
 
 
+def page_bytes(head: bytes) -> int:
+    """Return the size of a page without compression, by the bytes that it begins with; the largest if they are odd.
+
+    References
+    ----------
+    https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader; Thrift's compact
+    protocol: each of the first two members is a byte that says so, and a number.
+    """
+    numbers, place = list[int](), 0
+    while len(numbers) < _PAGE_SIZE_PLACE and place < len(head) and head[place] == _NEXT_INTEGER:
+        place, number, shift = place + 1, 0, 0
+        while place < len(head):
+            number |= (head[place] & 0x7F) << shift
+            place, shift = place + 1, shift + 7
+            if head[place - 1] < 0x80:  # noqa: PLR2004 - the last byte of a number
+                break
+        numbers.append(number >> 1 ^ -(number & 1))
+    return numbers[-1] if len(numbers) == _PAGE_SIZE_PLACE and numbers[-1] >= 0 else _LARGEST_PAGE
+
+
 def _refuse_intervals(schema: Any) -> None:
     """Refuse months and days of no fixed length, of which Arrow returns bytes."""
     for leaf in map(schema.column, range(len(schema))):
         if leaf.converted_type == "INTERVAL":
             raise DecodeError(f"column {leaf.path} is an INTERVAL, which DynamoDB has no type for: write it as text")
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    within = (kind.field(place).type for place in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, within))
 
 
 def _without_digest(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -290,6 +290,10 @@ def _naming(path: str) -> Iterator[None]:
     """Turn what goes wrong into errors that name the file."""
     try:
         yield
+    except (MemoryError, RecursionError) as error:
+        # What is larger than any item was meant to be.
+        needs = "more memory than there is" if isinstance(error, MemoryError) else "deeper nesting than any item has"
+        raise DecodeError(f"{path} cannot be read: it needs {needs}", uri=path) from None
     except (pa.ArrowException, OSError, EOFError, UnicodeError, zlib.error) as error:
         if isinstance(error, DdbioError):
             raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import functools
 import itertools
-import sys
 import zlib
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from ddbio.core.expansion import MOST_ROW_BYTES
 from ddbio.core.items.raw_items import shift_line
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
-
-MOST_ROW_BYTES = 128 * 1024 * 1024
-"""A row that is larger is none: items have 400 KB, and the longest text of one is 18 MB."""
 
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
@@ -294,7 +291,7 @@ class TextReader:
     def _blocks(self) -> Iterator[bytes]:
         """Yield the text in blocks of at most the size of a piece."""
         is_first = True
-        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, sys.maxsize):
+        for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, MOST_ROW_BYTES):
             text = _utf8(bytes(block)) if is_first else bytes(block)
             is_first = False
             for start in range(0, len(text), self._piece_bytes):

@@ -1,7 +1,6 @@
 """Read rows of plain JSON and of CSV exactly as they are written.
 
-Arrow's readers do the work unless they would change a value: they round numbers of more than 15 digits, take text for
-times, lose nulls at the head of lists, and have no form for objects that are all empty.
+JSON is read by our own loops: Arrow's reader ends the process at some texts. Arrow reads CSV, each cell as text.
 """
 
 from __future__ import annotations
@@ -16,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 
-from ddbio.core.items.decode import from_dynamodb_json
+from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.core.items.first_calls import FIRST_CALLS
 from ddbio.core.items.raw_items import shift_line
 from ddbio.core.kernel.arrays import texts_array
-from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, tag_of_field
+from ddbio.core.kernel.typed_items import TypedLines, typed_lines
+from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
+from ddbio.core.schema.declare import ColumnRules
 from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
-from ddbio.errors import DecodeError
+from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.csv_records import check_quotes, header_names, record_starts
-from ddbio.files.file_format import NO_KEYS, NO_TYPES, ReadOptions
+from ddbio.files.file_format import NO_TYPES, ReadOptions
 from ddbio.files.json_values import declared_cells, item_of, with_declared_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ddbio.core.attribute import Item
 
@@ -45,7 +46,6 @@ _HEAD_ROWS = 100
 _BOOLEANS = texts_array("true", "True", "TRUE", "false", "False", "FALSE")
 # A row that is too large for an item is rejected by itself, so it has to be read.
 _BLOCK_BYTES = 16 * 1024 * 1024
-_JSON_BLOCK_BYTES = 4 * 1024 * 1024
 _BAD_ENCODING = re.compile(r"In CSV column #([0-9]+): .*invalid UTF8")
 _BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
 _NUMBER_FIELD = {b"ddb:type": b"N"}
@@ -65,15 +65,11 @@ NULL_WORDS = ("NA", "null")
 """What is missing in columns of CSV that are no text, beside empty cells, if nobody gives other words."""
 
 
-def read_json(
-    data: bytes, keys: Mapping[str, str] = NO_KEYS, types: Mapping[str, pa.Field[Any]] = NO_TYPES
-) -> pa.Table:
+def read_json(data: bytes, types: Mapping[str, pa.Field[Any]] = NO_TYPES) -> pa.Table:
     """Return the rows of a sequence of JSON objects.
 
     Parameters
     ----------
-    keys
-        Key attributes and their types: one of type S is text whatever its values look like.
     types
         Declared columns.
 
@@ -82,13 +78,7 @@ def read_json(
     DecodeError
         If the text is anything else.
     """
-    try:
-        table = _read_json_by_arrow(data, _of_type("S", keys))
-        if table is not None and not all(_fits(each.type, types.get(each.name)) for each in table.schema):
-            table = None
-    except UnicodeDecodeError:
-        raise DecodeError("a name is not UTF-8: write the file in UTF-8") from None
-    return _read_json_exactly(data, types) if table is None else table
+    return FIRST_CALLS.answer(len(data), _read_json, _read_json_exactly, data, types)
 
 
 def read_csv(
@@ -316,38 +306,37 @@ def _undecodable_line(data: bytes) -> int | None:
     return None
 
 
-def _read_json_by_arrow(data: bytes, texts: Collection[str]) -> pa.Table | None:
-    """Return the rows, or None if Arrow cannot read them, or not exactly."""
+def _read_json(data: bytes, types: Mapping[str, pa.Field[Any]]) -> pa.Table:
+    typed = typed_lines(data)
+    found = None if typed is None else _decoded(typed, data)
+    if typed is None or found is None or not all(_fits(each, types.get(each.name)) for each in found.schema):
+        return _read_json_exactly(data, types)
+    return _with_null_columns(pa.Table.from_batches([found]), parse_json(b"[%s]" % typed.nulls))
+
+
+def _decoded(typed: TypedLines, data: bytes) -> pa.RecordBatch | None:
+    """Return the rows, or None if one is no item; numbers are doubles if all can be."""
     try:
-        table = parse_json_rows(data)
-        wanted = pa.schema(
-            [(each.name, pa.string() if each.name in texts else _timeless(each.type)) for each in table.schema]
-        )
-        if wanted != table.schema:
-            table = parse_json_rows(data, explicit_schema=wanted)
-    except pa.ArrowException:
+        columns = infer_schema_of_body(typed.lines).to_arrow()
+        if any(map(_has_fractions, columns)) and not (typed.has_long_numbers and has_inexact_numbers(data)):
+            columns = ColumnRules(numbers="float64").apply(columns)
+        return without_empty_rescue(from_dynamodb_json(typed.lines, columns, nulls="keep"))
+    except (DecodeError, SchemaError):
         return None
-    kinds = {kind for field in table.schema for kind in _kinds(field.type)}
-    if "struct<>" in kinds or ("list" in kinds and b"null" in data):
-        return None
-    if "double" in kinds and has_inexact_numbers(data):
-        return None
-    return table
 
 
-def parse_json_rows(data: bytes, **options: Any) -> pa.Table:
-    """Return the rows that Arrow reads of JSON, a line each or not.
+def _has_fractions(field: pa.Field[Any]) -> bool:
+    kind: Any = field.type
+    if kind.num_fields:
+        return any(map(_has_fractions, fields_within(kind)))
+    return tag_of_field(field) == "N" and not pa.types.is_integer(kind)
 
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If it reads none.
-    """
-    # pyarrow 25 ends the process where a line end that it takes for the end of a row is within one.
-    between = data.count(b"}\n{") + data.count(b"}\r\n{")
-    is_lines = between == data.count(b"\n") - data.endswith(b"\n")
-    parsing = pa.json.ParseOptions(newlines_in_values=not is_lines, **options)
-    return pa.json.read_json(io.BytesIO(data), pa.json.ReadOptions(block_size=_JSON_BLOCK_BYTES), parsing)
+
+def without_empty_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the column of what was rescued, if that is nothing."""
+    if batch.column(RESCUE_NAME).null_count < batch.num_rows:
+        return batch
+    return batch.select([name for name in batch.schema.names if name != RESCUE_NAME])
 
 
 def has_inexact_numbers(data: bytes) -> bool:
@@ -365,10 +354,14 @@ def _read_json_exactly(data: bytes, types: Mapping[str, pa.Field[Any]]) -> pa.Ta
         named |= dict.fromkeys(row)
     with lines_of_source(places):
         table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
-    # An attribute that is null in every row is a column too: an update removes it.
-    for name in named:
-        if name not in given:
-            table = table.append_column(name, pa.nulls(len(lines)))
+    return _with_null_columns(table, [name for name in named if name not in given])
+
+
+def _with_null_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Return rows with columns of these names: an update removes an attribute that is null in every row."""
+    for name in dict.fromkeys(names):
+        if name not in table.schema.names:
+            table = table.append_column(name, pa.nulls(table.num_rows))
     return table
 
 
@@ -394,7 +387,10 @@ def json_items(
         if not isinstance(row, dict):
             raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
         rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
-        item = item_of(with_declared_texts(row, texts), fields)
+        try:
+            item = item_of(with_declared_texts(row, texts), fields)
+        except RecursionError:
+            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
         if rescued is not None:
             item |= parse_json(rescued.encode())
         yield line, row, item
@@ -425,35 +421,20 @@ def utf8_json(item: dict[str, Any], line: int) -> bytes:
         raise DecodeError(message, line=line) from None
 
 
-def _fits(kind: Any, field: pa.Field[Any] | None) -> bool:
-    """Return whether the values that Arrow has read are of the declared type as they are."""
-    if field is None or pa.types.is_null(kind):
+def _fits(found: pa.Field[Any], declared: pa.Field[Any] | None) -> bool:
+    """Return whether values that have their own types are of the declared type."""
+    if declared is None:
         return True
-    tag = tag_of_field(field)
-    if tag == "M" and pa.types.is_struct(kind) and pa.types.is_struct(field.type):
-        members = {each.name: each for each in field.type}
-        return all(_fits(each.type, members.get(each.name)) for each in kind)
-    if tag == "L" and pa.types.is_list(kind):
-        return _fits(kind.value_type, fields_within(field.type)[0])
-    kinds: dict[str, Any] = {"S": pa.types.is_string, "N": _is_number, "BOOL": pa.types.is_boolean}
-    return tag in kinds and bool(kinds[tag](kind))
-
-
-def _timeless(kind: Any) -> Any:
-    """Return a type with text instead of times."""
-    if pa.types.is_timestamp(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_timeless(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(each.name, _timeless(each.type)) for each in kind])
-    return kind
-
-
-def _kinds(kind: Any) -> Iterator[str]:
-    yield "list" if pa.types.is_list(kind) else str(kind)
-    for place in range(kind.num_fields):
-        yield from _kinds(kind.field(place).type)
+    if name_of_field(declared) != found.name:
+        return False
+    tag, kinds = tag_of_field(found), (found.type, declared.type)
+    if tag == tag_of_field(declared) == "M" and all(map(pa.types.is_struct, kinds)):
+        members = {each.name: each for each in fields_within(declared.type)}
+        return all(_fits(each, members.get(each.name)) for each in fields_within(found.type))
+    if tag == tag_of_field(declared) == "L":
+        found, declared = (fields_within(each)[0].with_name("") for each in kinds)
+        return _fits(found, declared)
+    return tag in {"S", "N", "BOOL"} and tag == tag_of_field(declared)
 
 
 def _is_number(kind: Any) -> bool:

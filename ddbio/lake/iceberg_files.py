@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.contained import contained
 from ddbio.errors import DdbioError, OptionError, TargetError
+from ddbio.files.decompress import decompress
 from ddbio.lake.lake_table import ForeignFile
 from ddbio.options.locations import parse_location
 
@@ -33,7 +33,6 @@ except ModuleNotFoundError as error:
 # As catalogs name it, and Hadoop tables.
 _NUMBERED = re.compile(r"metadata/v?(\d+)(?:-[^/]+?)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_GZIP = b"\x1f\x8b"
 
 
 def newest_metadata(store: ObjectStore) -> TableMetadata:
@@ -54,7 +53,7 @@ def newest_metadata(store: ObjectStore) -> TableMetadata:
         )
     data = store.read(newest[0])
     try:
-        return TableMetadataUtil.parse_obj(json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data))
+        return TableMetadataUtil.parse_obj(json.loads(decompress(data, newest[0])))
     except (ValueError, ValidationError) as error:
         raise _unreadable(store, f"{newest[0]} is damaged, or of a newer version: {error}") from error
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.core.expansion import MOST_ROW_BYTES
 from ddbio.core.folders.snapshot import PUBLISHED, LiveFile
 from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
@@ -418,7 +418,7 @@ def read_lines(store: ObjectStore, path: str, count: int) -> bytes:
         If its gzip is broken so far.
     """
     text, n_lines = [], 0
-    for block in line_blocks(store.read_chunks(path), f"{store.uri}/{path}", sys.maxsize):
+    for block in line_blocks(store.read_chunks(path), f"{store.uri}/{path}", MOST_ROW_BYTES):
         text.append(bytes(block))
         n_lines += text[-1].count(b"\n")
         if n_lines >= count:

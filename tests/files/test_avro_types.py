@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import re
 import uuid
+import zlib
 from decimal import Decimal
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 import ddbio
 from ddbio.errors import DecodeError
+from ddbio.files.avro import _decompress
 from ddbio.files.avro_schema import as_stored, unwritable_type
 from ddbio.files.local_store import LocalStore
 from ddbio.files.row_files import read_batches
@@ -39,6 +43,78 @@ def lines_of(folder, kind, value):
 
 UTC = dt.UTC
 UUID, UUID_TEXT = uuid.UUID(int=5), '{"S":"00000000-0000-0000-0000-000000000005"}'
+
+
+def number(value):
+    """Return a number as Avro writes it."""
+    coded, out = (value << 1) ^ (value >> 63), bytearray()
+    while coded > 0x7F:
+        out.append(coded & 0x7F | 0x80)
+        coded >>= 7
+    return bytes(out) + bytes([coded])
+
+
+NOTHING = {"type": "record", "name": "nothing", "fields": []}
+BOMBS = [
+    ([{"name": "a", "type": "null"}], 10**15, b""),
+    ([{"name": "a", "type": "null"}], 3_999_999, b""),
+    ([], 10**9, b""),
+    ([{"name": "a", "type": NOTHING}], 10**9, b""),
+    ([{"name": "a", "type": {"type": "fixed", "name": "f", "size": 0}}], 10**9, b""),
+    ([{"name": "a", "type": {"type": "array", "items": "null"}}], 1, number(10**9) + b"\0"),
+    ([{"name": "a", "type": {"type": "array", "items": NOTHING}}], 1, number(10**9) + b"\0"),
+    ([{"name": "a", "type": {"type": "array", "items": {"type": "fixed", "name": "f", "size": 0}}}], 1, b"\0"),
+    ([{"name": "a", "type": ["null", {"type": "array", "items": "null"}]}], 1, b"\2" + number(10**9) + b"\0"),
+    ([{"name": "n", "type": NOTHING}, {"name": "a", "type": {"type": "array", "items": "nothing"}}], 1, b"\0"),
+    ([{"name": "a", "type": {"type": "map", "values": {"type": "array", "items": "null"}}}], 1, b"\0"),
+    ([{"name": "a", "type": {"type": "array", "items": "string"}}], 1, number(10**12) + b"\0"),
+    ([{"name": "a", "type": {"type": "map", "values": "null"}}], 1, number(10**12) + b"\0"),
+    ([{"name": "a", "type": "bytes"}], 1, number(10**12)),
+    ([{"name": "a", "type": {"type": "fixed", "name": "f", "size": 10**12}}], 1, b"x"),
+    ([{"name": "a", "type": "string"}], -1, b"\0"),
+]
+
+
+@pytest.mark.parametrize(("fields", "rows", "data"), BOMBS, ids=range(len(BOMBS)))
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_counts_that_no_bytes_explain_are_refused(tmp_path, fields, rows, data, codec):
+    """Rows, elements and texts that a block claims are not made before its bytes are looked at."""
+    schema = {"type": "record", "name": "r", "fields": fields}
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema, [], codec=codec, sync_marker=b"S" * 16)
+    stored = zlib.compress(data, wbits=-15) if codec == "deflate" else data
+    (tmp_path / "x.avro").write_bytes(sink.getvalue() + number(rows) + number(len(stored)) + stored + b"S" * 16)
+    store = LocalStore(tmp_path)
+    (entry,) = store.list()
+    with pytest.raises(DecodeError, match=r"x\.avro"):
+        list(read_batches(store, entry))
+
+
+def test_rows_without_bytes_are_read_if_they_are_few(tmp_path):
+    """Columns of nothing but nulls are rows like others."""
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "a", "type": "null"}, {"name": "m", "type": {"type": "map", "values": "null"}}],
+    }
+    with (tmp_path / "x.avro").open("wb") as file:
+        fastavro.writer(file, schema, [{"a": None, "m": {"k": None}}] * 1000)
+    store = LocalStore(tmp_path)
+    (entry,) = store.list()
+    assert sum(batch.num_rows for batch in read_batches(store, entry)) == 1000
+
+
+@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
+def test_blocks_do_not_inflate_beyond_their_size(codec):
+    """No codec makes gigabytes of a block, claimed or true."""
+    zeros = bytes(200 << 20)
+    packed = {
+        "deflate": lambda: zlib.compress(zeros, 9, wbits=-15),
+        "zstandard": lambda: pa.compress(zeros, codec="zstd", asbytes=True),
+        "snappy": lambda: b"\xff\xff\xff\xff\x0f" + b"\0" * 12,
+    }[codec]()
+    with pytest.raises(DecodeError, match="inflates to more than"):
+        _decompress(packed, codec)
 
 
 @pytest.mark.parametrize(("kind", "value", "wanted"), [

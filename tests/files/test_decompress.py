@@ -1,18 +1,21 @@
 """Inflating: whole lines, exact bytes, bounded memory, no bombs."""
 
+import bz2
 import collections
 import gzip
 import hashlib
+import random
 import tracemalloc
 import zlib
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddbio.core import expansion
 from ddbio.errors import DecodeError
-from ddbio.files import decompress
-from ddbio.files.decompress import BLOCK_BYTES, GzipReader, line_blocks
+from ddbio.files.decompress import BLOCK_BYTES, GzipReader, decompress, line_blocks
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
@@ -73,7 +76,7 @@ def test_densest_item_passes():
 
 def test_bomb_is_refused_in_little_memory(monkeypatch):
     """Text that inflates beyond all measure is refused, and never held."""
-    monkeypatch.setattr(decompress, "_RATIO_FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(expansion, "FREE_BYTES", 1 << 20)
     deflater = zlib.compressobj(9, wbits=31)
     data = b"".join(deflater.compress(b"\n" * (1 << 20)) for _ in range(100)) + deflater.flush()
     assert 100 * (1 << 20) / len(data) > 1000
@@ -115,3 +118,47 @@ def test_checksum_covers_what_was_not_inflated():
     reader = GzipReader(pieces(data, 100), "f")
     next(iter(reader))
     assert reader.md5() == hashlib.md5(data).digest()
+
+
+def packed(codec: str, blocks: list[bytes]) -> bytes:
+    """Return blocks compressed by a codec of this name."""
+    if codec == "gzip":
+        return gzip.compress(b"".join(blocks), 9)
+    if codec == "bz2":
+        return bz2.compress(b"".join(blocks))
+    deflater = zstandard.ZstdCompressor(level=3).compressobj()
+    return b"".join(map(deflater.compress, blocks)) + deflater.flush()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
+@pytest.mark.parametrize(("text", "message"), [(b"\n", "1000 times"), (b"a", "a line of more than|1000 times")])
+def test_no_codec_expands_beyond_all_measure(monkeypatch, codec, text, message):
+    """Lines of nothing, and a line without end, end the reading soon, read as lines or at once."""
+    monkeypatch.setattr(expansion, "FREE_BYTES", 4 << 20)
+    monkeypatch.setattr("ddbio.files.decompress.FREE_BYTES", 4 << 20)
+    data = packed(codec, [text * (1 << 20)] * 100)
+    with pytest.raises(DecodeError, match=message):
+        collections.deque(line_blocks([data], "f", 16 << 20), maxlen=0)
+    with pytest.raises(DecodeError, match="1000 times"):
+        decompress(data, "f")
+
+
+@pytest.mark.parametrize("codec", ["plain", "gzip", "zstd", "bz2"])
+def test_a_line_has_a_largest_size_in_every_codec(codec):
+    """A line that is longer than it may be is refused, whatever the file is compressed by."""
+    chunks = [bytes(range(11, 256)) * 5000] * 8
+    data = b"".join(chunks) if codec == "plain" else packed(codec, chunks)
+    with pytest.raises(DecodeError, match="f has a line of more than 6000000 bytes"):
+        collections.deque(line_blocks(pieces(data, 1 << 16), "f", 6_000_000), maxlen=0)
+    assert sum(map(len, line_blocks(pieces(data, 1 << 16), "f", 16_000_000))) == sum(map(len, chunks))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
+def test_what_is_inflated_at_once_is_limited(monkeypatch, codec):
+    """A file that can only be read whole may not become more than a size, at any ratio."""
+    monkeypatch.setattr("ddbio.files.decompress.MOST_WHOLE_BYTES", 3_000_000)
+    monkeypatch.setattr("ddbio.files.decompress.FREE_BYTES", 1_000_000)
+    text = random.Random(1).randbytes(2_900_000)
+    assert decompress(packed(codec, [text]), "f") == text
+    with pytest.raises(DecodeError, match="3,000,000 bytes at once: decompress it before"):
+        decompress(packed(codec, [text, text]), "f")

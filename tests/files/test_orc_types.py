@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import tracemalloc
+import zlib
+
 import pyorc
 import pytest
 
 from ddbio.files.local_store import LocalStore
 from ddbio.files.orc_types import unwritable_type
 
+ZEROS = zlib.compress(bytes(1 << 27), 1, wbits=-15)
 KINDS = pyorc.CompressionKind
 
 
@@ -40,3 +44,37 @@ def test_a_damaged_footer_tells_nothing(tmp_path, data):
     (tmp_path / "x.orc").write_bytes(data)
     store = LocalStore(str(tmp_path))
     assert [unwritable_type(store, entry) for entry in store.list()] == [""]
+
+
+def number(value):
+    """Return a number of Protocol Buffers."""
+    head = b""
+    while value > 0x7F:
+        head += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return head + bytes([value])
+
+
+@pytest.mark.parametrize(
+    ("footer", "facts"),
+    [
+        pytest.param(b"\x80" * 2_000_000, b"", id="a number of megabytes"),
+        pytest.param(
+            (len(ZEROS) << 1).to_bytes(3, "little") + ZEROS, b"\x10\x01\x18\x00", id="a block of no bytes that is large"
+        ),
+        pytest.param(b"\x0a\x00\x00abcde", b"\x10\x04\x18" + number(1 << 40), id="a block of a terabyte"),
+        pytest.param(b"\x0a\x00\x00abcde", b"\x10\x04\x18" + number((1 << 63) - 1), id="a block beyond 64 bits"),
+        pytest.param(b"\x0a\x00\x00abcde", b"\x10\x02\x18" + number(5), id="snappy that is none"),
+    ],
+)
+def test_a_hostile_footer_takes_no_time_or_memory(tmp_path, footer, facts):
+    """The size that a footer claims is no size of memory, and a number has ten bytes."""
+    script = b"\x08" + number(len(footer)) + facts
+    (tmp_path / "x.orc").write_bytes(b"ORC" + footer + script + bytes([len(script)]))
+    store = LocalStore(str(tmp_path))
+    tracemalloc.start()
+    try:
+        assert [unwritable_type(store, entry) for entry in store.list()] == [""]
+        assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+    finally:
+        tracemalloc.stop()

@@ -3,13 +3,14 @@ from __future__ import annotations
 import io
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DdbioError
 from ddbio.files.local_store import LocalStore
-from ddbio.files.parquet import dictionary_columns
+from ddbio.files.parquet import dictionary_columns, page_bytes
 from ddbio.files.row_files import RowFiles
 
 ROWS = 5000
@@ -75,6 +76,32 @@ def test_columns_without_values_keep_theirs(flights):
     empty = pa.Table.from_batches([flights]).schema.empty_table()
     assert dictionary_columns(empty) == leaves(empty, use_dictionary=True)[0]
     assert dictionary_columns(pa.table({"null": pa.nulls(ROWS)})) == ["null"]
+
+
+@pytest.mark.parametrize("store_schema", [True, False], ids=["as a dictionary", "as text"])
+@pytest.mark.parametrize("in_list", [False, True], ids=["alone", "in lists"])
+def test_a_long_text_of_many_rows_is_read_in_small_batches(tmp_path, store_schema, in_list):
+    """A dictionary of one long text stands for gigabytes in a small file: it is read some rows at a time."""
+    indices = pa.array(np.zeros(20_000, np.int8))
+    texts = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 100_000]))
+    column = pa.ListArray.from_arrays(pa.array(range(20_001), pa.int32()), texts) if in_list else texts
+    table = pa.table({"pk": [f"k{number}" for number in range(20_000)], "c": column})
+    pq.write_table(table, tmp_path / "x.parquet", store_schema=store_schema)
+    store = LocalStore(tmp_path)
+    (entry,) = store.list()
+    batches = RowFiles(store).read_file(entry)
+    for _ in range(3):
+        assert next(batches).num_rows <= 671
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "snappy"])
+def test_the_size_of_a_page_is_read_from_its_head(tmp_path, codec):
+    """The head of a dictionary's page tells its size without compression; another head tells the largest."""
+    pq.write_table(pa.table({"c": ["x" * 5000, "y" * 700] * 10}), tmp_path / "x.parquet", compression=codec)
+    chunk = pq.read_metadata(tmp_path / "x.parquet").row_group(0).column(0)
+    assert page_bytes((tmp_path / "x.parquet").read_bytes()[chunk.dictionary_page_offset :][:32]) == 5708
+    for head in (b"", b"\x15", b"\x15\x04", b"\x15\x04\x16\x02", b"\x15\x04\x15\x01", b"\xff" * 32):
+        assert page_bytes(head) == (1 << 31) - 1
 
 
 def test_a_damaged_dictionary_is_refused(tmp_path):

@@ -264,6 +264,42 @@ def test_a_refusing_store_is_heard_as_itself(flights):
     assert store.aborted == [FileNaming("job", 0).path(0, "zstd.parquet")]
 
 
+def write_and_finish(writer, rows):
+    """Write rows some times."""
+    for _ in range(10):
+        writer.write_group(rows)
+    writer.finish()
+
+
+class Interruption(KeyboardInterrupt):
+    """Come while a sink writes."""
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("error", [TargetError("disk full", "memory"), OSError(28, "No space left"), Interruption()])
+@pytest.mark.parametrize("calls", [0, 1, 2, 5, 20])
+def test_an_error_of_a_sink_passes_through_orc_unchanged(calls, error, compression):
+    """What the sink raises, and whenever, arrives as itself, not as the end of the process; abort works after it."""
+    store = MemoryStore()
+    sink = MemorySink(store, "part.orc")
+    take, left = sink.write, iter(range(calls))
+
+    def write_or_fail(data):
+        if store.aborted or next(left, None) is not None:
+            return take(data)
+        raise error
+
+    sink.write = write_or_fail
+    rows = pa.table({"n": np.random.default_rng(1).random(100_000)})
+    writer = OrcFileWriter(sink, rows.schema, WriterOptions(compression, 256 * 1024, rows))
+    with pytest.raises(type(error)) as raised:
+        write_and_finish(writer, rows)
+    assert raised.value is error
+    writer.abort()
+    writer.abort()
+    assert set(store.aborted) == {"part.orc"}
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 20_000))
 def test_no_row_is_lost_or_moved(sizes, target_file_bytes):

@@ -83,7 +83,7 @@ def test_a_large_answer_is_not_sampled(tmp_path):
         ("x.jsonl", b'{"a":"\\ud800"}\n', r"x\.jsonl: line 1: .* is half of a surrogate pair"),
         ("x.jsonl", b'{"a":"x"}\n{"a":"\\udc00x"}\n', r"x\.jsonl: line 2: .* is half of a surrogate pair"),
         ("x.jsonl", b'{"a":{"S":"\\ud800"}}\n', r"x\.jsonl: line 1: a: .* half of a surrogate pair"),
-        ("x.jsonl", b'{"na\xe9":1}\n', r"x\.jsonl: a name is not UTF-8"),
+        ("x.jsonl", b'{"na\xe9":1}\n', r"x\.jsonl: line 1: byte 4 is not UTF-8"),
         ("x.csv", b"na\xe9,b\n1,2\n", r"x\.csv: the name of a column is not UTF-8"),
         ("x.csv", b"a,b\nna\xe9,2\n", r"x\.csv: line 2: column 'a' holds bytes that are not UTF-8"),
         ("x.jsonl", b'{"a":1e-400}\n', r"x\.jsonl: line 1: a: '1E-400' is outside"),

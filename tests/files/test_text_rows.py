@@ -147,3 +147,65 @@ def test_a_row_that_is_too_large_for_an_item_is_read(read):
     large = "x" * 3_000_000
     text = f"id,v\na,{large}\nb,y\n" if read is read_csv else f'{{"id":"a","v":"{large}"}}\n{{"id":"b","v":"y"}}\n'
     assert read(text.encode()).column("v").to_pylist() == [large, "y"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"null",
+        b"null\n",
+        b'null{"pk":"k"}',
+        b'null\n{"pk":"k"}',
+        b'{"pk":"k"}\nnull',
+        b"[[]]",
+        b"1 2 3",
+        b'"text"',
+        b'{"a":1}}',
+        b'{"a":',
+        b'{"a":nul}',
+        b"\0",
+        b'{"a":01}',
+        b'{"a":NaN}',
+        b'{"a":null,"a":1}',
+        b'{"m":{"a":1,"a":null}}',
+        b'{"a":"\xff"}',
+        b"{" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"a":[' * 2_000 + b"1" + b"]}" * 2_000,
+        *(b'{"a":' + b"[" * depth + b"1" + b"]" * depth + b"}" for depth in (600, 700, 800, 990)),
+        b'{"a":' * 500 + b"1" + b"}" * 500,
+        b"[" * 300_000 + b"]" * 300_000,
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+@pytest.mark.parametrize("size", [0, 2_000_000], ids=["small", "beyond the first calls"])
+def test_hostile_json_is_one_error(text, size):
+    """What ended the process within Arrow's reader, and what nests beyond all measure, is an error with a line."""
+    rows = b'{"pk":"%s"}\n' % (b"x" * size) if size else b""
+    with pytest.raises(DecodeError):
+        read_json(rows + text)
+
+
+KINDS = {"text": "text", "list": ["a", 1], "map": {"a": 1}, "truth": True, "number": 1, "fraction": 0.5, "null": None}
+
+
+@pytest.mark.parametrize("later", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
+    """A rare attribute of another type far behind ended the process within Arrow's reader; both come as written."""
+    rows = [{"pk": f"k{number:05}", "v": "x" * 60} for number in range(3_000)]
+    rows[1]["note"], rows[-1]["note"] = KINDS[first], KINDS[later]
+    found = items(read_json("\n".join(map(json.dumps, rows)).encode()))
+    exact = [json.loads(json.dumps(row), parse_float=Decimal) for row in rows]
+    assert found == [without_nulls(row) for row in exact]
+    assert len(found) == 3_000
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"  \n\n", b"{}", b"{}\n{}{} {}", b'{"a":null}', b'{"a":[null,{"b":null}]}', b'\r\n{"a":1}\r\n']
+)
+def test_loops_and_plain_way_give_the_same_rows(text):
+    """Blank lines, rows without members and members that are null are the same by both ways of reading."""
+    fast, plain = text_rows._read_json(text, {}), text_rows._read_json_exactly(text, {})
+    assert items(fast) == items(plain)
+    assert set(fast.schema.names) == set(plain.schema.names) - {"_rescue"}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.core.expansion import bounded_batches
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.python_rows import python_column
 from ddbio.core.items.python_values import is_missing
@@ -179,13 +180,13 @@ def _is_none(value: Any) -> bool:
 
 
 def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, each after a check that its arrays stay within their memory.
+    """Yield the same rows, after a check that all arrays stay within their memory, in batches that expand to little.
 
     Raises
     ------
     DecodeError
         An array points outside its memory, and the message has the number of its batch, from 0, and its column; or a
-        column's name is not UTF-8.
+        column's name is not UTF-8; or a batch expands as ``bounded_batches`` says.
     """
     schema = None
     for number, batch in enumerate(batches):
@@ -198,7 +199,10 @@ def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
                 _check(column)
             except (pa.ArrowException, _BoundsError) as error:
                 raise DecodeError(f"record batch {number}: column {name!r} is damaged: {error}") from None
-        yield batch
+        try:
+            yield from bounded_batches(batch)
+        except DecodeError as error:
+            raise DecodeError(f"record batch {number}: {error}") from None
 
 
 class _BoundsError(Exception):
@@ -209,9 +213,19 @@ def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
     try:
         for field in fields:
             _ = field.name
-            _check_names(field.type.field(place) for place in range(field.type.num_fields))
+            # The zone of a time is text, too.
+            _ = getattr(field.type, "tz", None)
+            _check_names(_fields_within(field.type))
     except UnicodeError as error:
         raise DecodeError(f"the name of a column is not UTF-8: {error}") from None
+
+
+def _fields_within(kind: Any) -> list[pa.Field[Any]]:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _fields_within(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _fields_within(kind.value_type)
+    return [kind.field(place) for place in range(kind.num_fields)]
 
 
 def _check(array: Any) -> None:  # noqa: C901 - one branch a layout

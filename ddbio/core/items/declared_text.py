@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.items.plain_json import base64_texts, json_texts, time_texts
+from ddbio.core.items.plain_json import MOST_DOUBLE_DIGITS, base64_texts, json_texts, time_texts
 from ddbio.core.kernel.encode.fields import is_time
-from ddbio.core.schema.arrow import is_binary, is_list, is_text
+from ddbio.core.schema.arrow import fields_within, is_binary, is_decimal, is_list, is_text
 from ddbio.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -39,14 +39,16 @@ def orc_type(kind: Any) -> Any:
 
 
 def json_type(kind: Any) -> Any:
-    """Return the type as which Arrow reads a value that ``plain_json`` wrote: binary is base64 text."""
-    if is_binary(kind) or is_time(kind):
+    """Return the type of what ``plain_json`` writes of a type: binary is base64 text, as are wide decimals text."""
+    if is_binary(kind) or is_time(kind) or (is_decimal(kind) and kind.precision > MOST_DOUBLE_DIGITS):
         return pa.string()
+    if pa.types.is_float16(kind):
+        return pa.float32()
     return _with_inner(kind, json_type)
 
 
 def has_map(kind: Any) -> bool:
-    """Return whether a type is a map or holds one: Arrow reads none from JSON."""
+    """Return whether a type is a map or holds one."""
     return pa.types.is_map(kind) or any(has_map(kind.field(place).type) for place in range(kind.num_fields))
 
 
@@ -102,13 +104,13 @@ def restore_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_inner(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the type with the types within it changed; their fields lose DynamoDB's types, which may fit no more."""
+    inner = [each.with_type(change(each.type)).remove_metadata() for each in fields_within(kind)]
     if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(change(each.type)) for each in kind])
+        return pa.struct(inner)
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(change(kind.item_type)))
-    if is_list(kind):
-        return pa.list_(kind.value_field.with_type(change(kind.value_type)))
-    return kind
+        return pa.map_(kind.key_type, inner[0])
+    return pa.list_(inner[0]) if is_list(kind) else kind
 
 
 def _restored(values: _Array, kind: Any) -> _Array:

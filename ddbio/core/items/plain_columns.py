@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from ddbio.core.items.encode import EncodeOptions
-from ddbio.core.kernel.arrays import plain_array
+from ddbio.core.kernel.arrays import entries_of, plain_array
 from ddbio.core.kernel.encode.fields import is_time, plain_fields, time_array, unfit_times
 from ddbio.core.schema.arrow import RESCUE_NAME, is_item_bytes, is_list, normalize_schema
 from ddbio.core.schema.own_names import told_apart
@@ -61,13 +62,16 @@ def _plain(array: Any, wanted: Any, path: str) -> Any:
         members = [_plain(array.field(place), each.type, f"{path}.{each.name}") for place, each in enumerate(wanted)]
         return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
     if pa.types.is_map(wanted):
-        keys, items = _plain(array.keys, wanted.key_type, path), _plain(array.items, wanted.item_type, f"{path}.*")
+        offsets, keys, items = entries_of(array, array.keys, array.items)
+        keys, items = _plain(keys, wanted.key_type, path), _plain(items, wanted.item_type, f"{path}.*")
         maps: Any = pa.MapArray
-        return maps.from_arrays(array.offsets, keys, items, type=wanted, mask=mask)
+        return maps.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, type=wanted, mask=mask)
     if is_list(wanted):
-        values = _plain(array.values, wanted.value_type, f"{path}[]")
-        lists: Any = pa.LargeListArray if pa.types.is_large_list(array.type) else pa.ListArray
-        return lists.from_arrays(array.offsets, values, mask=mask).cast(wanted)
+        offsets, values = entries_of(array, array.values)
+        lists: Any = pa.LargeListArray
+        return lists.from_arrays(pa.array(offsets), _plain(values, wanted.value_type, f"{path}[]"), mask=mask).cast(
+            wanted
+        )
     if is_time(array.type) and not is_time_column(wanted):
         unfit, message = unfit_times(array, _OPTIONS)
         if unfit:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.items.encode import EncodeOptions
+from ddbio.core.kernel.arrays import entries_of
 from ddbio.core.kernel.encode.fields import is_time, time_array
 from ddbio.core.schema.arrow import is_binary, is_decimal, is_float, is_list, is_text
 from ddbio.core.text.json_text import compact_json
@@ -21,6 +22,9 @@ from ddbio.errors import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 # The stubs do not know what nested arrays have.
 _Array: TypeAlias = Any
@@ -59,10 +63,12 @@ def json_texts(array: _Array) -> _Array:
         )
         return _where_valid(array, inside)
     if pa.types.is_map(kind):
-        members = _joined(_quoted(array.keys, ""), json_texts(array.items).fill_null("null"), separator=":")
-        return _around("{", _lists_of(array, members), "}")
+        offsets, keys, items = entries_of(array, array.keys, array.items)
+        members = _joined(_quoted(keys, ""), json_texts(items).fill_null("null"), separator=":")
+        return _around("{", _lists_of(array, offsets, members), "}")
     if is_list(kind):
-        return _around("[", _lists_of(array, json_texts(array.values).fill_null("null")), "]")
+        offsets, values = entries_of(array, array.values)
+        return _around("[", _lists_of(array, offsets, json_texts(values).fill_null("null")), "]")
     return _scalars(array, "")
 
 
@@ -154,10 +160,8 @@ def _where_valid(array: _Array, texts: _Array) -> _Array:
     return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
 
 
-def _lists_of(array: _Array, texts: _Array) -> _Array:
-    """Return the texts of each list's elements, joined; ``texts`` are those of all values of the list's memory."""
-    lists: Any = pa.ListArray if array.offsets.type == pa.int32() else pa.LargeListArray
-    # Arrow takes no mask beside offsets that are a slice.
-    offsets = pa.array(array.offsets.to_numpy().copy())
+def _lists_of(array: _Array, offsets: NDArray[np.int64], texts: _Array) -> _Array:
+    """Return the texts of each list's elements, joined."""
+    lists: Any = pa.LargeListArray
     mask = array.is_null() if array.null_count else None
-    return pc.binary_join(lists.from_arrays(offsets, texts, mask=mask), ",")
+    return pc.binary_join(lists.from_arrays(pa.array(offsets), texts, mask=mask), ",")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_MOST_OFFSET = (1 << 31) - 1
+
+
 def plain_array(array: Any) -> Any:
     """Return the array without extension, dictionary, run ends, views and fixed sizes."""
     while True:
@@ -32,8 +35,24 @@ def plain_array(array: Any) -> Any:
             return _without_fixed_size(array)
         elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
             return _without_view(array)
+        elif pa.types.is_string_view(arrow_type):
+            return _without_hidden_views(array).cast(pa.large_string())
+        elif pa.types.is_binary_view(arrow_type):
+            return _without_hidden_views(array).cast(pa.large_binary())
         else:
             return array
+
+
+def _without_hidden_views(array: Any) -> Any:
+    """Return views of texts without those under nulls: pyarrow 25 takes their lengths for true, and crashes."""
+    if not array.null_count:
+        return array
+    present, buffers = valid_of(array), array.buffers()
+    views = view_of(buffers[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))].reshape(-1, 2).copy()
+    views[~present] = 0
+    bits = np.packbits(present, bitorder="little")
+    own = [pa.py_buffer(bits.data), pa.py_buffer(views.reshape(-1).data), *buffers[2:]]
+    return pa.Array.from_buffers(array.type, len(array), own)
 
 
 def int64_array(values: npt.NDArray[np.int64]) -> Any:
@@ -93,12 +112,42 @@ def joined_batches(batches: Sequence[Any]) -> pa.RecordBatch:
 
 def _taken(values: Any, places: Any) -> Any:
     plain = plain_array(values)
-    # pyarrow 25 takes nothing from views.
-    if pa.types.is_string_view(plain.type):
+    # pyarrow 25 wraps offsets of 32 bits.
+    if pa.types.is_string(plain.type) and _is_much(plain, len(places)):
         plain = plain.cast(pa.large_string())
-    elif pa.types.is_binary_view(plain.type):
+    elif pa.types.is_binary(plain.type) and _is_much(plain, len(places)):
         plain = plain.cast(pa.large_binary())
-    return plain.take(places)
+    try:
+        return plain.take(places)
+    except pa.ArrowNotImplementedError:
+        # pyarrow 25 takes nothing from what has views or run ends within it.
+        return _plain_within(plain).take(places)
+
+
+def _plain_within(array: Any) -> Any:
+    """Return the array without views, dictionaries and run ends, within it as well."""
+    array, mask = plain_array(array), None
+    kind = array.type
+    if kind.num_fields and array.null_count:
+        mask = array.is_null()
+    if pa.types.is_struct(kind):
+        children = [_plain_within(array.field(place)) for place in range(kind.num_fields)]
+        fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        maps: Any = pa.MapArray
+        offsets, keys, items = entries_of(array, array.keys, array.items)
+        places = pa.array(offsets.astype(np.int32))
+        return maps.from_arrays(places, _plain_within(keys), _plain_within(items), mask=mask)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, values = entries_of(array, array.values)
+        return _lists(offsets, _plain_within(values), mask)
+    return array
+
+
+def _is_much(texts: Any, count: int) -> bool:
+    """Return whether so many of these texts may have more bytes than 32 bits count."""
+    return bool(count * np.diff(offsets_of(texts)).max(initial=0) > _MOST_OFFSET)
 
 
 def _without_fixed_size(array: Any) -> Any:
@@ -128,14 +177,27 @@ def _ends_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
+def entries_of(array: Any, *parts: Any) -> tuple[Any, ...]:
+    """Return the offsets of a list or map from 0 on, and what is in its entries of the parts, such as its values.
+
+    Nobody has checked what lies outside of the entries.
+    """
+    offsets = offsets_of(array).astype(np.int64)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return (offsets - first, *(each.slice(first, count) for each in parts))
+
+
 def _gathered(values: Any, starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> Any:
     """Return so many values from each start on, one run after the other."""
     # pyarrow 25 loses the texts of extensions that are views, and cannot make nothing of every type.
-    plain = plain_array(values)
-    if not lengths.any():
-        return plain.slice(0, 0)
+    used = lengths > 0
+    if not used.any():
+        return plain_array(values.slice(0, 0))
+    # Nobody has checked what lies outside.
+    first, last = int(starts[used].min()), int((starts[used] + lengths[used]).max())
+    plain = plain_array(values.slice(first, last - first))
     views: Any = pa.LargeListViewArray
-    places = [pa.array(each, pa.int64()) for each in (np.where(lengths, starts, 0), lengths)]
+    places = [pa.array(each, pa.int64()) for each in (np.where(used, starts - first, 0), lengths)]
     return views.from_arrays(*places, plain).flatten()
 
 

@@ -169,7 +169,9 @@ def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
     """Print a decimal in canonical form, without exponent and superfluous zeros."""
     start, stop = place, at
     place += peek(data, place) == MINUS
-    _, place = _behind_digits(data, place)
+    count, place = _behind_digits(data, place)
+    if count == 0:
+        return -REFUSED, at
     if peek(data, place) == POINT:
         _, place = _behind_digits(data, place + 1)
     if place - start > LONGEST_NUMBER:

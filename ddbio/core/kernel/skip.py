@@ -337,11 +337,12 @@ def _skip_atom(data: Any, place: int, state: Any) -> Any:
     literal = read_literal(data, place)
     if literal >= 0:
         return place + 5 - literal
-    return place + 4 if is_null(data, place) else _skip_number(data, place)
+    return place + 4 if is_null(data, place) else skip_number(data, place)
 
 
 @inner
-def _skip_number(data: Any, place: int) -> Any:
+def skip_number(data: Any, place: int) -> Any:
+    """Return the place after the number of JSON that begins at ``place``, or a negative status."""
     place += peek(data, place) == MINUS
     first, place = place, _behind_digits(data, place)
     if place == first or (place - first > 1 and peek(data, first) == ZERO):

@@ -324,6 +324,8 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     with_burst = max({**times, server: served.burst_seconds}.values())
     sampled = _served(table, options, units + sample.consumed_units, in_flight)[0].burst_seconds
     sample_seconds = max(sample.consumed_units / budget if budget else 0.0, sampled - with_burst)
+    # An answer may not tell its units.
+    sent_is_known = sample.sent_bytes > 0 and sample.item_bytes > 0
     files = None
     if sample.partitions is not None:
         rows = count if options.limit is None else min(count, options.limit)
@@ -352,7 +354,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         table_rcu=rate,
         requests=requests,
         limited_by=limited_by,
-        bytes=round(read_bytes * (sample.sent_bytes / sample.item_bytes if sample.sent_bytes else SENT_RATIO)),
+        bytes=round(read_bytes * (sample.sent_bytes / sample.item_bytes if sent_is_known else SENT_RATIO)),
         partitions=None if files is None else files.partitions,
         estimated_files=None if files is None else files.files,
         estimated_file_bytes=None if files is None else files.file_bytes,

@@ -45,6 +45,8 @@ _DATA_NAME = re.compile(
 )
 
 _NUL = "\0"
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html: nested attribute depth.
+_MOST_LEVELS = 32
 _SUFFIXED = re.compile(r".*__[0-9a-f]{8}", re.DOTALL | re.IGNORECASE)
 
 JSON_COLUMN, STRUCT_COLUMN, MAP_COLUMN, LIST_COLUMN = "JSON string", "M struct", "M map", "L list"
@@ -119,8 +121,13 @@ def names_of(shape: Shape, declared: Declared) -> list[str]:
     return seen + sorted(only_declared, key=lambda name: (declared.members[name].place, name))
 
 
-def fields_of(shape: Shape, declared: Declared) -> list[pa.Field[Any]]:
+def fields_of(shape: Shape, declared: Declared, depth: int = 0) -> list[pa.Field[Any]]:
     """Return a column per member.
+
+    Parameters
+    ----------
+    depth
+        How many lists and maps the members are in: what is in more of them than an item may have is JSON.
 
     Raises
     ------
@@ -129,23 +136,25 @@ def fields_of(shape: Shape, declared: Declared) -> list[pa.Field[Any]]:
     """
     chosen = {name: each.column_name for name, each in declared.members.items() if each.column_name is not None}
     return [
-        _field(column, name, shape.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED))
+        _field(column, name, shape.members.get(name, NOTHING_SEEN), declared.members.get(name, NOTHING_DECLARED), depth)
         for name, column in column_names(names_of(shape, declared), chosen).items()
     ]
 
 
-def _field(column: str, name: str, shape: Shape, declared: Declared) -> pa.Field[Any]:
-    chosen = declared.column or column_of(shape)
+def _field(column: str, name: str, shape: Shape, declared: Declared, depth: int) -> pa.Field[Any]:
+    chosen = declared.column or (column_of(shape) if depth <= _MOST_LEVELS else JSON_COLUMN)
     tag, _, arrow = chosen.partition(" ")
     children: list[pa.Field[Any]] = []
     if chosen == STRUCT_COLUMN:
-        children = fields_of(shape, declared)
+        children = fields_of(shape, declared, depth + 1)
         if not children:
             tag, arrow = JSON_COLUMN.split(" ")
     elif chosen == MAP_COLUMN:
-        children = [_field("value", "value", values_of(shape), declared.inner or NOTHING_DECLARED)]
+        children = [_field("value", "value", values_of(shape), declared.inner or NOTHING_DECLARED, depth + 1)]
     elif tag == "L":
-        children = [_field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED)]
+        children = [
+            _field(ELEMENT, ELEMENT, shape.element or NOTHING_SEEN, declared.inner or NOTHING_DECLARED, depth + 1)
+        ]
     arrow, _, form = arrow.partition("] ") if _TIMED.fullmatch(arrow) else (arrow, "", "")
     try:
         field = tagged_field(column, _arrow_type(tag, f"{arrow}]" if form else arrow, children), tag, attribute=name)

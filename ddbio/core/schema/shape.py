@@ -148,6 +148,8 @@ def infer_shape(items: Iterable[Item]) -> Shape:
             # Again, slowly, to say where the item is broken.
             check_item(item)
             raise
+        except RecursionError:
+            raise DecodeError("nested deeper than any DynamoDB item") from None
         count += 1
     return root.shape_of_items(count)
 

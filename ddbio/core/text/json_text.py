@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
+TOO_DEEP = "nested deeper than any DynamoDB item"
+
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = "\ufeff"
 _FIRST_BYTES, _FIRST_GROWTH = 1024, 8
@@ -21,8 +23,17 @@ _EXPONENT = re.compile(r"(?<=[eE])([+-]?)[0-9]+$")
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON text without white space, non-ASCII characters unescaped, members in their order."""
-    return _ENCODER.encode(value)
+    """Return JSON text without white space, non-ASCII characters unescaped, members in their order.
+
+    Raises
+    ------
+    DecodeError
+        The value is nested too deeply.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
 
 
 def parse_json(data: bytes) -> Any:
@@ -98,7 +109,7 @@ def parse_documents(data: bytes, *, decimals: bool = False, written: bool = Fals
         except DecodeError as error:
             raise DecodeError(f"line {line}: {error}", line=line) from None
         except RecursionError:
-            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
+            raise DecodeError(f"line {line}: {TOO_DEEP}", line=line) from None
         yield line, document
         position = _after_blank(text, end)
 

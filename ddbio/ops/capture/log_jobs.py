@@ -14,17 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.log_rows import hour_of
 from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError
+from ddbio.files.footers import open_footer
 from ddbio.files.formats import is_row_file
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
-from ddbio.files.object_store import RangeFile
 from ddbio.files.snapshot import log_job_of, read_history
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS
@@ -32,6 +29,8 @@ from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
@@ -231,7 +230,7 @@ def _described(store: ObjectStore, path: str, entry: StoredObject | None) -> tup
     if entry is None:
         return {"path": path, "rows": 0}, _hour(path)
     try:
-        footer = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
+        footer = open_footer(store, entry).metadata
     except NotFoundError:
         # A compaction has just replaced it.
         return {"path": path, "rows": 0}, _hour(path)

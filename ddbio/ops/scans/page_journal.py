@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.aws.scan import rest_after
+from ddbio.core.expansion import check_expansion
 from ddbio.core.text.page import Page
 from ddbio.errors import NotFoundError
 from ddbio.files.local_store import LocalStore
@@ -99,7 +100,7 @@ class PageJournal:
             return None
         try:
             page = _parsed(data, self._run)
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
             # Damaged: it is asked for again.
             return None
         self._add(request, name, len(data))
@@ -158,5 +159,6 @@ def _parsed(data: bytes, run: str) -> Page:
     line, _, items = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
     is_resumed, size_bytes = head.pop("run") != run, head.pop("bytes")
+    check_expansion(len(items), size_bytes)
     head["missing_keys"] = tuple(each.encode() for each in head["missing_keys"])
     return Page(items=pa.decompress(items, size_bytes, codec="lz4", asbytes=True), is_resumed=is_resumed, **head)

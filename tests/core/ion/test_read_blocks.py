@@ -90,6 +90,13 @@ def test_symbol_numbers_are_no_names():
         list(LINES.pieces(b"{Item:{$10:1.}}"))
 
 
+@pytest.mark.parametrize("text", ["-.5", "-.", "-", "-d5", "-.5d1", ".5", "+1.", "--1."])
+def test_numbers_without_a_whole_part_are_refused(text):
+    """Ion has no such numbers, also in the compiled loop."""
+    with pytest.raises(DecodeError):
+        list(LINES.pieces(f"{{Item:{{a:{text}}}}}\n".encode()))
+
+
 def test_large_lines_grow_the_room():
     """A line that is printed as more than a piece comes out whole."""
     text = "x" * (PIECE_BYTES + 1000)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 
 import pyarrow as pa
@@ -255,6 +256,29 @@ def test_deep_nesting_is_refused():
     deep = '{"L":[' * 3000 + "]}" * 3000
     with pytest.raises(DecodeError, match="nested deeper"):
         from_dynamodb_json(f'{{"a":{deep}}}'.encode())
+
+
+# Python itself nests calls a thousand times.
+MOST_NESTED = 400
+
+
+@pytest.mark.parametrize("opening", ['{"L":[', '{"M":{"a":'])
+@pytest.mark.parametrize("depth", [31, 32, 33, 63, 64, 65, 100, 300, *range(440, 520, 3)])
+def test_nesting_that_no_schema_has_is_json_or_refused(opening, depth):
+    """Below the levels of an item a column is JSON with whole values; what Python cannot nest is refused."""
+    closing = "".join({"[": "]", "{": "}"}.get(sign, "") for sign in opening[::-1])
+    text = f'{{"a":{opening * depth}{{"S":"x"}}{closing * depth}}}'
+    if depth > MOST_NESTED:
+        with suppress(DecodeError):
+            from_dynamodb_json(text.encode())
+        return
+    batch = from_dynamodb_json(text.encode())
+    found, levels = batch.column("a")[0].as_py(), 0
+    while not isinstance(found, str):
+        [found] = found.values() if isinstance(found, dict) else found
+        levels += 1
+    assert levels == min(depth, 33)
+    assert found == "x" if depth <= 32 else found.count(opening[:4]) == depth - 33
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)

@@ -198,6 +198,64 @@ def test_lists_of_views(texts):
     assert values_of(views.slice(2)) == [{"L": []}]
 
 
+NESTED = {
+    "struct of views": pa.array([{"a": "x" * 20}, None], pa.struct([("a", pa.string_view())])),
+    "list of views": pa.array([["x" * 20, None], None], pa.list_(pa.binary_view())),
+    "map of views": pa.array([[("k", "x" * 20)], None], pa.map_(pa.string(), pa.string_view())),
+    "list of views of lists": pa.array([[[1]], None], pa.list_(pa.list_view(pa.int64()))),
+    "struct of runs": pa.StructArray.from_arrays([pa.RunEndEncodedArray.from_arrays([1, 2], [True, False])], ["a"]),
+    "struct of a dictionary with nulls": pa.StructArray.from_arrays(
+        [pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array([{"b": "x"}, None]))], ["a"]
+    ),
+}
+
+
+@pytest.mark.parametrize("values", NESTED.values(), ids=NESTED)
+def test_dictionaries_of_what_arrow_takes_nothing_from(values):
+    """Entries of a dictionary, and of runs, may hold views and runs of their own."""
+    one, other = values_of(values)
+    repeated = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 0], pa.int8()), values)
+    assert values_of(repeated) == [other, one, None, one]
+    assert values_of(repeated.slice(1, 2)) == [one, None]
+    assert values_of(pa.RunEndEncodedArray.from_arrays([2, 3], values)) == [one, one, other]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+@pytest.mark.parametrize("length", [-1, 13, 1 << 30, -(1 << 31)])
+def test_views_under_nulls_are_not_looked_at(kind, length):
+    """What a null's view says is nothing to be read, alone, in a list, and in a dictionary."""
+    views = np.zeros((3, 4), np.int32)
+    views[0] = 1, ord("a"), 0, 0
+    views[2] = length, -1, 7, 1 << 30
+    buffers = [pa.py_buffer(b"\x03"), pa.py_buffer(views.tobytes())]
+    array = pa.Array.from_buffers(kind, 3, buffers)
+    expected = values_of(pa.array([b"a", b"", None], pa.binary()).cast(array.type))
+    assert values_of(array) == expected
+    assert values_of(array.slice(1)) == expected[1:]
+    assert values_of(pa.ListArray.from_arrays([0, 3], array))[0]["L"][0] == expected[0]
+    entries = pa.DictionaryArray.from_arrays(pa.array([0, 2], pa.int8()), array)
+    assert values_of(entries) == [expected[0], None]
+
+
+@pytest.mark.parametrize("outer", [pa.list_, pa.large_list, pa.list_view], ids=lambda kind: kind.__name__)
+def test_values_outside_of_all_lists_are_not_looked_at(outer):
+    """A view of a list that no list shows may point anywhere: nobody has checked it, and nobody reads it."""
+    offsets = pa.py_buffer(np.array([0, 1 << 30, 1], np.int32).tobytes())
+    sizes = pa.py_buffer(np.array([1, 1 << 30, 1], np.int32).tobytes())
+    inner = pa.Array.from_buffers(pa.list_view(pa.int64()), 3, [None, offsets, sizes], children=[pa.array([7, 8])])
+    shown, kind = inner.slice(2), outer(inner.type)
+    width = np.int64 if kind == pa.large_list(inner.type) else np.int32
+    ends = [pa.py_buffer(np.array([2, 3], width).tobytes())]
+    if kind == pa.list_view(inner.type):
+        ends = [pa.py_buffer(np.array([2], width).tobytes()), pa.py_buffer(np.array([1], width).tobytes())]
+    array = pa.Array.from_buffers(kind, 1, [None, *ends], children=[inner])
+    assert values_of(array) == [{"L": [{"L": [{"N": "8"}]}]}]
+    assert values_of(shown) == [{"L": [{"N": "8"}]}]
+    plain = pa.array([[[8]]], pa.list_(pa.list_(pa.int64())))
+    digests = [ddbio.digest(pa.RecordBatch.from_arrays([each], ["a"])) for each in (array, plain)]
+    assert digests[0] == digests[1]
+
+
 def test_what_lies_under_a_null_is_not_looked_at():
     """Values of a null struct or list that Arrow keeps all the same are neither printed nor checked."""
     inner = pa.array([1.5, float("nan")])

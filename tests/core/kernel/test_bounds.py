@@ -24,6 +24,7 @@ class Target(NamedTuple):
 
 
 TARGETS = {
+    "column_chunks_target.py": Target("True, ", 1, 300, 10),
     "decode_target.py": Target("2700 documents, ", 50_000, 100, 100),
     "inference_target.py": Target("True, ", 60_000, 150, 50),
     "encode_target.py": Target("True, ", 70_000, 200, 50),
@@ -35,6 +36,7 @@ TARGETS = {
     "lake_keys_target.py": Target("", 1, 200, 200),
     "lines_target.py": Target("", 1, 500, 500),
     "members_target.py": Target("True, ", 1, 600, 600),
+    "typed_items_target.py": Target("True, ", 1, 600, 100),
     "utf8_target.py": Target("", 1, 500, 0),
 }
 

@@ -38,6 +38,13 @@ def test_small_tables_get_few_segments(size_mib, segments):
     assert _plan(size_mib * MIB).segments == segments
 
 
+def test_an_answer_without_units_can_be_planned():
+    """A sample whose answer tells no units has no size, but has been sent."""
+    asked = parse_options(ScanToFilesOptions, {"table": "t", "dest": "d"})
+    sample = Sample(SCHEMA, 5, 0.0, 0.0, complete=True, sent_bytes=200.0)
+    assert plan_scan(_facts(), sample, asked, Resources(2, None)).bytes == 0
+
+
 def test_a_whole_sample_needs_one_segment():
     """What one probe page showed completely is not split."""
     made = _plan(0, complete=True)

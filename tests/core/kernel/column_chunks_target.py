@@ -1,0 +1,76 @@
+"""Read damaged footers of Parquet in a process of its own, which end where the memory ends that may be touched.
+
+``python column_chunks_target.py SEED COUNT [broken]``: ``broken`` cuts the table of the format's members.
+Each is read without compiling, too.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from guard import allocate_before_guard
+
+from ddbio.core.kernel import column_chunks
+from ddbio.core.kernel.column_chunks import FACTS, _read_chunks
+from ddbio.core.kernel.jit import CHECKED
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+LEAVES, GROUPS = 4, 2
+
+
+def footer(chance: random.Random) -> bytes:
+    """Return a footer, perhaps damaged."""
+    sink = io.BytesIO()
+    rows = pa.table({"a": ["x", "y"], "b": [1, None], "c": [[1.5], []], "d": [{"e": b"z"}] * 2})
+    pq.write_table(rows, sink, row_group_size=1, write_page_index=chance.random() < 0.5)
+    data = sink.getvalue()
+    text = bytearray(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
+    for _ in range(chance.choice((0, 1, 1, 2, 5))):
+        place = chance.randrange(len(text))
+        match chance.randrange(4):
+            case 0:
+                text[place] = chance.choice((0, 0x10, 0x7F, 0xFF, chance.randrange(256)))
+            case 1:
+                del text[place : place + chance.choice((1, 3, 1000))]
+            case 2:
+                text[place:place] = bytes(chance.choices((0x19, 0x1C, 0xFC, 0x80, 0xFF), k=chance.choice((1, 9, 60))))
+            case 3:
+                text[place:place] = text[chance.randrange(len(text)) :][: chance.choice((2, 90))]
+    return bytes(text)
+
+
+def guarded(values: list[int]) -> np.ndarray:
+    """Return numbers up to a guard page."""
+    found = allocate_before_guard(8 * len(values)).view(np.int64)
+    found[:] = values
+    return found
+
+
+def main() -> None:
+    """Read as many footers as were asked for."""
+    chance, whole = random.Random(int(sys.argv[1])), 0
+    table, levels = column_chunks._TABLE.tolist(), column_chunks._FIRST_LEVELS
+    for _ in range(int(sys.argv[2])):
+        text = footer(chance)
+        data = allocate_before_guard(len(text)).view(np.int8)
+        data[:] = np.frombuffer(text, np.int8)
+        facts, plain = guarded([-1] * (LEAVES * GROUPS * FACTS)), [-1] * (LEAVES * GROUPS * FACTS)
+        members = guarded(table[:40] if IS_BROKEN else table)
+        found = _read_chunks(data, members, LEAVES, guarded(levels), facts)
+        assert found == _read_chunks.py_func(text, table, LEAVES, [*levels], plain)
+        assert facts.tolist() == plain
+        whole += found == LEAVES * GROUPS
+    sys.stdout.write(f"{whole > 0}, checked: {CHECKED}\n")
+
+
+main()

@@ -1,0 +1,111 @@
+"""Type damaged plain JSON in a process of its own, with every array that is read or written freely at a guard page.
+
+``python typed_items_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
+
+from guard import allocate_before_guard
+from mutation import mutate
+
+from ddbio.core.kernel.decode import scratch
+from ddbio.core.kernel.jit import CHECKED
+from ddbio.core.kernel.memory import PAD
+from ddbio.core.kernel.typed_items import typed_lines
+from ddbio.core.text.json_text import parse_documents
+from ddbio.errors import DecodeError
+
+IS_BROKEN = sys.argv[3:] == ["broken"]
+NAMES = ["pk", "n", "é", "", "x" * 40, 'q"']
+
+
+def allocate_without_padding(n_bytes: int) -> np.ndarray:
+    """Return an array that ends where its data end."""
+    return allocate_before_guard(max(1, n_bytes - PAD))
+
+
+def value_of(chance: random.Random, depth: int = 0) -> Any:
+    """Return any value of JSON."""
+    match chance.randrange(7 if depth < 3 else 5):
+        case 5:
+            return [value_of(chance, depth + 1) for _ in range(chance.randrange(4))]
+        case 6:
+            return {chance.choice(NAMES): value_of(chance, depth + 1) for _ in range(chance.randrange(4))}
+    return chance.choice([None, True, False, 0, -12, 1.5, 1e300, "", 'a"\\\n', "é" * 20])
+
+
+def typed(value: Any) -> Any:
+    """Return a value as DynamoDB has it."""
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case Decimal():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case list():
+            return {"L": [typed(each) for each in value]}
+    return {"M": typed_members(value)}
+
+
+def typed_members(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an object that are not null."""
+    return {name: typed(value) for name, value in row.items() if value is not None}
+
+
+def exact(value: dict[str, Any]) -> Any:
+    """Return an attribute value whose number is one."""
+    return {"N": str(Decimal(value["N"]))} if value.keys() == {"N"} and isinstance(value["N"], str) else value
+
+
+def compare(text: bytes) -> bool:
+    """Compare the lines of a text with those of the plain way; return whether they were typed."""
+    found = typed_lines(text)
+    rows: list[Any] | None = None
+    with suppress(DecodeError, RecursionError):
+        rows = [row for _, row in parse_documents(text, decimals=True)]
+    if found is None:
+        return False
+    try:
+        lines = [json.loads(line, object_hook=exact) for line in bytes(found.lines).splitlines()]
+        nulls = set(json.loads(b"[%s]" % found.nulls))
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        # The decoder refuses names and texts that are none.
+        assert rows is None, text
+        return True
+    if rows is not None:
+        assert lines == [json.loads(json.dumps(typed_members(row)), object_hook=exact) for row in rows], text
+        assert nulls == {name for row in rows for name, value in row.items() if value is None}, text
+    return True
+
+
+def main() -> None:
+    """Type as many texts as were asked for, whole and damaged."""
+    scratch.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
+    chance, refused = random.Random(int(sys.argv[1])), 0
+    for _ in range(int(sys.argv[2])):
+        rows = [{name: value_of(chance) for name in NAMES if chance.random() < 0.6} for _ in range(chance.randrange(4))]
+        text = chance.choice(["\n", "", " \r\n"]).join(map(json.dumps, rows)).encode()
+        whole = compare(text)
+        # Names with escapes are left to the plain way where a member is null.
+        assert whole or b"null" in text, text
+        refused += not compare(mutate(text, chance))
+    sys.stdout.write(f"{refused > 0}, checked: {CHECKED}\n")
+
+
+main()

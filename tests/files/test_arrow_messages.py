@@ -1,0 +1,87 @@
+"""What Arrow's buffers claim to inflate to is known before they are inflated."""
+
+from __future__ import annotations
+
+import io
+import struct
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from ddbio.errors import DecodeError
+from ddbio.files.arrow_messages import check_messages
+from ddbio.files.local_store import LocalStore
+from ddbio.files.row_files import RowFiles
+
+MIB = 1 << 20
+ROWS = pa.RecordBatch.from_pydict({
+    "pk": [f"k{number}" for number in range(1000)],
+    "n": [0] * 1000,
+    "words": pa.array(["x" * 100, None] * 500).dictionary_encode(),
+    "lists": [["a", "b"]] * 1000,
+    "views": pa.array(["y" * 30] * 1000, pa.string_view()),
+})  # fmt: skip
+OPENED = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}
+EACH_FORM = pytest.mark.parametrize("form", OPENED)
+
+
+def written(form, compression, *batches):
+    """Return batches as a file or a stream."""
+    sink = io.BytesIO()
+    with OPENED[form](sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+@EACH_FORM
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_whole_files_pass(form, compression):
+    """Batches and dictionaries, with and without compression."""
+    check_messages(written(form, compression, ROWS, ROWS.slice(3, 5), ROWS.slice(0, 0)))
+
+
+@EACH_FORM
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("column", ["rows", "dictionary"])
+@pytest.mark.parametrize("claimed", [100 * MIB, 1 << 40, (1 << 63) - 1])
+def test_a_buffer_that_claims_too_much_is_refused(form, compression, column, claimed):
+    """The size before a compressed buffer is not believed, be it of rows or of a dictionary."""
+    numbers = pa.array(range(20_000), pa.int64())
+    indices = pa.array([0], pa.int8())
+    array = numbers if column == "rows" else pa.DictionaryArray.from_arrays(indices, numbers)
+    data = written(form, compression, pa.RecordBatch.from_arrays([array], ["c"]))
+    size = struct.pack("<q", numbers.nbytes)
+    assert data.count(size) == 1
+    with pytest.raises(DecodeError, match="1000 times its size: write it without compression"):
+        check_messages(data.replace(size, struct.pack("<q", claimed)))
+
+
+def test_a_footer_that_names_a_batch_twice_is_refused(tmp_path):
+    """A small file cannot stand for its rows many times over."""
+    data = written("file", None, ROWS, ROWS)
+    with pa.ipc.open_file(data) as file:
+        assert file.num_record_batches == 2
+    # Each block of the footer begins with a place at which a message begins.
+    starts = [place for place in range(8, len(data) - 8, 8) if data[place : place + 4] == b"\xff" * 4]
+    blocks = {struct.pack("<q", place) for place in starts}
+    (footer_bytes,) = struct.unpack_from("<i", data, len(data) - 10)
+    footer = range(len(data) - 10 - footer_bytes, len(data) - 18)
+    places = [place for place in footer if data[place : place + 8] in blocks]
+    first, second = places[-2:]
+    doubled = data[:second] + data[first : first + 24] + data[second + 24 :]
+    (tmp_path / "x.arrow").write_bytes(doubled)
+    store = LocalStore(tmp_path)
+    (entry,) = store.list()
+    with pytest.raises(DecodeError, match=r"x\.arrow: its footer is damaged: it names a batch twice"):
+        list(RowFiles(store).read_file(entry))
+
+
+@EACH_FORM
+def test_any_cut_is_an_error_or_whole(form):
+    """Whatever is missing, the check ends by an error that callers know."""
+    data = written(form, "zstd", ROWS.slice(0, 3))
+    for end in range(0, len(data), 7):
+        with suppress(DecodeError, pa.ArrowException, EOFError, OSError):
+            check_messages(data[:end])

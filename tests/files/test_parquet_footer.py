@@ -1,0 +1,216 @@
+"""What a footer says of column chunks is checked before pyarrow makes objects of it, which may end the process."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.core.kernel.column_chunks import BOUNDS, COMPRESSED, DICTIONARY, KIND, UNCOMPRESSED, chunks_plainly
+from ddbio.errors import DecodeError
+from ddbio.files.parquet_footer import check_bounds, facts_of_chunks
+
+TRUE, BYTE, I32, I64, DOUBLE, BINARY, LIST, STRUCT = 1, 3, 5, 6, 7, 8, 9, 12
+FILE_GROUPS, GROUP_COLUMNS, CHUNK_META, CHUNK_CRYPTO = 4, 1, 3, 8
+INT64, TEXT = 2, 6
+
+
+def varint(number: int) -> bytes:
+    """Return a number as Thrift has one without a sign."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def whole(number: int) -> bytes:
+    """Return a number as Thrift has one with a sign."""
+    return varint(number << 1 ^ number >> 63)
+
+
+def text(value: bytes) -> bytes:
+    """Return a text with its length."""
+    return varint(len(value)) + value
+
+
+def many(kind: int, *values: bytes) -> bytes:
+    """Return a list of values of one type."""
+    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + varint(len(values))
+    return head + b"".join(values)
+
+
+def struct(*members: tuple[int, int, bytes]) -> bytes:
+    """Return a struct; each of its members has a number, a type and a value."""
+    return b"".join(bytes([kind]) + whole(number) + value for number, kind, value in members) + b"\0"
+
+
+def chunk_of(*members: tuple[int, int, bytes], kind: int = INT64) -> bytes:
+    """Return a column chunk that has these members besides those that each has."""
+    known = {1: (1, I32, whole(kind)), 6: (6, I64, whole(50)), 7: (7, I64, whole(30))}
+    known |= {each[0]: each for each in members}
+    return struct((CHUNK_META, STRUCT, struct(*(known[number] for number in sorted(known)))))
+
+
+def footer_of(*chunks: bytes, groups: int = 1, before: tuple[tuple[int, int, bytes], ...] = ()) -> bytes:
+    """Return the end of a file whose row groups have these column chunks."""
+    group = struct((GROUP_COLUMNS, LIST, many(STRUCT, *chunks)))
+    found = struct(*before, (FILE_GROUPS, LIST, many(STRUCT, *[group] * groups)))
+    return found + len(found).to_bytes(4, "little") + b"PAR1"
+
+
+def metadata_of(column: pa.Array, **options: int) -> pq.FileMetaData:
+    """Return what pyarrow finds in the footer of a file of one column."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": column}), sink, **options)
+    return pq.read_metadata(sink)
+
+
+NUMBERS, TEXTS = metadata_of(pa.array([1])), metadata_of(pa.array(["a"]))
+LISTS = metadata_of(pa.array([[1]]))
+SOUND = chunk_of()
+SHORT_BOUND = (12, STRUCT, struct((5, BINARY, text(b"123"))))
+
+REFUSED = {
+    "another type": (footer_of(chunk_of(kind=TEXT)), NUMBERS, "does not fit its type"),
+    "no such type": (footer_of(chunk_of(kind=2 + (1 << 32))), NUMBERS, "does not fit its type"),
+    "bytes of texts": (
+        footer_of(chunk_of((16, STRUCT, struct((1, I64, whole(5)))))),
+        NUMBERS,
+        "does not fit its type",
+    ),
+    "three levels of one": (
+        footer_of(chunk_of((16, STRUCT, struct((3, LIST, many(I64, *[whole(0)] * 3)))))),
+        NUMBERS,
+        "does not fit its type",
+    ),
+    "levels of another": (
+        footer_of(chunk_of((16, STRUCT, struct((2, LIST, many(I64, *[whole(0)] * 5)))))),
+        LISTS,
+        "does not fit its type",
+    ),
+    "encrypted": (
+        footer_of(struct((CHUNK_META, STRUCT, SOUND[2:-1]), (CHUNK_CRYPTO, STRUCT, struct()))),
+        NUMBERS,
+        "column a is encrypted",
+    ),
+    "nothing said": (footer_of(struct(), before=((1, BINARY, text(bytes(20))),)), NUMBERS, "does not fit its type"),
+    "said twice": (footer_of(SOUND[:-1] + SOUND), NUMBERS, "not as the format says"),
+    "a number beyond 16 bits": (
+        footer_of(SOUND[:-1] + struct((CHUNK_META + (1 << 16), STRUCT, SOUND[2:-1]))),
+        NUMBERS,
+        "not as the format says",
+    ),
+    "a list of others": (footer_of(chunk_of((2, LIST, many(BINARY, text(b"\0"))))), NUMBERS, "not as the format says"),
+    "a list where none is known": (
+        footer_of(SOUND, before=((2, LIST, many(STRUCT, struct((1, LIST, many(BINARY, text(b"x")))))),)),
+        NUMBERS,
+        "not as the format says",
+    ),
+    "a number for a struct": (footer_of(struct((CHUNK_META, I32, whole(1)))), NUMBERS, "not as the format says"),
+    "no column": (footer_of(before=((1, BINARY, text(bytes(20))),)), NUMBERS, "not as the format says"),
+    "two columns of one": (footer_of(SOUND, SOUND), NUMBERS, "not as the format says"),
+    "two row groups of one": (footer_of(SOUND, groups=2), NUMBERS, "not as the format says"),
+    "nested deeply": (footer_of(SOUND, before=((1, LIST, b"\x19" * 40),)), NUMBERS, "not as the format says"),
+    "a list of very many": (
+        footer_of(SOUND, before=((2, LIST, b"\xfc" + varint(1 << 40)),)),
+        NUMBERS,
+        "not as the format says",
+    ),
+    "a text of very many": (
+        footer_of(SOUND, before=((1, BINARY, varint((1 << 63) - 1)),)),
+        NUMBERS,
+        "not as the format says",
+    ),
+    "a map": (footer_of(SOUND, before=((3, 11, b"\0"),)), NUMBERS, "not as the format says"),
+    "cut": (footer_of(SOUND)[:9] + (9).to_bytes(4, "little") + b"PAR1", NUMBERS, "not as the format says"),
+}
+
+
+@pytest.mark.parametrize(("tail", "metadata", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_pyarrow_ends_the_process_for_is_refused(tail, metadata, why):
+    """Whatever could make an object of pyarrow fail is an error of ours, and what readers understand differently."""
+    with pytest.raises(DecodeError, match=why):
+        facts_of_chunks(tail, metadata)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        (),
+        ((20, TRUE, b""), (21, BYTE, b"x"), (22, DOUBLE, bytes(8)), (40, LIST, many(BINARY, text(b"a")))),
+        ((2, LIST, b"\0"), (16, STRUCT, struct((2, LIST, b"\x06"), (3, LIST, many(I64, whole(0), whole(1)))))),
+        ((9, I64, whole(-(1 << 63))), (17, STRUCT, struct((1, STRUCT, struct()), (2, LIST, many(I32, whole(7)))))),
+        ((11, I64, whole(-1)), (18, LIST, many(LIST, many(I32)))),
+    ],
+    ids=["nothing", "unknown members", "empty lists", "a place that is none", "no dictionary"],
+)
+def test_what_is_not_used_is_skipped(extra):
+    """Members that a later format adds, and numbers that nobody uses, are no error."""
+    facts = facts_of_chunks(footer_of(chunk_of(*extra)), NUMBERS)
+    assert facts[0, 0, [KIND, UNCOMPRESSED, COMPRESSED]].tolist() == [INT64, 50, 30]
+
+
+def test_only_bounds_that_are_used_must_fit():
+    """A bound of a wrong length matters to those who read bounds, not to those who read rows."""
+    facts = facts_of_chunks(footer_of(chunk_of(SHORT_BOUND)), NUMBERS)
+    with pytest.raises(DecodeError, match="column a does not fit its type"):
+        check_bounds(facts, NUMBERS)
+    check_bounds(facts_of_chunks(footer_of(chunk_of(SHORT_BOUND, kind=TEXT)), TEXTS), TEXTS)
+
+
+def test_many_row_groups_of_many_columns_take_no_memory():
+    """A row group of a few bytes cannot have a hundred thousand columns."""
+    wide = metadata_of(pa.array([1]), row_group_size=1)
+
+    class Many:
+        num_row_groups, num_columns, schema = 1 << 20, 1 << 20, wide.schema
+
+    with pytest.raises(DecodeError, match="not as the format says"):
+        facts_of_chunks(footer_of(SOUND), Many)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"use_dictionary": False, "compression": "none"},
+        {"row_group_size": 7, "write_page_index": True},
+        {"write_statistics": False, "store_decimal_as_integer": True},
+        {"use_deprecated_int96_timestamps": True, "data_page_version": "2.0"},
+        {"compression": "zstd", "version": "1.0"},
+    ],
+)
+def test_facts_are_those_of_pyarrow(options):
+    """Both ways of reading a footer find what pyarrow finds, for each type."""
+    rows = {
+        "texts": pa.array([f"{n}" * (n % 5) for n in range(30)]),
+        "numbers": pa.array(range(30)),
+        "doubles": pa.array([n / 3 for n in range(30)]),
+        "truth": pa.array([n % 3 == 0 or None for n in range(30)]),
+        "decimals": pa.array(range(30), pa.int32()).cast(pa.decimal128(12, 2)),
+        "wide": pa.array(range(30), pa.int32()).cast(pa.decimal128(30, 2)),
+        "times": pa.array(range(30), pa.timestamp("us")),
+        "lists": pa.array([[n] * (n % 3) for n in range(30)]),
+        "structs": pa.array([{"é": {"b": n}} for n in range(30)]),
+        "maps": pa.array([[("k", b"v")]] * 30, pa.map_(pa.string(), pa.binary())),
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table(rows), sink, **options)
+    metadata, tail = pq.read_metadata(sink), sink.getvalue()
+    facts = facts_of_chunks(tail, metadata)
+    check_bounds(facts, metadata)
+    footer = tail[-8 - int.from_bytes(tail[-8:-4], "little") : -8]
+    assert np.array_equal(facts, chunks_plainly(footer, metadata.num_row_groups, metadata.num_columns))
+    for number, group in enumerate(facts):
+        for place, each in enumerate(group):
+            chunk = metadata.row_group(number).column(place)
+            assert each[[COMPRESSED, UNCOMPRESSED]].tolist() == [
+                chunk.total_compressed_size,
+                chunk.total_uncompressed_size,
+            ]
+            assert (each[DICTIONARY] >= 0) == chunk.has_dictionary_page
+            assert (each[BOUNDS + 2] >= 0) == (chunk.statistics is not None and chunk.statistics.has_min_max)
