@@ -9,6 +9,7 @@ import pyarrow as pa
 from ddbio.core.schema.arrow import name_of_field, nulls_field
 from ddbio.core.text.json_text import parse_documents
 from ddbio.files.file_format import NO_TYPES
+from ddbio.files.text_rows import null_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +40,6 @@ def with_named_nulls(
 
 def _nulls_of(text: bytes, fields: Mapping[str, pa.Field[Any]]) -> Iterator[list[str] | None]:
     """Yield for each document the attributes that are null, or None."""
-    for _, row in parse_documents(text, decimals=True):
-        names = [name for name, value in row.items() if value is None]
+    for line, row in parse_documents(text, decimals=True):
+        names = null_names(row, line)
         yield [name_of_field(fields[each]) if each in fields else each for each in names] or None

@@ -34,11 +34,14 @@ _TAIL_BYTES = 64 * 1024
 # The length of the footer, and the mark PAR1.
 # https://parquet.apache.org/docs/file-format/
 _END_BYTES, _MARK = 8, b"PAR1"
-_KINDS = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_KINDS = {name: number for number, name in enumerate(_NAMES)}
+# A damaged schema may name another; no column chunk has this number.
+_NO_KIND = -2
 _WIDTHS = np.array([1, 4, 8, 12, 4, 8, -1, -1])
-TEXT = _KINDS.index("BYTE_ARRAY")
+TEXT = _KINDS["BYTE_ARRAY"]
 """The number of the physical type of texts."""
-_FIXED = _KINDS.index("FIXED_LEN_BYTE_ARRAY")
+_FIXED = _KINDS["FIXED_LEN_BYTE_ARRAY"]
 
 
 def read_tail(store: ObjectStore, entry: StoredObject) -> bytes:
@@ -74,7 +77,7 @@ def facts_of_chunks(tail: bytes, metadata: pq.FileMetaData) -> NDArray[np.int64]
     facts = FIRST_CALLS.answer(size, chunks_by_loop, chunks_plainly, text, groups, leaves)
     schema: Any = metadata.schema
     columns = [schema.column(place) for place in range(leaves)]
-    kinds = np.array([_KINDS.index(each.physical_type) for each in columns], np.int64)
+    kinds = np.array([_KINDS.get(each.physical_type, _NO_KIND) for each in columns], np.int64)
     misfits = (facts[..., KIND] != kinds) | ((facts[..., TEXT_BYTES] >= 0) & (kinds != TEXT))
     if (facts[..., REPETITIONS : DEFINITIONS + 1] > 0).any():
         levels = np.array([(each.max_repetition_level, each.max_definition_level) for each in columns])

@@ -393,7 +393,22 @@ def json_items(
             raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
         if rescued is not None:
             item |= parse_json(rescued.encode())
+        null_names(row, line)
         yield line, row, item
+
+
+def null_names(row: dict[str, Any], line: int) -> list[str]:
+    """Return the names of an object's members that are null.
+
+    Raises
+    ------
+    DecodeError
+        If half of a surrogate pair is in one.
+    """
+    names = [name for name, value in row.items() if value is None]
+    if names:
+        utf8_json(dict.fromkeys(names), line)
+    return names
 
 
 @contextmanager

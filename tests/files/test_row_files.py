@@ -82,6 +82,8 @@ def test_a_large_answer_is_not_sampled(tmp_path):
     [
         ("x.jsonl", b'{"a":"\\ud800"}\n', r"x\.jsonl: line 1: .* is half of a surrogate pair"),
         ("x.jsonl", b'{"a":"x"}\n{"a":"\\udc00x"}\n', r"x\.jsonl: line 2: .* is half of a surrogate pair"),
+        ("x.jsonl", b'{"a":1,"\\ud83d":null}\n', r"x\.jsonl: line 1: .* is half of a surrogate pair"),
+        ("x.jsonl", b'{"a":0.1}\n{"\\udc00x":null,"a":"b"}', r"x\.jsonl: line 2: .* is half of a surrogate pair"),
         ("x.jsonl", b'{"a":{"S":"\\ud800"}}\n', r"x\.jsonl: line 1: a: .* half of a surrogate pair"),
         ("x.jsonl", b'{"na\xe9":1}\n', r"x\.jsonl: line 1: byte 4 is not UTF-8"),
         ("x.csv", b"na\xe9,b\n1,2\n", r"x\.csv: the name of a column is not UTF-8"),

@@ -41,6 +41,7 @@ _REFUSED, _NO_ROOM, _NO_NAMES = -1, -2, -3
 _LEVELS = 64
 _IS_MAP, _HAS_MEMBERS = 1, 2
 _NEWLINE = ord("\n")
+_SURROGATE = rb"\ud"
 _DOUBLE_DIGITS, _EXPONENTS = 15, (ord("e"), ord("E"))
 # The most that a value adds: {"BOOL":…} with a comma.
 _STEP = 32
@@ -104,7 +105,11 @@ def typed_lines(text: bytes) -> TypedLines | None:
         walk = _Walk(data, out, nulls, levels, np.zeros(slots, np.uint64), state)
         stop, null_bytes, long_numbers = map(int, type_items(walk, size, room, has_nulls))
         if stop >= 0:
-            return TypedLines(out[:stop].data, nulls[: max(0, null_bytes - 1)].tobytes(), bool(long_numbers))
+            names = nulls[: max(0, null_bytes - 1)].tobytes()
+            # Half of a surrogate pair is no name; those of other members the decoder looks at.
+            if _SURROGATE in names.lower():
+                return None
+            return TypedLines(out[:stop].data, names, bool(long_numbers))
         if stop == _REFUSED:
             return None
         room, slots = (4 * room, slots) if stop == _NO_ROOM else (room, 8 * slots)
