@@ -34,7 +34,21 @@ MOST_ROW_BYTES = 128 * 1024 * 1024
 # An entry that takes no bytes costs some all the same.
 _ENTRY_BYTES = 8
 _VIEW_WORDS = 4
-_NO_BYTES = pa.binary(0)
+_EMPTY = pa.binary(0), pa.struct([])
+_EMPTY_IDS = frozenset(kind.id for kind in _EMPTY)
+_EXPANDING = frozenset(
+    kind.id
+    for kind in (
+        pa.null(),
+        pa.dictionary(pa.int8(), pa.int8()),
+        pa.run_end_encoded(pa.int32(), pa.int8()),
+        pa.list_view(pa.int8()),
+        pa.large_list_view(pa.int8()),
+        pa.string_view(),
+        pa.binary_view(),
+        pa.list_(pa.int8(), 1),
+    )
+)
 
 
 _DECOMPRESS = "decompress it before"
@@ -80,20 +94,11 @@ def may_expand(kind: Any) -> bool:
     """Return whether arrays of a type may stand for more than they hold."""
     if isinstance(kind, pa.BaseExtensionType):
         return may_expand(kind.storage_type)
-    types = pa.types
-    return (
-        types.is_null(kind)
-        or types.is_dictionary(kind)
-        or types.is_run_end_encoded(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
-        or types.is_string_view(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_list(kind)
-        or (types.is_struct(kind) and not kind.num_fields)
-        or kind == _NO_BYTES
-        or any(may_expand(kind.field(place).type) for place in range(kind.num_fields))
-    )
+    if kind.id in _EXPANDING:
+        return True
+    if not kind.num_fields:
+        return kind.id in _EMPTY_IDS and kind in _EMPTY
+    return any(may_expand(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def bounded_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

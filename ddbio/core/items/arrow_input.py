@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.expansion import bounded_batches
+from ddbio.core.expansion import bounded_batches, may_expand
 from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.items.python_rows import python_column
 from ddbio.core.items.python_values import is_missing
@@ -188,17 +188,22 @@ def checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         An array points outside its memory, and the message has the number of its batch, from 0, and its column; or a
         column's name is not UTF-8; or a batch expands as ``bounded_batches`` says.
     """
-    schema = None
+    schema, expands = None, False
     for number, batch in enumerate(batches):
         if schema is None or not batch.schema.equals(schema):
             schema = batch.schema
             _check_names(schema)
+            # Rows without columns take no bytes.
+            expands = not len(schema) or any(may_expand(field.type) for field in schema)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             try:
                 column.validate()
                 _check(column)
             except (pa.ArrowException, _BoundsError) as error:
                 raise DecodeError(f"record batch {number}: column {name!r} is damaged: {error}") from None
+        if not expands:
+            yield batch
+            continue
         try:
             yield from bounded_batches(batch)
         except DecodeError as error:
@@ -221,11 +226,11 @@ def _check_names(fields: Iterable[pa.Field[Any]]) -> None:
 
 
 def _fields_within(kind: Any) -> list[pa.Field[Any]]:
+    if kind.num_fields:
+        return [kind.field(place) for place in range(kind.num_fields)]
     if isinstance(kind, pa.BaseExtensionType):
         return _fields_within(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return _fields_within(kind.value_type)
-    return [kind.field(place) for place in range(kind.num_fields)]
+    return _fields_within(kind.value_type) if isinstance(kind, pa.DictionaryType) else []
 
 
 def _check(array: Any) -> None:  # noqa: C901 - one branch a layout

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 _MOST_OFFSET = (1 << 31) - 1
@@ -26,21 +26,11 @@ def plain_array(array: Any) -> Any:
         arrow_type = array.type
         if isinstance(arrow_type, pa.BaseExtensionType):
             array = array.storage
-        elif pa.types.is_dictionary(arrow_type):
-            array = _taken(array.dictionary, array.indices)
-        elif pa.types.is_run_end_encoded(arrow_type):
-            entries = np.arange(array.offset, array.offset + len(array))
-            array = _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
-        elif pa.types.is_fixed_size_list(arrow_type):
-            return _without_fixed_size(array)
-        elif pa.types.is_list_view(arrow_type) or pa.types.is_large_list_view(arrow_type):
-            return _without_view(array)
-        elif pa.types.is_string_view(arrow_type):
-            return _without_hidden_views(array).cast(pa.large_string())
-        elif pa.types.is_binary_view(arrow_type):
-            return _without_hidden_views(array).cast(pa.large_binary())
-        else:
+            continue
+        plainer = _PLAINER.get(arrow_type.id)
+        if plainer is None:
             return array
+        array = plainer(array)
 
 
 def _without_hidden_views(array: Any) -> Any:
@@ -160,6 +150,27 @@ def _without_fixed_size(array: Any) -> Any:
 def _without_view(array: Any) -> Any:
     lengths = np.where(array.is_valid(), array.sizes, 0)
     return _lists(_ends_of(lengths), _gathered(array.values, array.offsets.to_numpy(), lengths), array.is_null())
+
+
+def _without_dictionary(array: Any) -> Any:
+    return _taken(array.dictionary, array.indices)
+
+
+def _without_runs(array: Any) -> Any:
+    entries = np.arange(array.offset, array.offset + len(array))
+    return _taken(array.values, pa.array(np.searchsorted(array.run_ends, entries, side="right")))
+
+
+# A look-up by the id of a type costs less than asking for one type after the other.
+_PLAINER: dict[int, Callable[[Any], Any]] = {
+    pa.dictionary(pa.int8(), pa.int8()).id: _without_dictionary,
+    pa.run_end_encoded(pa.int32(), pa.int8()).id: _without_runs,
+    pa.list_(pa.int8(), 1).id: _without_fixed_size,
+    pa.list_view(pa.int8()).id: _without_view,
+    pa.large_list_view(pa.int8()).id: _without_view,
+    pa.string_view().id: lambda array: _without_hidden_views(array).cast(pa.large_string()),
+    pa.binary_view().id: lambda array: _without_hidden_views(array).cast(pa.large_binary()),
+}
 
 
 def without_hidden(array: Any, offsets: npt.NDArray[np.int64], values: Any) -> tuple[npt.NDArray[np.int64], Any]:
