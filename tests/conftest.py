@@ -8,6 +8,7 @@ The run ends with the reasons of skipped tests; in CI a reason that is not among
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -124,6 +125,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid in QUARANTINE:
             item.add_marker(pytest.mark.nightly)
+
+
+def pytest_collection_finish() -> None:
+    """Take what the collection made, which stays, out of the garbage collector's sight."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

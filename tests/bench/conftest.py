@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 
@@ -13,14 +12,9 @@ from bench import serving
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    """Stop the servers of tables, and give the environment back, which benchmarks replace.
-
-    Benchmarks collect garbage again and again: they do not look through the objects of the whole test run.
-    """
+    """Stop the servers of tables, and give the environment back, which benchmarks replace."""
     found = dict(os.environ)
-    gc.freeze()
     yield
-    gc.unfreeze()
     serving.stop()
     os.environ.clear()
     os.environ.update(found)

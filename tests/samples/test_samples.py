@@ -219,6 +219,7 @@ def test_a_folder_is_read_and_goes_on(name, copied, fake):
     assert after.rows == (8 if name == "published" else 12)
 
 
+@pytest.mark.nightly
 def test_the_samples_are_those_of_the_script():
     """Each sample is there, and all files are small."""
     assert {each.name for each in DATA.iterdir()} == {*LOGS, *FORMATS, "archive", "folder", "published"}

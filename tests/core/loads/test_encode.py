@@ -190,6 +190,7 @@ def growth_of(steps):
     return sizes[-1] - sizes[len(sizes) // 2]
 
 
+@pytest.mark.nightly
 def test_updates_of_ever_new_patterns_of_nulls_take_no_more_memory():
     """Of rows that each set other attributes nothing is held when they are encoded."""
     chance, names = random.Random(1), [f"a{n:02}" for n in range(60)]
