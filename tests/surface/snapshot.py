@@ -14,6 +14,7 @@ import inspect
 import io
 import os
 import re
+import runpy
 import sys
 import tomllib
 import types
@@ -382,6 +383,9 @@ def _source_lines():
                 continue
             for field in dataclasses.fields(options):
                 yield f"{use} {data_source.name()}: {camel_case(field.name)}{_default(field)}"
+    for path in (ROOT / "discovery").glob("pyspark_*.py"):
+        found = runpy.run_path(str(path))["DefaultSource"].name()
+        yield f"Spark finds {found} by the module {path.stem}"
     for use, names in aliases.ALIASES.items():
         yield from (f"{use} {name} means {camel_case(own)}" for name, own in names.items())
 

@@ -31,6 +31,8 @@ def collected(tmp_path_factory):
 @pytest.mark.parametrize("name", [*SNAPSHOTS, "printed.txt", "files.txt"])
 def test_the_surface_is_as_the_snapshot_says(name, collected):
     """Nothing that users see has changed unnoticed: an addition is written down, a removal has a changelog entry."""
+    if name == "spark.txt":
+        pytest.importorskip("pyspark")
     wanted = (FOLDER / name).read_text("utf-8").splitlines()
     changes = [
         line
