@@ -67,11 +67,8 @@ def test_functions_take_the_keywords_of_their_options():
         assert all(f"\n{name} : " in function.__doc__ for name in shown), function
 
 
-def test_help_tells_names_and_defaults():
-    """The signature of a scan has its options with their defaults; help describes them."""
-    signature = inspect.signature(ddbio.scan_to_files)
-    assert signature.parameters["sample_items"].default == 2000
-    assert signature.parameters["rcu_per_second"].annotation == "float | None"
+def test_help_describes_options():
+    """The help of a function has the text of each of its options."""
     assert descriptions_of(ScanToFilesOptions)["rcu_per_second"] in ddbio.scan_to_files.__doc__
 
 
