@@ -147,7 +147,7 @@ def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[Co
         return click.option(flag, name, is_flag=True, default=None, help=text)
     if _is_names(hint):
         # Given twice, both count.
-        return click.option(flag, name, multiple=True, callback=_joined, help=text, metavar=_metavar(name, []))
+        return click.option(flag, name, multiple=True, callback=_joined, help=text, metavar=_metavar_of_names(name))
     choices = _choices(hint)
     kind = click.Choice(choices) if choices else None
     return click.option(flag, name, type=kind, default=None, help=text, metavar=_metavar(name, choices))
@@ -167,6 +167,11 @@ def _choices(hint: Any) -> list[str]:
     if typing.get_origin(hint) in {typing.Union, types.UnionType}:
         return [choice for part in typing.get_args(hint) for choice in _choices(part)]
     return []
+
+
+def _metavar_of_names(name: str) -> str | None:
+    # Keys to look up are read from a file; those of a table are named.
+    return _WORDS["columns"] if name == "keys" else _metavar(name, [])
 
 
 def _metavar(name: str, choices: list[str]) -> str | None:
@@ -193,7 +198,7 @@ def parse_flags(options: type[OptionsT], flags: Mapping[str, Any]) -> OptionsT:
     try:
         if values.get("schema") is not None:
             values["schema"] = _read_schema(values["schema"])
-        if values.get("keys") is not None:
+        if values.get("keys") is not None and not _is_names(typing.get_type_hints(options)["keys"]):
             values["keys"] = _read_keys(values["keys"])
         parsed = parse_options(options, values)
     except OptionError as error:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ddbio.cli.flags import flags_of, in_flags, parse_flags
 from ddbio.errors import SchemaError
-from ddbio.options import ScanOptions
+from ddbio.options import ChangesReadOptions, ReplayOptions, ScanOptions
 
 
 @click.command()
@@ -31,6 +31,13 @@ def test_names_add_up(arguments, columns):
     """A flag that takes names may be given again: no name is lost."""
     done = CliRunner().invoke(command, arguments)
     assert done.output == f"{columns}\n"
+
+
+@pytest.mark.parametrize("options", [ChangesReadOptions, ReplayOptions])
+def test_names_of_keys_are_no_file(options):
+    """Where keys are named, their flag takes names; where items are looked up, a file."""
+    given = {"dest": "log"} if options is ReplayOptions else {}
+    assert parse_flags(options, {"source": "a.json", "keys": "pk,sk", **given}).keys == ("pk", "sk")
 
 
 def test_a_process_that_runs_many_commands_frees_their_memory():

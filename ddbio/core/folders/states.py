@@ -220,7 +220,7 @@ _KINDS = (
         _RESTORE,
     ),
     _kind(
-        r"_ddbio/JOB\.LOG/stream-\d{4}\.json",
+        r"_ddbio/JOB\.(?:LOG|leases)/stream-\d{4}\.json",
         members(
             {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT},
             {"gap": or_null(TEXT)},
@@ -228,19 +228,21 @@ _KINDS = (
         _RESTORE,
     ),
     _kind(
-        r"_ddbio/JOB\.LOG/left-\d{4}\.json",
+        r"_ddbio/JOB\.(?:LOG|leases)/left-\d{4}\.json",
         object_of(members({"positions": object_of(TEXT), "at": SECONDS})),
         _RESTORE,
     ),
-    _kind(r"_ddbio/log\.lambda\.json", members({"table": TEXT}), _RESTORE),
+    _kind(r"_ddbio/log\.table/name\.json", members({"table": TEXT}), _RESTORE),
     _kind(r"_ddbio/JOB\.capture/exports\.json", members({"exports": list_of(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/export-\d+\.json", members({"tries": COUNT, "arn": or_null(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.capture/seen\.json", members({"at": SECONDS}), _AGAIN),
     _kind(r"_ddbio/JOB\.LOG/committed\.json", _BATCH, _AGAIN),
+    _kind(r"_ddbio/JOB\.LOG/healed-\d{12}\.json", members({"by": JOB, "rows": COUNT}), _RESTORE),
     _kind(r"_ddbio/JOB\.leases\.json", members({}, _CAPTURE_HEAD), _RESTORE),
     _kind(r"_ddbio/JOB\.leases/lease-[0-9-]+\.json", members({}, {"owner": or_null(TEXT)}), _AGAIN),
     _kind(r"_ddbio/JOB\.\w+/columns\.json", _COLUMNS, _RESTORE),
     _kind(r"_ddbio/JOB\.replay/done-\w+\.json", members({"objects": list_of(TEXT)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.replay/[0-9a-f]{24}\.json", members({"path": TEXT}), _AGAIN),
     _kind(r"_ddbio/JOB\.(?:replay|lambda)\.json", members({}, {"started_at": SECONDS, "stream": TEXT}), _RESTORE),
     _kind(r"_ddbio/JOB\.archive\.json", members({}, {"ttl": or_null(TEXT)}), _RESTORE),
     _kind(
@@ -251,6 +253,7 @@ _KINDS = (
         members({"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}),
         _RESTORE,
     ),
+    _kind(r"_ddbio/JOB\.load\.json", members({}, {"units": COUNT, "table": TEXT}), _ANEW),
     _kind(r"_ddbio/OWN_JOB\.load/done\.json", members({"job_id": JOB}, {"report": or_null(OBJECT)}), _AGAIN),
     _kind(
         r"_ddbio/JOB\.load/[0-9a-f]{8}\.json",

@@ -3,13 +3,14 @@ from __future__ import annotations
 import copy
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from ddbio.core.folders.json_checksum import add_checksum
 from ddbio.core.folders.snapshot import LiveFile, parse_snapshot
 from ddbio.core.folders.staged import StagedFile
-from ddbio.core.folders.states import MAX_BYTES, parse_state
+from ddbio.core.folders.states import _KINDS, MAX_BYTES, parse_state
 from ddbio.errors import TargetError
 
 JOB = "20260102T030405Z_0123abcd"
@@ -134,6 +135,14 @@ def paths_in(state):
             len(place) > 1 and place[-2] in {"replaced", "removed", "added", "objects"} and not isinstance(value, dict)
         ):
             yield value
+
+
+def test_every_kind_of_state_has_a_shape():
+    """No file of the samples, which have all kinds, is read unchecked."""
+    data = Path(__file__).parents[2] / "samples/data"
+    paths = {each.relative_to(data / each.relative_to(data).parts[0]) for each in data.glob("*/_ddbio/**/*.json")}
+    assert len(paths) > len(STATES)
+    assert [path for path in sorted(map(str, paths)) if not any(kind.path.fullmatch(path) for kind in _KINDS)] == []
 
 
 @pytest.mark.parametrize("path", STATES)
