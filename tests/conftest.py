@@ -135,8 +135,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one process more than there are cores, since many tests wait; more than four share little."""
-    return min(4, (os.cpu_count() or 1) + 1)
+    """Run two processes more than there are cores, since many tests wait; more than four share little."""
+    return min(4, (os.cpu_count() or 1) + 2)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -278,7 +278,8 @@ def _option_records(context) -> list[tuple[str, ...]]:
     """Return of each option its flags, its term in the help, its kind, and what the help says."""
     found = []
     for option in context.command.get_params(context):
-        if option.param_type_name != "option":
+        # Once a command has shown its help, click lists that option as well.
+        if option.param_type_name != "option" or option.name == "help":
             continue
         term, told = option.get_help_record(context)
         # Versions of click store "none is given" as different values.
