@@ -306,6 +306,9 @@ def _clean_up(store: ObjectStore, others: Sequence[ForeignClaim], job_id: str) -
             finished += _recover(store, dead, keeps_claim=dead == job_id)
     if (now := started_at(job_id)) is not None:
         abort_old(store, now - DEAD_AFTER, live | {job_id})
+    else:
+        # The name of a job does not tell when it began. It needs the same permission to discard its own files.
+        store.staged_jobs()
     store.delete([each.path for each in store.list(META) if each.path.endswith(PROBE)])
     store.delete([each.path for each in store.list(STAGING) if _is_old(each.path.removeprefix(STAGING), job_id)])
     return live, finished

@@ -161,7 +161,7 @@ CASES = [
     Case(f"changes write {{folder}}/records.json s3://lake/{{run}}/changes {OBJECTS}"),
     Case("replay s3://lake/delivered s3://lake/{run}/log"),
     Case("replay s3://lake/delivered --table orders --state s3://lake/{run}/state"),
-    Case("replay s3://lake/delivered --table copied --newer-by n --state s3://lake/{run}/state"),
+    Case("replay s3://lake/delivered --table copied --source-table orders --newer-by n --state s3://lake/{run}/state"),
     Case(_ARCHIVE),
     Case("archive orders s3://lake/{run}/arch --log s3://lake/{run}/log"),
     Case("archive expired orders"),
