@@ -89,7 +89,7 @@ def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any
     DdbioError
         If a load fails; Lambda then sends the event again.
     """
-    from ddbio.api.writing import load_files  # noqa: PLC0415 - a transformation starts without it
+    from ddbio import load_files  # noqa: PLC0415 - a transformation starts without it
     from ddbio.files.paths import escape_glob  # noqa: PLC0415 - the same
 
     del context

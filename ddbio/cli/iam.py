@@ -21,11 +21,10 @@ def iam(*, command: tuple[str, ...], **flags: Any) -> None:
 
     Give the command as it is to run: ddbio iam scan orders s3://my-bucket/orders --mode append. Nothing is called.
     """
-    from ddbio.api.iam import iam_policy
+    from ddbio.ops.iam import iam_policy
 
     verb, arguments = parsed_command(command)
-    parse_flags(IamOptions, flags)
-    found = iam_policy(verb, arguments, **given(flags))
+    found = iam_policy(verb, arguments, parse_flags(IamOptions, given(flags)))
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 

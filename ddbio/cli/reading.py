@@ -14,7 +14,6 @@ from ddbio.cli.flags import (
     MASTER_FLAG,
     QUIET_FLAG,
     flags_of,
-    given,
     is_quiet,
     output_flags,
     parse_conf,
@@ -26,8 +25,10 @@ from ddbio.cli.show import format_plan, format_report
 from ddbio.cli.terminal import data_out
 from ddbio.errors import SchemaError
 from ddbio.options import (
+    DigestOptions,
     ExportReadOptions,
     InspectOptions,
+    PlanScanOptions,
     ScanOptions,
     ScanToFilesOptions,
     connection_of,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
     from ddbio.core.schema.item_schema import ItemSchema
 
-# A plan needs no target; no path has a NUL.
-_UNPLANNED = "\0"
 CHANGED_EXIT = 1
 _COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "numbers", "nulls", "sample_items")
 
@@ -71,27 +70,23 @@ def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
 
 @click.command("scan")
 @click.argument("table")
-@click.argument("dest", required=False, default=_UNPLANNED)
-@flags_of(ScanToFilesOptions, without=["table", "dest"])
+@click.argument("dest", required=False)
+@flags_of(PlanScanOptions, without=["table", "dest"])
 @FROM_FILE_FLAG
 @output_flags
 def plan_scan(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe and sample TABLE, and print how it would be scanned."""
-    _print_plan(parse_flags(ScanToFilesOptions, flags), as_json=as_json, from_file=from_file)
+    _print_plan(parse_flags(PlanScanOptions, flags), as_json=as_json, from_file=from_file)
 
 
-def _print_plan(options: ScanToFilesOptions, *, as_json: bool, from_file: str | None = None) -> None:
-    from ddbio.ops.scans.plan import plan_of, plan_of_statistics, plan_to_files
+def _print_plan(options: PlanScanOptions | ScanToFilesOptions, *, as_json: bool, from_file: str | None = None) -> None:
+    from ddbio.ops.scans.plan import plan
 
-    dest = None if options.dest == _UNPLANNED else options.dest
-    if from_file is not None:
-        made = plan_of_statistics(options, from_file)
-    else:
-        made = plan_of(options) if dest is None else plan_to_files(options)
+    made = plan(options, from_file)
     if as_json:
-        click.echo(json.dumps(made.to_dict() | {"dest": dest}, ensure_ascii=False))
+        click.echo(json.dumps(made.to_dict() | {"dest": options.dest}, ensure_ascii=False))
     else:
-        target = "" if dest is None else f"{'target':<9}{dest} (mode {options.mode})\n"
+        target = "" if options.dest is None else f"{'target':<9}{options.dest} (mode {options.mode})\n"
         click.echo(target + format_plan(made))
 
 
@@ -139,7 +134,7 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
 
 @click.command()
 @click.argument("source")
-@flags_of(InspectOptions, without=["table", "on_misfit", "drop", "sample_items"])
+@flags_of(DigestOptions, without=["table", "on_misfit", "drop", "sample_items"])
 @output_flags
 def digest(*, source: str, as_json: bool, **flags: Any) -> None:
     """Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.
@@ -148,7 +143,7 @@ def digest(*, source: str, as_json: bool, **flags: Any) -> None:
     """
     from ddbio.ops.digest import digest_source
 
-    found = digest_source(source, parse_flags(InspectOptions, {"nulls": "keep", **given(flags), "table": source}))
+    found = digest_source(source, parse_flags(DigestOptions, {**flags, "table": source}))
     click.echo(
         json.dumps({"source": source, "items": found.count, "digest": found.hexdigest()})
         if as_json

@@ -9,7 +9,6 @@ import click
 from ddbio.cli.flags import flags_of, given, output_flags, parse_flags
 from ddbio.cli.show import counted, format_bytes, format_duration
 from ddbio.options import SimulateLoadOptions, SimulateScanOptions
-from ddbio.options.simulation import SCENARIOS
 
 if TYPE_CHECKING:
     from ddbio.core.planning.simulation import SimulationReport
@@ -24,19 +23,17 @@ def simulate() -> None:
 
 
 @simulate.command("scan")
-@click.option("--scenario", type=click.Choice(sorted(SCENARIOS)), help="A named simulation, whose values the other flags change.")  # fmt: skip # noqa: E501
 @flags_of(SimulateScanOptions)
 @output_flags
-def simulate_scan(*, scenario: str | None, as_json: bool, **flags: Any) -> None:
+def simulate_scan(*, as_json: bool, **flags: Any) -> None:
     """Simulate a scan: how long it takes, how much of the budget it leaves idle, how often it is throttled."""
     from ddbio.ops.simulation import simulate_scan as run
 
-    named = SCENARIOS[scenario] if scenario is not None else {}
-    options = parse_flags(SimulateScanOptions, {**named, **given(flags)})
+    options = parse_flags(SimulateScanOptions, given(flags))
     report = run(options)
     size = f"table of {format_bytes(options.table_bytes)}"
     text = report.to_json() if as_json else format_simulation(report, options, size, options.rcu_per_second)
-    click.echo(text if as_json or scenario is None else f"{'scenario':<10}{scenario}\n{text}")
+    click.echo(text if as_json or options.scenario is None else f"{'scenario':<10}{options.scenario}\n{text}")
 
 
 @simulate.command("load")

@@ -35,12 +35,12 @@ _LOG = logging.getLogger("ddbio.backup")
 
 
 def plan_of_backup(options: BackupCreateOptions, from_file: str | None = None) -> BackupPlan:
-    """Return the plan of a backup, after describing the table.
+    """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
 
     Parameters
     ----------
     from_file
-        Describes the table, which then need not exist.
+        DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
@@ -86,17 +86,28 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
-    """Return the backups of a table, by name or ARN, or of all."""
+    """Return the backups of a table or of all, those of AWS Backup included.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     return service_jobs.list_backups(dynamodb_spec(options), table)
 
 
 def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePlan:
-    """Return the plan of a restore, after describing the source and finding no table of the new name.
+    """Return what :func:`restore_table` would do, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        Describes the table that is restored, which then need not exist.
+        Describes the table that is restored as DescribeTable does, in JSON; nothing is called then.
 
     Raises
     ------
@@ -154,7 +165,7 @@ def _verified_tables(
 
 
 def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
-    """Make a new table of a backup or of a table's past; return once it can be used and was verified.
+    """Make a new table of a backup, or of the state of a table at a time; return once it can be used.
 
     Raises
     ------

@@ -169,7 +169,9 @@ def _register_committed(path: str, catalog: str, options: CatalogConnectionOptio
 
 
 def sync(options: CatalogSyncOptions) -> CatalogReport:
-    """Make or update the table of a folder's live files, and register its partitions; doing it again changes nothing.
+    """Make or update the Glue table of a folder's live files, and register its partitions.
+
+    Columns are only added, at the end. Doing it again changes nothing.
 
     Raises
     ------

@@ -155,12 +155,13 @@ class CopyReport(Report):
 
 
 def plan_copy(options: CopyOptions, from_file: str | None = None) -> CopyPlan:
-    """Return what a copy would do, after describing both tables and sampling the source.
+    """Return how a table would be copied, after describing both tables and sampling the source; nothing is written.
 
     Parameters
     ----------
     from_file
-        Describes the source, which then need not exist, and a new target like it.
+        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
+        with ``AverageItemSizeBytes``.
 
     Raises
     ------
@@ -249,9 +250,7 @@ class CopyWatch(Protocol):
 
 
 def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
-    """Copy every item of a table, unchanged, into another table.
-
-    Each item is read once; writes to the source in the meantime may be missed. Running the copy again is safe.
+    """Copy every item of a table, exactly as it is, into another table, also of another region or account.
 
     Raises
     ------

@@ -42,12 +42,38 @@ if TYPE_CHECKING:
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns
     from ddbio.ops.data_files import DataFiles
-    from ddbio.options import ConnectionOptions, InspectOptions
+    from ddbio.options import ConnectionOptions, DigestOptions, InspectOptions
 
-    Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
+    DigestSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
 
 
-def digest_source(source: Source, options: InspectOptions) -> Digest:
+def digest(source: DigestSource, options: DigestOptions) -> str:
+    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+
+    NULL and missing are different in a table.
+
+    Parameters
+    ----------
+    source
+        A ``pyarrow`` table, batch or reader, or any other data frame that offers itself as Arrow, for which ``schema``
+        declares what its fields' metadata does not say, as sets; a Spark DataFrame, which is digested in its
+        partitions; bytes of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet
+        or JSON lines; any other text is the name of a table, which is scanned.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    DdbioError
+        As of ``digest_source``.
+    """
+    return digest_source(source, options).hexdigest()
+
+
+def digest_source(source: DigestSource, options: InspectOptions) -> Digest:
     """Return the digest and count of a source's items.
 
     Parameters

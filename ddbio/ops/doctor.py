@@ -62,10 +62,15 @@ _NOT_CONFIGURED = frozenset(
 
 
 def doctor(options: DoctorOptions) -> DoctorReport:
-    """Check this machine, credentials and endpoints, and the table and the bucket that are given; change nothing.
+    """Return what is wrong with this machine, credentials, endpoints, a table and a bucket, and what to do about it.
 
-    What fails, be it for a missing permission, is a finding and no error. What cannot be checked because of a finding
-    is left out.
+    What fails, be it for a missing permission, is a finding and no error. Nothing is changed, and no item or object is
+    read; no check takes longer than half a minute.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong by itself.
     """
     aws = _Aws(options)
     findings = _run({"settings": aws.settings, "environment": _environment, "kernel": _kernel, "spark": _spark})

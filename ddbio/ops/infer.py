@@ -42,13 +42,13 @@ _T = TypeVar("_T")
 
 
 def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
-    """Return the schema of a source's items, or of a sample of them.
+    """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
 
     Parameters
     ----------
     source
-        Bytes are data; an ``s3://`` URI, a path with a slash or the name of a data file is a file, a folder or a native
-        export; any other text is the name of a table.
+        Bytes are DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file is a file, a folder or
+        a native export; any other text is the name of a table.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def prices_of(region: str | None, path: str | None = None) -> Prices:
 
 
 def plan_capture(options: PlanCaptureOptions) -> CapturePlan:
-    """Return what capturing changes for a month takes and costs; nothing is called.
+    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
 
     Raises
     ------

@@ -37,7 +37,10 @@ _SERIES = ("read", "write", "provisioned_read", "provisioned_write", "throttled_
 
 
 def plan_capacity(options: PlanCapacityOptions) -> CapacityPlan:
-    """Return the mode, the capacity and the class that are recommended, and show them where the options say.
+    """Return which mode, capacity and class a table should have, by what it and its indexes have consumed.
+
+    What CloudWatch has counted, or a file says, is replayed against auto scaling. Nothing of the table is read or
+    changed.
 
     Raises
     ------

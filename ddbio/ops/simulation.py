@@ -43,9 +43,10 @@ _GIB, _MB_128 = 1024**3, 128 * 1024**2
 
 
 def simulate_scan(options: SimulateScanOptions) -> SimulationReport:
-    """Return what a scan of a table that need not exist would do; no service is called.
+    """Return what a scan of a table that need not exist would do: time, units, throttling; no service is called.
 
-    The same options give the same report.
+    The planner, the budget and its pacer are those of real scans, on a virtual clock; the table's partitions and the
+    times of pages are a model. The same options give the same report.
 
     Raises
     ------
@@ -121,9 +122,10 @@ def _scan_tasks(
 
 
 def simulate_load(options: SimulateLoadOptions) -> SimulationReport:
-    """Return what a load into a table that need not exist would do; no service is called.
+    """Return what a load into a table that need not exist would do: time, units, throttling; no service is called.
 
-    The same options give the same report.
+    The planner, the budget and its pacer are those of real loads, on a virtual clock; the table's partitions and the
+    times of requests are a model. The same options give the same report.
 
     Raises
     ------

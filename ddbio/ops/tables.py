@@ -42,6 +42,11 @@ class CreatedTable(Result):
 def describe(table: str, options: ConnectionOptions) -> TableDescription:
     """Return key, size, billing and indexes of a table.
 
+    Parameters
+    ----------
+    table
+        Name or ARN.
+
     Raises
     ------
     NotFoundError
@@ -53,7 +58,7 @@ def describe(table: str, options: ConnectionOptions) -> TableDescription:
 
 
 def create(options: CreateTableOptions) -> CreatedTable:
-    """Create a table, and wait until it is ACTIVE.
+    """Create a table, wait until it is ACTIVE, and return its name and the request that created it.
 
     Raises
     ------
@@ -69,7 +74,9 @@ def create(options: CreateTableOptions) -> CreatedTable:
 
 
 def create_like(options: CreateLikeOptions) -> CreatedTable:
-    """Create a table like another one, and wait until it is ACTIVE.
+    """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
+
+    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
 
     Raises
     ------

@@ -7,18 +7,40 @@ import multiprocessing
 import os
 import tempfile
 import threading
+import time
 import zipfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from ddbio.core.kernel.cache import cache_folder, portable_environment, use_cache_folder
-from ddbio.core.warm import WARM_UPS, warm
+from ddbio.core.warm import WARM_UPS
+from ddbio.core.warm import warm as warm_here
 from ddbio.errors import OptionError
+from ddbio.ops.job.report import WarmReport
 
 _LOG = logging.getLogger("ddbio.kernel")
 
 MOST_PROCESSES = 4
 """More processes would only compile again what several loops call: the longest loop takes a third of the time."""
+
+
+def warm(to: str | os.PathLike[str] | None = None) -> WarmReport:
+    """Compile all loops ahead of their first use, or load those that are stored already.
+
+    Parameters
+    ----------
+    to
+        A folder, or an archive ``….zip``, for loops that every processor of this kind runs, to be shipped; by default
+        they are compiled for this one, and stored where the next process of this user looks.
+
+    Raises
+    ------
+    OptionError
+        If the folder or the archive cannot be made.
+    """
+    began = time.monotonic()
+    folder = warm_all(None if to is None else os.fspath(to))
+    return WarmReport(round(time.monotonic() - began, 3), None if folder is None else str(folder))
 
 
 def warm_all(to: str | None = None) -> Path | None:
@@ -41,7 +63,7 @@ def warm_all(to: str | None = None) -> Path | None:
             return packed(Path(made), Path(to).resolve())
     folder = cache_folder() if to is None else _created(to)
     if folder is None:
-        warm()
+        warm_here()
         return None
     before = dict(os.environ)
     if to is not None:
@@ -51,7 +73,7 @@ def warm_all(to: str | None = None) -> Path | None:
     try:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(folder,)) as pool:
-            parts = [pool.submit(warm, part) for part in range(len(WARM_UPS))]
+            parts = [pool.submit(warm_here, part) for part in range(len(WARM_UPS))]
             for count, part in enumerate(as_completed(parts), 1):
                 part.result()
                 _LOG.info("compiled %d of %d parts", count, len(parts))

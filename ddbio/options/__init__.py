@@ -114,6 +114,7 @@ __all__ = [
     "CreateTableOptions",
     "Credentials",
     "DeliveredOptions",
+    "DigestOptions",
     "DoctorOptions",
     "Engine",
     "ExpiredReadOptions",
@@ -141,6 +142,7 @@ __all__ = [
     "Mode",
     "PlanCapacityOptions",
     "PlanCaptureOptions",
+    "PlanScanOptions",
     "PriceOptions",
     "PricesRefreshOptions",
     "PublishOptions",
@@ -179,7 +181,7 @@ _NAMES = {
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
     "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
-    "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode ScanToFilesOptions",
+    "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode PlanScanOptions ScanToFilesOptions",
     "iam": "IamOptions",
     "inspection": "DoctorOptions LayoutOptions ValidateOptions",
     "folders": "CompactOptions FilesListOptions PublishOptions RollbackOptions VacuumOptions",
@@ -189,7 +191,9 @@ _NAMES = {
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
     "planning": "PlanCaptureOptions PricesRefreshOptions",
-    "reading": "AcceptEncoding ColumnOptions ExportReadOptions ExportWindowsOptions InspectOptions ScanOptions",
+    "reading": (
+        "AcceptEncoding ColumnOptions DigestOptions ExportReadOptions ExportWindowsOptions InspectOptions ScanOptions"
+    ),
     "service_jobs": (
         "BackupCreateOptions BulkReportOptions BulkStartOptions ExportStartOptions ImportStartOptions "
         "ImportWaitOptions RestoreOptions WaitOptions"

@@ -109,6 +109,14 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
+class PlanScanOptions(ScanToFilesOptions):
+    """Choose what of a table would be scanned, and the files that its rows would go to, if any."""
+
+    dest: str | None = None  # type: ignore[assignment]
+    """Target of the scan, which is then checked as well; without it the scan is one into memory."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     """Choose an export, and the files that its rows go to."""
 

@@ -128,6 +128,14 @@ class InspectOptions(ScanOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
+class DigestOptions(InspectOptions):
+    """Choose what is digested; NULL differs from missing, as it does in a table."""
+
+    nulls: Literal["merge", "keep"] = "keep"
+    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ExportReadOptions(ColumnOptions):
     """Choose a native export and the columns that its items are decoded into."""
 

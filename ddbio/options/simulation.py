@@ -89,6 +89,8 @@ class SimulateOptions:
 class SimulateScanOptions(SimulateOptions):
     """Describe a table that need not exist, and the cluster that would scan it."""
 
+    scenario: Literal["long-tail"] | None = None
+    """A named simulation, whose values the other options change."""
     table_bytes: Annotated[ByteSize, Field(ge=1)]
     """Size of the table, as DescribeTable would say it; ``80TB`` works as well."""
     item_bytes: Annotated[float, Field(ge=1, le=400 * 1024)] = 400.0
@@ -103,6 +105,12 @@ class SimulateScanOptions(SimulateOptions):
     """Use strongly consistent reads, at twice the read units."""
     page_seconds: Annotated[float, Field(gt=0, le=10)] = 0.07
     """Median time of a full page."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_scenario(cls, values: Any) -> Any:
+        given = values if isinstance(values, dict) else dict(values.kwargs or {})
+        return {**SCENARIOS.get(str(given.get("scenario")), {}), **given}
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -1,52 +1,40 @@
-"""Write what is generated from the options classes: ``ddbio/api/keywords.py`` and ``docs/options.md``.
+"""Write what is generated from verbs and options: ``ddbio/__init__.pyi``, ``ddbio/keywords.pyi``, ``docs/options.md``.
 
 Run as ``.venv/bin/python tests/api/generated.py`` after a change of an option; the tests compare.
 """
 
+import ast
 import dataclasses
-import types
+import inspect
+import re
+import sys
 import typing
+from collections import defaultdict
 from pathlib import Path
 
+import ddbio
 import ddbio.options as package
+from ddbio import public
 from ddbio.options import descriptions_of
+from ddbio.verbs import VERBS, Verb
 
 ROOT = Path(__file__).parents[2]
-KEYWORDS, PAGE = ROOT / "ddbio/api/keywords.py", ROOT / "docs/options.md"
+STUB, KEYWORDS, PAGE = ROOT / "ddbio/__init__.pyi", ROOT / "ddbio/keywords.pyi", ROOT / "docs/options.md"
 
 _LINE = 120
-# What functions take as arguments of their own.
-ARGUMENTS = {"arn", "dest", "dialect", "location", "path", "place", "reports", "source", "table", "target"}
-
-# What users give, if it is more than the type of the field says.
-_GIVEN = {
-    "join": "Sequence[tuple[int, float]] | str",
-    "keys": "Any",
-    "lose": "Sequence[tuple[int, float]] | str",
-    "credentials": "Credentials | Mapping[str, str] | None",
-    "schema": "ItemSchema | pa.Schema | str | None",
-    "session": "Any",
-    "timestamps": "Mapping[str, str] | str | None",
-    "types": "Mapping[str, str] | str | None",
-}
-
 _HEADER = '''"""The keyword arguments of the public functions, for editors and type checkers.
 
 Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Generated: ``tests/api/generated.py``.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypedDict
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    import pyarrow as pa
-
-    from ddbio.core.schema.item_schema import ItemSchema
-    from ddbio.options import Credentials
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.options import Credentials
 '''
 
 _PAGE_HEADER = """# Options
@@ -131,29 +119,66 @@ def keyword_name(cls: type) -> str:
     return cls.__name__.removesuffix("Options") + "Keywords"
 
 
-def keyword_type(name: str, hint: object) -> str:
-    """Return the type, as text, of what users give for an option."""
-    if name in _GIVEN:
-        return _GIVEN[name]
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return f"Literal[{', '.join(_quoted(part) for part in parts)}]"
-    if origin in {typing.Union, types.UnionType}:
-        return " | ".join(keyword_type(name, part) for part in parts)
-    if origin is tuple:
-        return "str | Sequence[str]"
-    if hint is type(None):
-        return "None"
-    return {"ByteSize": "int | str", "AwareDatetime": "datetime | str", "datetime": "datetime | str"}.get(
-        hint.__name__, hint.__name__
-    )
-
-
 def keyword_types(cls: type) -> dict[str, str]:
     """Return the options that a class has of its own, and the types of what users give for them."""
     hints = typing.get_type_hints(cls)
-    own = [name for name in vars(cls).get("__annotations__", {}) if name not in ARGUMENTS]
-    return {name: keyword_type(name, hints[name]) for name in own}
+    own = [name for name in vars(cls).get("__annotations__", {}) if name not in public.ARGUMENTS]
+    return {name: public.keyword_type(name, hints[name]) for name in own}
+
+
+def stub_text() -> str:
+    """Return the stub of ``ddbio``: the types of its functions and the homes of its other names."""
+    homes, functions = defaultdict(set), []
+    for verb in VERBS.values():
+        signature = public.public_signature(verb)
+        functions.append(_stub_function(verb, signature))
+        hints = [str(each.annotation) for each in signature.parameters.values()]
+        hints = re.sub(r"Literal\[[^\]]*\]", "", " ".join([*hints, str(signature.return_annotation)]))
+        for word in set(re.findall(r"[A-Za-z_]\w*", hints)) - ddbio._HOMES.keys():
+            if home := _home_of(word, public.run_of(verb)):
+                homes[home].add(word)
+    for name, module in ddbio._HOMES.items():
+        homes[module].add(f"{name} as {name}")
+    homes["ddbio.keywords"] |= {f"{name} as {name}" for name in ddbio._KEYWORDS}
+    homes["ddbio.version"].add("__version__ as __version__")
+    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(homes.items())]
+    return "\n".join([_STUB_HEADER, *imports, "from ddbio import capacity as capacity", "", *functions]) + "\n"
+
+
+_STUB_HEADER = '''"""Types of the public names. Generated: ``python tests/api/generated.py``."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+import pyarrow as pa
+'''
+
+
+def _stub_function(verb: Verb, signature: inspect.Signature) -> str:
+    arguments = {each.name for each in public.arguments_of(verb)}
+    leading, named = [], []
+    for each in signature.parameters.values():
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        text = f"{each.name}: {each.annotation}{default}"
+        if each.name in arguments:
+            leading.append(text)
+        elif each.name in {*verb.more.split(), *public.ARGUMENTS}:
+            named.append(text)
+    keywords = f"**options: Unpack[{verb.options.removesuffix('Options')}Keywords]"
+    inner = ", ".join([*leading, *(["*", *named] if named else []), keywords])
+    return f"def {verb.name}({inner}) -> {signature.return_annotation}: ..."
+
+
+def _home_of(word: str, run: object) -> str | None:
+    """Return the module of a name in the annotations of a function; None if every stub has it."""
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[run.__module__]))):
+        if isinstance(node, ast.ImportFrom) and any(each.name == word for each in node.names):
+            return None if node.module in {"typing", "collections.abc"} else node.module
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == word:
+            return run.__module__ if word[0].isupper() else None
+    return None
 
 
 def keywords_text() -> str:
@@ -192,10 +217,6 @@ def _in_markdown(text: str) -> str:
     return " ".join(text.split()).replace("``", "`")
 
 
-def _quoted(value: str) -> str:
-    return '"' + value.replace("\t", "\\t") + '"'
-
-
 def _annotated(name, text):
     """Return the lines of a member, as the formatter lays them out."""
     line = f"    {name}: {text}"
@@ -224,5 +245,6 @@ def _default(field: dataclasses.Field) -> str:
 
 
 if __name__ == "__main__":
+    STUB.write_text(stub_text(), "utf-8")
     KEYWORDS.write_text(keywords_text(), "utf-8")
     PAGE.write_text(page_text(), "utf-8")

@@ -7,19 +7,10 @@ import typing
 import pytest
 
 import ddbio
-from ddbio.api import keywords
 from ddbio.options import ScanToFilesOptions, descriptions_of
-from tests.api.generated import (
-    ARGUMENTS,
-    KEYWORDS,
-    PAGE,
-    keyword_name,
-    keywords_text,
-    options_classes,
-    page_text,
-)
-
-FUNCTIONS = [value for value in (getattr(ddbio, name) for name in ddbio.__all__) if hasattr(value, "__signature__")]
+from ddbio.public import ARGUMENTS, arguments_of, keyword_class
+from ddbio.verbs import VERBS
+from tests.api.generated import KEYWORDS, PAGE, STUB, keyword_name, keywords_text, options_classes, page_text, stub_text
 
 
 def fields_of(options):
@@ -32,6 +23,11 @@ def test_keywords_are_generated():
     assert KEYWORDS.read_text("utf-8") == keywords_text()
 
 
+def test_the_stub_is_generated():
+    """The types of the public names are those of the table of verbs: run tests/api/generated.py after a change."""
+    assert STUB.read_text("utf-8") == stub_text()
+
+
 def test_the_page_is_generated():
     """The page of options is what the options classes make it: run tests/api/generated.py after a change."""
     assert PAGE.read_text("utf-8") == page_text()
@@ -39,7 +35,7 @@ def test_the_page_is_generated():
 
 def test_keywords_mirror_their_options():
     """Names, inherited ones included, are those of the options class; all may be left out."""
-    mirrored = {options: getattr(keywords, keyword_name(options)) for options in options_classes()}
+    mirrored = {options: keyword_class(keyword_name(options)) for options in options_classes()}
     assert {each: set(found.__annotations__) for each, found in mirrored.items()} == {
         each: fields_of(each) for each in mirrored
     }
@@ -53,18 +49,25 @@ def test_every_options_class_has_a_page():
     assert [name for name in sorted(names) if f"| `{name}` |" not in text] == []
 
 
-def test_functions_take_the_keywords_of_their_options():
-    """The names in the signature that a user sees are those of the keywords that a type checker sees."""
-    assert FUNCTIONS
-    for function in FUNCTIONS:
-        declared = inspect.signature(function, follow_wrapped=False).parameters
-        hint = function.__annotations__["options"]
-        mirrored = getattr(keywords, hint.removeprefix("Unpack[").removesuffix("]"))
-        code = function.__code__
-        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        shown = set(declared) - set(own)
-        assert shown == set(mirrored.__annotations__), function
-        assert all(f"\n{name} : " in function.__doc__ for name in shown), function
+@pytest.mark.parametrize("name", VERBS)
+def test_functions_take_the_options_of_their_verb(name):
+    """The signature and the docstring that a user sees have each argument, each option, and nothing else."""
+    verb, function = VERBS[name], getattr(ddbio, name)
+    arguments = arguments_of(verb)
+    options = {field.name for field in dataclasses.fields(getattr(ddbio.options, verb.options))}
+    expected = {each.name for each in arguments} | set(verb.more.split()) | options - {each.field for each in arguments}
+    shown = inspect.signature(function).parameters
+    assert set(shown) == expected
+    assert list(shown)[: len(arguments)] == [each.name for each in arguments]
+    assert [each for each in expected if f"\n{each} : " not in function.__doc__] == []
+    assert set(function.__annotations__) == {*shown, "return"}
+    assert (function.__name__, function.__module__) == (name, "ddbio")
+
+
+def test_wrong_arguments_are_a_type_error():
+    """A missing argument is told with the name of the function, as Python does."""
+    with pytest.raises(TypeError, match=r"compact\(\): missing a required argument: 'path'"):
+        ddbio.compact()
 
 
 def test_help_describes_options():

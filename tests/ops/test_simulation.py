@@ -70,7 +70,7 @@ def test_the_long_tail_of_fixed_shares():
 
 def test_a_scenario_that_is_not_there_is_named():
     """The error lists those that are."""
-    with pytest.raises(OptionError, match="there is long-tail"):
+    with pytest.raises(OptionError, match="input should be 'long-tail'"):
         ddbio.simulate_scan("short-tail")
 
 

@@ -344,7 +344,7 @@ class Archiver:
 
 
 def archive(options: ArchiveOptions) -> ArchiveReport:
-    """Archive the items that the time to live has deleted since the last run.
+    """Archive the items that the time to live has deleted, by the log of a table's changes; each once.
 
     Raises
     ------
@@ -453,8 +453,19 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     )
 
 
+def read_expired(options: ExpiredReadOptions) -> pa.Table:
+    """Return the items of a table or an export that are expired and not deleted yet, as one Arrow table.
+
+    Raises
+    ------
+    OptionError
+        If nothing says by which attribute items expire, or it is no number.
+    """
+    return read_expired_batches(options).read_all()
+
+
 def read_expired_batches(options: ExpiredReadOptions) -> RecordBatchStream:
-    """Return the items of a table or an export that are expired and not deleted yet.
+    """Return the same as a stream of batches.
 
     Raises
     ------

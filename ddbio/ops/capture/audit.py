@@ -165,7 +165,7 @@ class CaptureVerifyReport(Report):
 
 
 def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
-    """Return how each capture of a log stands.
+    """Return how each capture stands that writes a log: positions, batches, whether it runs.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def _read_batches(state: JobState) -> _Batches:
 
 
 def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
-    """Compare the files of a log with the records of its batches, and audit the chain of images.
+    """Compare the files of a log with the records of its batches, and count changes that are lost.
 
     Raises
     ------

@@ -121,7 +121,12 @@ class CaptureReport(Report):
 
 
 def capture(options: CaptureOptions, stop: threading.Event | None = None) -> CaptureReport:
-    """Write the changes of a table into a log until ``stop`` is set, or until all that are there are written.
+    """Write every change of a table once into a log of Parquet files; go on where the last run stopped.
+
+    Parameters
+    ----------
+    stop
+        Set it, from another thread, to end the capture when its batch is written.
 
     Raises
     ------

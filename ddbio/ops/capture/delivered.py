@@ -268,8 +268,29 @@ def _delivered_at(entry: StoredObject) -> int:
     return max(0, int(entry.modified_at if named is None else named.timestamp()))
 
 
+def read_changes(options: ChangesReadOptions) -> pa.Table:
+    """Return the changes under a prefix as an Arrow table.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects.
+    OptionError
+        If there are changes of several tables, and ``table`` is not given.
+    DecodeError
+        If something is no change, and ``reject_to`` is not given.
+    """
+    return read_changes_batches(options).read_all()
+
+
 def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
-    """Return the changes under a prefix as a stream of batches, one for each object."""
+    """Return the same as a stream of batches, one for each object.
+
+    Raises
+    ------
+    NotFoundError, OptionError, DecodeError
+        As for :func:`read_changes`.
+    """
     found = DeliveredObjects(options, table=OneTable(options.table), since=options.since, until=options.until)
     found.prepare()
     return RecordBatchStream(found.schema, _batches(found))

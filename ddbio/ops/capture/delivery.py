@@ -150,7 +150,12 @@ class _Delivery:
 
 
 def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> DeliveryReport:
-    """Write change records as Firehose would deliver them.
+    """Write change records below a prefix as Firehose would deliver them; what is no change goes to the error prefix.
+
+    Parameters
+    ----------
+    changes
+        Texts of change records, with any number in each: answers of GetRecords too.
 
     Raises
     ------

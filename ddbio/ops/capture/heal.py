@@ -138,7 +138,7 @@ class CaptureHealReport(Report):
 
 
 def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
-    """Return how the gaps of a log would be healed; nothing is asked for or written.
+    """Return the gaps of a log, and what it takes and costs to fill them; nothing is exported or written.
 
     Raises
     ------
@@ -183,7 +183,9 @@ def _require_recovery(options: CaptureHealOptions, first: Window) -> None:
 
 
 def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
-    """Heal the gaps of a log, one after the other.
+    """Fill the gaps of a log from incremental exports: items of which changes were lost get rows in the log.
+
+    A gap that is healed is left alone; a run that was cut off is gone on with.
 
     Raises
     ------

@@ -247,12 +247,18 @@ class _Replay:
 
 
 def plan_replay(options: ReplayOptions) -> ReplayPlan:
-    """Return what a replay would read; nothing is written."""
+    """Return what :func:`replay` would read; nothing is written.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects.
+    """
     return _Replay(options).plan()
 
 
 def replay(options: ReplayOptions) -> ReplayReport:
-    """Put the changes of each object through that was not yet.
+    """Put changes through again that Firehose has delivered, or put under its error prefix; each object once.
 
     Raises
     ------

@@ -103,7 +103,12 @@ def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: date
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:
-    """Return the table's state after a full export and the incremental ones that follow it.
+    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+
+    Parameters
+    ----------
+    increments
+        Incremental exports of the same table, in any order; their windows must leave no gap.
 
     Raises
     ------
@@ -120,8 +125,15 @@ def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Ta
     return pa.Table.from_batches(sources.result.convert(items.to_batches(), MisfitLog()), sources.rows)
 
 
-def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str]) -> list[Window]:
-    """Return the windows to request so that increments follow a full export without a gap, from the manifests alone.
+def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str] = ()) -> list[Window]:
+    """Return the windows of the incremental exports to request so that they follow a full export without a gap.
+
+    Nothing is requested: give ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
+
+    Parameters
+    ----------
+    increments
+        Incremental exports that exist already.
 
     Raises
     ------
@@ -134,7 +146,12 @@ def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str])
 
 
 def plan_of(options: ExportFoldOptions, increments: Sequence[str]) -> ExportFoldPlan:
-    """Return what folding exports into files would do, from their manifests and a sample of the full export.
+    """Return what :func:`fold_exports_to_files` would do, all manifests verified; nothing is written.
+
+    Parameters
+    ----------
+    increments
+        As for :func:`fold_exports_to_files`.
 
     Raises
     ------
@@ -153,13 +170,12 @@ def fold_to_files(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> ExportFoldReport:
-    """Write the table's state after a full export and its increments, as files that become visible together.
-
-    Memory grows by at most twelve bytes for each change in each task that runs; it does not depend on the size of the
-    changes or of the table.
+    """Write a table's state after a full export and the increments that follow it, as files that appear together.
 
     Parameters
     ----------
+    increments
+        As for :func:`fold_exports`.
     master, conf
         Spark master and configuration for a session that has to be started.
 

@@ -30,12 +30,12 @@ _LOG = logging.getLogger("ddbio.export")
 
 
 def plan_of(options: ExportStartOptions, from_file: str | None = None) -> ExportPlan:
-    """Return the plan of an export, after checking the table, its point-in-time recovery and the bucket.
+    """Return what :func:`start_export` would request, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        Describes the table, which then need not exist; nothing is called.
+        As for :func:`start_export`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
 
 
 def start(options: ExportStartOptions) -> ExportJob:
-    """Start an export and return its first description.
+    """Start the service's own export of a table to S3 and return at once; it uses no read units.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def start(options: ExportStartOptions) -> ExportJob:
 
 
 def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
-    """Wait for an export to complete, and return its description.
+    """Return an export once it has completed.
 
     Raises
     ------
@@ -101,7 +101,18 @@ def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None 
 
 
 def describe(arn: str, options: ConnectionOptions) -> ExportJob:
-    """Return the description of an export, with what it cost once the service says by which bytes."""
+    """Return what is known of an export.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_export` returned it.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     job = service_jobs.describe_export(dynamodb_spec(options), arn)
     if job.billed_bytes is None:
         return job
@@ -112,7 +123,18 @@ def describe(arn: str, options: ConnectionOptions) -> ExportJob:
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
-    """Return the exports of the last 90 days, of one table by its name or ARN, or of all tables."""
+    """Return the exports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     spec = dynamodb_spec(options)
     named = table is None or table.startswith("arn:")
     return service_jobs.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)

@@ -196,9 +196,9 @@ class ExportReadReport(Report):
 
 
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
-    """Return an export's rows as a stream of record batches, one file after the other, in bounded memory.
+    """Return a native export as an iterator of record batches of one schema, in bounded memory.
 
-    The manifests are verified when the function is called, each file when its last row has been yielded.
+    A file is known to be whole only when its last row has been yielded.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
 
 
 def read_export(options: ExportReadOptions) -> pa.Table:
-    """Return a whole export as one Arrow table.
+    """Return a native export as an Arrow table, verified against its manifests; no JVM is started.
 
     Raises
     ------
@@ -249,7 +249,7 @@ class ExportWatch(Protocol):
 
 
 def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
-    """Return what reading an export into files would do, from its manifests and a sample of its files.
+    """Return how an export would be read, its manifests verified and all its files found; nothing is written.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def read_export_to_files(
     conf: Mapping[str, str] | None = None,
     watch: ExportWatch | None = None,
 ) -> ExportReadReport:
-    """Convert an export to files. They become visible together, with a manifest, after everything is verified.
+    """Turn a native export into files that appear all together, once everything is verified, or not at all.
 
     Parameters
     ----------

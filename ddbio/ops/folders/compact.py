@@ -165,7 +165,7 @@ class CompactReport(Report):
 
 
 def plan_compact(options: CompactOptions) -> CompactPlan:
-    """Return what a compaction would do, from the list of the live files.
+    """Return what :func:`compact` would rewrite, from the list of the live files alone.
 
     Raises
     ------
@@ -181,6 +181,11 @@ def compact(
     options: CompactOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> CompactReport:
     """Rewrite the small files of a folder as few large ones, which replace them in one commit.
+
+    Parameters
+    ----------
+    master, conf
+        Spark master and configuration, for a session that has to be started.
 
     Raises
     ------

@@ -81,7 +81,7 @@ class FileList(Result):
 
 
 def list_files(options: FilesListOptions) -> FileList:
-    """Return the live files of a folder.
+    """Return the live files of a folder that ddbio writes: give their ``paths`` to a reader of files.
 
     Raises
     ------

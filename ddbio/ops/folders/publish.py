@@ -138,7 +138,7 @@ class PublishReport(Report):
 
 
 def publish(options: PublishOptions, check: Callable[[list[str]], None] | None = None) -> PublishReport:
-    """Copy the live files of a folder beside those of another, and make them its next version in one step.
+    """Make the live files of a folder the next version of another; its readers see the old version or the new.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _published(options: PublishOptions, check: Callable[[list[str]], None] | Non
 
 
 def plan_publish(options: PublishOptions) -> PublishPlan:
-    """Return what publishing a folder would do, from the list of its live files.
+    """Return what :func:`publish` would copy, take and cost, from the list of the live files alone.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def _require_time(clock: Clock, limits: JobLimits) -> None:
 
 
 def rollback(options: RollbackOptions) -> PublishReport:
-    """Make an older version the newest again: a new version with its files.
+    """Make an older version of a folder its newest again.
 
     Raises
     ------

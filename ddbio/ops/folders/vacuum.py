@@ -60,7 +60,7 @@ class VacuumReport(Report):
 
 
 def vacuum(options: VacuumOptions, *, dry_run: bool = False) -> VacuumReport:
-    """Delete old versions of a folder and the files that only they name; files of other programs stay.
+    """Delete old versions of a folder, files that only they name, and what dead jobs left; others' files stay.
 
     Parameters
     ----------

@@ -49,12 +49,12 @@ _CHECKSUM_ENDINGS = (".md5", ".checksum")
 
 
 def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan:
-    """Return the plan of a bulk put, after checking the table, the objects, their manifest and the bucket for reports.
+    """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        Describes the table, which then need not exist; the objects are listed.
+        As for :func:`start_bulk_put`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
 
 
 def start(options: BulkStartOptions) -> BulkJob:
-    """Start a bulk put and return its first description.
+    """Start the service's own put of objects into an existing table, and return at once; experimental.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def start(options: BulkStartOptions) -> BulkJob:
 
 
 def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:
-    """Wait for a bulk put to put every item of its objects, and return its description.
+    """Return a bulk put once it has put every item of its objects.
 
     Raises
     ------
@@ -123,7 +123,18 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
 
 
 def describe(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Return the description of a bulk put."""
+    """Return what is known of a bulk put.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_bulk_put` returned it.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     job = service_jobs.describe_bulk(dynamodb_spec(options), arn)
     if job.ended_at is None:
         return job
@@ -134,13 +145,30 @@ def describe(arn: str, options: ConnectionOptions) -> BulkJob:
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Request that a bulk put stops, and return its description."""
+    """Ask that a bulk put stops; what it has put stays.
+
+    Parameters
+    ----------
+    arn
+        As for :func:`describe_bulk_put`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     service_jobs.cancel_bulk(dynamodb_spec(options), arn)
     return describe(arn, options)
 
 
 def list_of(options: ConnectionOptions) -> list[BulkEntry]:
-    """Return the bulk operations of the last 90 days."""
+    """Return the bulk operations of the last 90 days.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     return service_jobs.list_bulk(dynamodb_spec(options))
 
 
@@ -193,7 +221,7 @@ class BulkReport(Result):
 
 
 def read_reports(options: BulkReportOptions) -> BulkReport:
-    """Read the reports of a bulk put, and write the refused items to ``reject_to`` if it is given.
+    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
 
     Raises
     ------

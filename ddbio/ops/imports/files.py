@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,6 +53,7 @@ from ddbio.ops.job.storage import committed_report, new_job_id, open_store, prot
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
+from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from ddbio.core.imports.lines import LineEncoder
     from ddbio.core.planning.estimate import Part
     from ddbio.ops.loads.sources import FileSource, Rows
-    from ddbio.options import ImportFilesFromOptions, ImportFilesOptions
+    from ddbio.options import ImportFilesFromOptions
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -160,6 +162,32 @@ class ImportFilesReport(Report):
     files_skipped: tuple[str, ...] = ()
 
 
+def write(source: Rows | str | os.PathLike[str], options: ImportFilesFromOptions) -> ImportFilesReport:
+    """Write rows as files for the service's own import of a new table; they become visible together, or not at all.
+
+    Parameters
+    ----------
+    source
+        Text or a path names a file, folder or glob; anything else is rows, as for :func:`write_table`.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another row.
+    DdbioError
+        After any error nothing is visible at the target.
+    """
+    if isinstance(source, str | os.PathLike):
+        return write_files(options)
+    of_rows = {field.name for field in dataclasses.fields(ImportFilesOptions)} | {"source"}
+    for field in dataclasses.fields(options):
+        if field.name not in of_rows and getattr(options, field.name) != field.default:
+            raise OptionError(f"{field.name} is for files: leave it out for rows in memory")
+    return write_rows(source, options)
+
+
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     """Write the rows of files as files for an import; see :func:`write_rows`.
 
@@ -179,7 +207,7 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
 
 
 def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
-    """Return what writing the rows of files as files for an import would do, from the list of the files.
+    """Return what :func:`write_import_files` would take and cost, from the list of the files alone.
 
     Raises
     ------
@@ -220,12 +248,14 @@ def _output_parts(options: ImportFilesOptions, text_bytes: int, staged: Sequence
 
 
 def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
-    """Check the rows of files as :func:`write_files` does, without writing anything.
+    """Read and check every row as :func:`write_import_files` does, and write nothing.
 
     Raises
     ------
-    EncodeError, NotFoundError, DecodeError
-        As :func:`write_files`.
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another one.
+    DdbioError
+        What else went wrong.
     """
     clock = Clock()
     key = key_of(options)

@@ -33,7 +33,7 @@ _MANIFESTS = "_ddbio/"
 
 
 def plan_of(options: ImportStartOptions) -> ImportPlan:
-    """Return the plan of an import, from its objects and their manifest.
+    """Return what :func:`start_import` would request, after the same checks; nothing is started.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
 
 
 def start(options: ImportStartOptions) -> ImportJob:
-    """Start an import and return its first description.
+    """Start the service's own import of objects into a new table and return at once; it uses no write units.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def start(options: ImportStartOptions) -> ImportJob:
 
 
 def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] | None = None) -> ImportJob:
-    """Wait for an import to complete, compare it with the manifest of its files, and return its description.
+    """Return an import once it has completed and wrote as many items as its files hold.
 
     Raises
     ------
@@ -93,7 +93,18 @@ def wait(options: ImportWaitOptions, watch: Callable[[ImportJob, float], None] |
 
 
 def describe(arn: str, options: ConnectionOptions) -> ImportJob:
-    """Return the description of an import, with what it cost once it has ended."""
+    """Return what is known of an import.
+
+    Parameters
+    ----------
+    arn
+        As :func:`start_import` returned it.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     job = service_jobs.describe_import(dynamodb_spec(options), arn)
     if job.ended_at is None:
         return job
@@ -102,7 +113,18 @@ def describe(arn: str, options: ConnectionOptions) -> ImportJob:
 
 
 def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
-    """Return the imports of the last 90 days, of one table by its name or ARN, or of all tables."""
+    """Return the imports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table
+        Name or ARN.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
     spec = dynamodb_spec(options)
     if table is not None and not table.startswith("arn:"):
         table = describe_table(spec, table).arn

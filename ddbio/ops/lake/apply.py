@@ -7,12 +7,15 @@ import dataclasses
 import importlib
 import json
 import logging
+import os
 import random
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
 
 from ddbio.core.lake.merge import BucketMerge, Outcome
 from ddbio.core.lake.rows import item_columns, new_shape, shape_of
@@ -33,8 +36,6 @@ from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
 
     from ddbio.core.lake.rows import LakeShape
     from ddbio.engine import ShufflingEngine
@@ -360,6 +361,58 @@ class Applier:
         return f"ddbio/{self.table.position(state, BASE)}/{name}"
 
 
+def apply(log: Any, options: ApplyOptions) -> ApplyReport:
+    """Merge what is new of a log of changes into a table of a lake: a newer state of an item wins.
+
+    Parameters
+    ----------
+    log
+        Folder of the log of :func:`capture`, or of an incremental export; or changes as rows: a table of Arrow, or a
+        DataFrame of polars, pandas or Spark, with the columns of a log.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such log, or no change was captured yet.
+    OptionError
+        If the table is not one that changes are applied to, or has another key.
+    SchemaError
+        If rows are given that are no changes.
+    ExportIncompleteError
+        If an export is damaged, or leaves a gap behind the changes that the table has.
+    TargetError
+        If other writers are faster again and again, or the log lacks batches that were applied.
+    """
+    if isinstance(log, str | os.PathLike):
+        return apply_log(options)
+    if hasattr(log, "sparkSession"):
+        found: ApplyReport = importlib.import_module("ddbio.spark.lake").apply_frame(log, options)
+        return found
+    return apply_rows(_rows_of(log), options)
+
+
+def _rows_of(given: Any) -> pa.Table:
+    """Return rows in memory as a table of Arrow.
+
+    Raises
+    ------
+    OptionError
+        If they are nothing that Arrow reads.
+    """
+    if isinstance(given, pa.Table):
+        return given
+    library = type(given).__module__.partition(".")[0]
+    if library == "pandas":
+        return pa.Table.from_pandas(given, preserve_index=False)
+    if library == "polars":
+        # Its stream has views of texts, which casts of older Arrow do not take.
+        found: pa.Table = given.to_arrow()
+        return found
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(given).read_all()
+    raise OptionError(f"log is a {type(given).__name__}: give a folder, a table of Arrow, or a DataFrame")
+
+
 def apply_log(
     options: ApplyOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> ApplyReport:
@@ -445,7 +498,7 @@ def apply_source(
 
 
 def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> ApplyPlan:
-    """Return what :func:`apply_log` would do, with all that is new as one batch; the table stays as it is.
+    """Return what :func:`apply` would do, and do none of it.
 
     Raises
     ------

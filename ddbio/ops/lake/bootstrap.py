@@ -103,7 +103,7 @@ class BootstrapReport(Report):
 def bootstrap(
     options: BootstrapOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> BootstrapReport:
-    """Make a lake table hold what a table holds, or bring it up to date; each run goes on where the last one stopped.
+    """Make a table of a lake hold what a DynamoDB table holds, or bring it up to date: log, base, and changes over it.
 
     Parameters
     ----------

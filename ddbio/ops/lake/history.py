@@ -77,7 +77,7 @@ class HistoryReport(Report):
 
 
 def history(options: HistoryOptions) -> pa.Table:
-    """Return the states of an item, or of every item, each with the times from and to which it was the newest.
+    """Return the states of an item, or of every item: each has ``valid_from``, ``valid_to`` and ``operation``.
 
     Raises
     ------

@@ -289,7 +289,7 @@ class Maintainer:
 def maintain(
     options: MaintainOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> MaintainReport:
-    """Let tombstones of a table go that are old enough, and rewrite its small files.
+    """Rewrite the small files of a table of a lake as few, and let old tombstones go.
 
     Parameters
     ----------
@@ -348,7 +348,15 @@ def maintain(
 
 
 def plan_maintain(options: MaintainOptions) -> MaintainPlan:
-    """Return what :func:`maintain` would do; nothing is written. Errors are the same."""
+    """Return what :func:`maintain` would rewrite and delete; nothing is written.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If ddbio did not make the table.
+    """
     job = open_maintainer(options)
     state, tombstones, files = job.plan(job.horizon(options.tombstones_older_than))
     now = time.time()

@@ -6,13 +6,35 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.ops.lake.maintain import maintain
 from ddbio.options import MaintainOptions, connection_of, parse_options
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
+    from ddbio.ops.lake.maintain import MaintainReport
     from ddbio.options import ConnectionOptions
 
 _MEMBERS = {"defaults", "tables"}
+
+
+def maintain_by_policy(path: str, options: ConnectionOptions) -> tuple[MaintainReport, ...]:
+    """Maintain the tables of a lake that a file of TOML or YAML names, as it says.
+
+    Parameters
+    ----------
+    path
+        The file: ``defaults``, and ``tables``, a list of options with their ``table``.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file, or no such table.
+    OptionError
+        If the file is wrong, naming the table.
+    TargetError
+        If other writers are faster again and again.
+    """
+    return tuple(map(maintain, read_policy(path, options)))
 
 
 def read_policy(path: str, options: ConnectionOptions) -> list[MaintainOptions]:

@@ -147,7 +147,7 @@ class _ClosedWindow(Gap):
 
 
 def plan_reconcile(options: ReconcileOptions) -> ReconcilePlan:
-    """Return which windows would be reconciled; nothing is asked for or written.
+    """Return which windows :func:`reconcile` would look at, and what their exports cost; nothing is asked for.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _plan(options: ReconcileOptions, windows: Sequence[Window]) -> ReconcilePlan
 def reconcile(
     options: ReconcileOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> ReconcileReport:
-    """Compare each closed window of a log with an incremental export, and repair what the log lost.
+    """Compare each closed window of a log of changes with an incremental export; count and repair what it lost.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class VerifyReport(ValidationReport):
 
 
 def verify(options: VerifyOptions) -> VerifyReport:
-    """Compare a lake table with the table by a scan, or, as of a time, with a full export.
+    """Return whether a table of a lake holds what the DynamoDB table holds, now or as of a time, and what differs.
 
     Raises
     ------

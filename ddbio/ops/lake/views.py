@@ -38,7 +38,7 @@ _SLACK_US = 300 * 1_000_000
 
 
 def history_view_sql(options: ViewOptions) -> str:
-    """Return the SQL of the history of all items of a log.
+    """Return the SQL of the history of all items of a log (SCD2), for Spark, DuckDB or Athena.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def history_view_sql(options: ViewOptions) -> str:
 
 
 def latest_view_sql(options: ViewOptions) -> str:
-    """Return the SQL of the newest state of all items, of what a lake table has and what the log has since.
+    """Return the SQL of the newest state of all items, of a lake table and of what the log has since.
 
     Raises
     ------

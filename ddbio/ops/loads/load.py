@@ -89,12 +89,12 @@ def plan_of(options: WriteOptions) -> WritePlan:
 
 
 def load_plan_of(options: LoadOptions, from_file: str | None = None) -> LoadPlan:
-    """Return the plan of a load after describing the table and the source; nothing is written.
+    """Return how files would be loaded, after describing the table and sampling one file; nothing is written.
 
     Parameters
     ----------
     from_file
-        Describes the table, which then need not exist.
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
 
     Raises
     ------
@@ -111,7 +111,13 @@ def load_plan_of(options: LoadOptions, from_file: str | None = None) -> LoadPlan
 
 
 def write_table(data: Rows, options: WriteOptions) -> WriteReport:
-    """Write rows in memory into a table.
+    """Write rows into a live table; return when every row is written, skipped or rejected. No JVM is started.
+
+    Parameters
+    ----------
+    data
+        Arrow table, record batch, reader, any iterable of these, or a data frame; or dictionaries: an iterable of rows,
+        or one of lists by column. Null means missing.
 
     Raises
     ------
@@ -172,7 +178,7 @@ def load_files(
     watch: LoadWatch | None = None,
     can_continue: bool = True,
 ) -> WriteReport:
-    """Write the rows of files into a table; a load that was stopped continues without its finished units.
+    """Write the rows of files into a live table; see :func:`write_table`.
 
     Parameters
     ----------

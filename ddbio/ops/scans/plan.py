@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
     from ddbio.core.text.page import Page
-    from ddbio.options import ScanOptions, ScanToFilesOptions
+    from ddbio.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
@@ -205,6 +205,19 @@ def plan_of(
     return _bounded_plan(table, sample, options, budget)
 
 
+def plan(options: PlanScanOptions | ScanToFilesOptions, from_file: str | None = None) -> ScanPlan:
+    """Return how a table would be scanned, after describing and sampling it; nothing is written.
+
+    Raises
+    ------
+    DdbioError
+        If the scan would be refused.
+    """
+    if from_file is not None:
+        return plan_of_statistics(options, from_file)
+    return plan_of(options) if options.dest is None else plan_to_files(options)
+
+
 def plan_of_statistics(options: ScanOptions, path: str) -> ScanPlan:
     """Return the plan of a scan of a table that need not exist, from a file that describes it; nothing is called.
 
@@ -245,7 +258,7 @@ def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions)
 
 def _of_files(options: ScanOptions) -> ScanToFilesOptions | None:
     """Return the options of a scan to files; None of any other, which need not load their class to be told apart."""
-    return cast("ScanToFilesOptions", options) if hasattr(options, "dest") else None
+    return cast("ScanToFilesOptions", options) if getattr(options, "dest", None) is not None else None
 
 
 def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:

@@ -31,9 +31,10 @@ _LOG = logging.getLogger("ddbio.scan")
 
 
 def scan_batches(options: ScanOptions) -> RecordBatchStream:
-    """Return a table's rows as a stream of record batches of one schema, while several lanes read ahead.
+    """Return a DynamoDB table as an iterator of record batches of one schema, while several lanes read ahead.
 
-    Closing the stream stops the lanes. The order of rows is not defined.
+    Memory is bounded whatever the table's size. Closing the iterator stops the lanes. What reads Arrow streams takes it
+    whole: DuckDB, polars, Delta.
 
     Raises
     ------
@@ -48,7 +49,14 @@ def scan_batches(options: ScanOptions) -> RecordBatchStream:
 
 
 def read_table(options: ScanOptions) -> pa.Table:
-    """Return a whole table, or the first ``limit`` items, as one Arrow table.
+    """Return a DynamoDB table as an Arrow table, every value exact; no JVM is started.
+
+    Values that do not fit their column are kept, as DynamoDB JSON, in the last column ``_rescue``.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``[n_items × n_columns]``; DynamoDB's own types are in the field metadata (``ddb:type``).
 
     Raises
     ------

@@ -84,7 +84,7 @@ def scan_to_files(
     conf: Mapping[str, str] | None = None,
     watch: Watch | None = None,
 ) -> ScanReport:
-    """Scan a table into Parquet files; they appear whole, all together with their manifest, or not at all.
+    """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
 
     Parameters
     ----------

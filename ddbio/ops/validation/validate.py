@@ -77,12 +77,14 @@ class _Job:
 def plan_validate(
     options: ValidateOptions, source: Any = None, target: Any = None, from_file: str | None = None
 ) -> ValidatePlan:
-    """Return what a validation would read, and by which key.
+    """Return what a validation would read and cost, and by which key it would compare.
 
     Parameters
     ----------
+    source, target
+        As for :func:`validate`.
     from_file
-        Describes the tables among the sides, which then need not exist.
+        Describes the tables among the sides as DescribeTable does, in JSON; they need not exist.
 
     Raises
     ------
@@ -116,12 +118,14 @@ def validate(
     options: ValidateOptions, source: Any = None, target: Any = None, *,
     master: str | None = None, conf: Mapping[str, str] | None = None,
 ) -> ValidationReport:  # fmt: skip
-    """Return how two sides compare, and which rules hold.
+    """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
 
     Parameters
     ----------
     source, target
-        What is read in place of what the options name: Arrow data, or a data frame.
+        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
+        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
+        table. Without a target only rules are evaluated.
     master, conf
         Spark master and configuration, for a session that has to be started.
 

@@ -9,16 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import ddbio.options as options_package
-from ddbio.api.signature import takes
 from ddbio.core.iam.policy import Given, assumed, policy_of
 from ddbio.errors import OptionError
-from ddbio.options import IamOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Unpack
 
-    from ddbio.api.keywords import IamKeywords
+    from ddbio.options import IamOptions
+
 
 # Arguments and flags that only the command line has.
 _OF_COMMANDS = frozenset({
@@ -28,8 +26,7 @@ _OF_COMMANDS = frozenset({
 })  # fmt: skip
 
 
-@takes(IamOptions)
-def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKeywords]) -> dict[str, Any]:
+def iam_policy(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> dict[str, Any]:
     """Return the IAM policy that allows what a verb does with these arguments, and nothing else. Nothing is called.
 
     Parameters
@@ -38,8 +35,6 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKey
         The words of its command: ``scan``, ``export start``, ``plan copy``.
     arguments
         The verb's arguments and options by name, such as ``{"table": "orders", "dest": "s3://bucket/prefix"}``.
-    **options
-        What the policy has to know besides; see :class:`ddbio.IamKeywords` for all.
 
     Returns
     -------
@@ -51,12 +46,12 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKey
     OptionError
         If there is no such verb or option.
     """
-    asked, known = parse_options(IamOptions, options), _names()
+    known = _names()
     if unknown := sorted(set(arguments) - known):
         raise OptionError(f"unknown option {unknown[0]!r} of {verb}")
-    if asked.principal == "caller":
+    if options.principal == "caller":
         return assumed(arguments)
-    return policy_of(given_of(verb, arguments, asked))
+    return policy_of(given_of(verb, arguments, options))
 
 
 def given_of(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> Given:

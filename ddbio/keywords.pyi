@@ -3,18 +3,14 @@
 Each class mirrors a class of :mod:`ddbio.options`, which checks the values. Generated: ``tests/api/generated.py``.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypedDict
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    import pyarrow as pa
-
-    from ddbio.core.schema.item_schema import ItemSchema
-    from ddbio.options import Credentials
+from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.options import Credentials
 
 
 class ConnectionKeywords(TypedDict, total=False):
@@ -1160,6 +1156,13 @@ class ReconcileKeywords(CaptureHealKeywords, total=False):
     """End of the last window, with its zone; default is up to when all changes are captured, ten minutes ago."""
 
 
+class DigestKeywords(InspectKeywords, total=False):
+    """Keywords of :class:`ddbio.options.DigestOptions`."""
+
+    nulls: Literal["merge", "keep"]
+    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
+
+
 class ExportToFilesKeywords(FilesKeywords, ExportReadKeywords, TimeLimitKeywords, total=False):
     """Keywords of :class:`ddbio.options.ExportToFilesOptions`."""
 
@@ -1195,3 +1198,7 @@ class ScanToFilesKeywords(FilesKeywords, ScanKeywords, total=False):
     """Compute the order-independent digest of the items as the service returned them."""
     page_journal: str | None
     """Folder that keeps pages until their files are complete, for jobs that are killed; ``s3://``: a PUT a page."""
+
+
+class PlanScanKeywords(ScanToFilesKeywords, total=False):
+    """Keywords of :class:`ddbio.options.PlanScanOptions`."""

@@ -1,1 +1,0 @@
-"""The public functions, which ``ddbio`` offers: they check their keyword arguments and call ``ddbio.ops``."""

@@ -1,0 +1,169 @@
+"""The verbs: one row for each public function, from which ``ddbio.<name>`` is made.
+
+A row names the parameters, the options class and the function that runs. The parameters of the options are added by
+:mod:`ddbio.public`, with their types and descriptions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A public function.
+
+    Attributes
+    ----------
+    name
+        Its name in ``ddbio``.
+    arguments
+        Its leading parameters, separated by spaces. ``table`` is an option of that name, or a parameter of ``run`` if
+        there is none; ``path/`` may be a path; ``table?`` may be omitted; ``log=source`` fills the option ``source``;
+        ``data:rows`` may be data in memory, for which the option has the text ``rows`` and which ``run`` gets.
+    options
+        Its options class, in :mod:`ddbio.options`.
+    run
+        The function that runs, as ``module:function`` below ``ddbio``. Its first parameter are the checked options.
+    more
+        Keyword parameters that ``run`` has besides, separated by spaces.
+    """
+
+    name: str
+    arguments: str
+    options: str
+    run: str
+    more: str = ""
+
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        # Read tables.
+        Verb("read_table", "table", "ScanOptions", "ops.scans.read:read_table"),
+        Verb("scan_batches", "table", "ScanOptions", "ops.scans.read:scan_batches"),
+        Verb(
+            "scan_to_files",
+            "table dest/",
+            "ScanToFilesOptions",
+            "ops.scans.to_files:scan_to_files",
+            "master conf progress",
+        ),
+        Verb("plan_scan", "table dest/?", "PlanScanOptions", "ops.scans.plan:plan", "from_file"),
+        Verb("infer_schema", "source=table:bytes", "InspectOptions", "ops.infer:infer_schema"),
+        Verb("digest", "source=table:data", "DigestOptions", "ops.digest:digest"),
+        # Write tables.
+        Verb("write_table", "data table", "WriteOptions", "ops.loads.load:write_table"),
+        Verb("load_files", "source/ table", "LoadOptions", "ops.loads.load:load_files", "master conf progress"),
+        Verb("plan_load", "source/ table", "LoadOptions", "ops.loads.load:load_plan_of", "from_file"),
+        Verb("copy_table", "source target", "CopyOptions", "ops.copy:copy", "progress"),
+        Verb("plan_copy", "source target", "CopyOptions", "ops.copy:plan_copy", "from_file"),
+        Verb("create_table", "table", "CreateTableOptions", "ops.tables:create"),
+        Verb("create_table_like", "source target", "CreateLikeOptions", "ops.tables:create_like"),
+        Verb("describe_table", "table", "ConnectionOptions", "ops.tables:describe"),
+        # Exports.
+        Verb("read_export", "source/", "ExportReadOptions", "ops.exports.read:read_export"),
+        Verb("read_export_batches", "source/", "ExportReadOptions", "ops.exports.read:read_export_batches"),
+        Verb(
+            "read_export_to_files",
+            "source/ dest/",
+            "ExportToFilesOptions",
+            "ops.exports.read:read_export_to_files",
+            "master conf progress",
+        ),
+        Verb("plan_read_export", "source/ dest/", "ExportToFilesOptions", "ops.exports.read:plan_of"),
+        Verb("fold_exports", "source/ increments", "ExportReadOptions", "ops.exports.fold:fold_exports"),
+        Verb(
+            "fold_exports_to_files",
+            "source/ increments dest/",
+            "ExportFoldOptions",
+            "ops.exports.fold:fold_to_files",
+            "master conf",
+        ),
+        Verb("plan_fold_exports", "source/ increments dest/", "ExportFoldOptions", "ops.exports.fold:plan_of"),
+        Verb("export_windows", "source/ increments?", "ExportWindowsOptions", "ops.exports.fold:windows_to_request"),
+        Verb("start_export", "table dest", "ExportStartOptions", "ops.exports.jobs:start"),
+        Verb("plan_export", "table dest", "ExportStartOptions", "ops.exports.jobs:plan_of", "from_file"),
+        Verb("wait_export", "arn", "WaitOptions", "ops.exports.jobs:wait"),
+        Verb("describe_export", "arn", "ConnectionOptions", "ops.exports.jobs:describe"),
+        Verb("list_exports", "table?", "ConnectionOptions", "ops.exports.jobs:list_of"),
+        # Imports and bulk puts.
+        Verb("write_import_files", "source:data dest/", "ImportFilesFromOptions", "ops.imports.files:write"),
+        Verb("plan_import_files", "source/ dest/", "ImportFilesFromOptions", "ops.imports.files:plan_of"),
+        Verb("check_import_files", "source/ dest/", "ImportFilesFromOptions", "ops.imports.files:check_files"),
+        Verb("start_import", "source table", "ImportStartOptions", "ops.imports.jobs:start"),
+        Verb("plan_import", "source table", "ImportStartOptions", "ops.imports.jobs:plan_of"),
+        Verb("wait_import", "arn", "ImportWaitOptions", "ops.imports.jobs:wait"),
+        Verb("describe_import", "arn", "ConnectionOptions", "ops.imports.jobs:describe"),
+        Verb("list_imports", "table?", "ConnectionOptions", "ops.imports.jobs:list_of"),
+        Verb("start_bulk_put", "source table reports", "BulkStartOptions", "ops.imports.bulk:start"),
+        Verb("plan_bulk_put", "source table reports", "BulkStartOptions", "ops.imports.bulk:plan_of", "from_file"),
+        Verb("wait_bulk_put", "arn", "WaitOptions", "ops.imports.bulk:wait"),
+        Verb("describe_bulk_put", "arn", "ConnectionOptions", "ops.imports.bulk:describe"),
+        Verb("cancel_bulk_put", "arn", "ConnectionOptions", "ops.imports.bulk:cancel"),
+        Verb("list_bulk_puts", "", "ConnectionOptions", "ops.imports.bulk:list_of"),
+        Verb("read_bulk_report", "place/", "BulkReportOptions", "ops.imports.bulk:read_reports"),
+        # Backups.
+        Verb("create_backup", "table", "BackupCreateOptions", "ops.backup:create"),
+        Verb("plan_backup", "table", "BackupCreateOptions", "ops.backup:plan_of_backup", "from_file"),
+        Verb("list_backups", "table?", "ConnectionOptions", "ops.backup:list_of"),
+        Verb("restore_table", "source target", "RestoreOptions", "ops.backup:restore"),
+        Verb("plan_restore", "source target", "RestoreOptions", "ops.backup:plan_of", "from_file"),
+        # Changes.
+        Verb("capture", "table dest/", "CaptureOptions", "ops.capture.capture:capture", "stop"),
+        Verb("plan_capture", "", "PlanCaptureOptions", "ops.prices:plan_capture"),
+        Verb("capture_status", "dest/", "CaptureStatusOptions", "ops.capture.audit:capture_status"),
+        Verb("verify_capture", "dest/", "CaptureVerifyOptions", "ops.capture.audit:verify_capture"),
+        Verb("heal_capture", "table dest/", "CaptureHealOptions", "ops.capture.heal:heal_capture"),
+        Verb("plan_heal_capture", "table dest/", "CaptureHealOptions", "ops.capture.heal:plan_of"),
+        Verb("read_changes", "source/", "ChangesReadOptions", "ops.capture.delivered:read_changes"),
+        Verb("read_changes_batches", "source/", "ChangesReadOptions", "ops.capture.delivered:read_changes_batches"),
+        Verb("write_changes", "changes dest/", "ChangesWriteOptions", "ops.capture.delivery:write_changes"),
+        Verb("replay", "source/ dest/?", "ReplayOptions", "ops.capture.replay:replay"),
+        Verb("plan_replay", "source/ dest/?", "ReplayOptions", "ops.capture.replay:plan_replay"),
+        Verb("archive", "source/ dest/", "ArchiveOptions", "ops.capture.archive:archive"),
+        Verb("restore_archived", "source/ table", "ArchiveRestoreOptions", "ops.capture.archive:restore_archived"),
+        Verb("read_expired", "source/", "ExpiredReadOptions", "ops.capture.archive:read_expired"),
+        Verb("read_expired_batches", "source/", "ExpiredReadOptions", "ops.capture.archive:read_expired_batches"),
+        # Lake tables.
+        Verb("apply", "log=source:rows table/", "ApplyOptions", "ops.lake.apply:apply"),
+        Verb("plan_apply", "log=source/ table/", "ApplyOptions", "ops.lake.apply:plan_apply"),
+        Verb("maintain", "table/", "MaintainOptions", "ops.lake.maintain:maintain"),
+        Verb("plan_maintain", "table/", "MaintainOptions", "ops.lake.maintain:plan_maintain"),
+        Verb("maintain_by_policy", "path/", "ConnectionOptions", "ops.lake.policy:maintain_by_policy"),
+        Verb("bootstrap", "table target/", "BootstrapOptions", "ops.lake.bootstrap:bootstrap"),
+        Verb("reconcile", "table dest/ target/?", "ReconcileOptions", "ops.lake.reconcile:reconcile"),
+        Verb("plan_reconcile", "table dest/", "ReconcileOptions", "ops.lake.reconcile:plan_reconcile"),
+        Verb("verify", "table/ lake=target/", "VerifyOptions", "ops.lake.verify:verify"),
+        Verb("history", "source/", "HistoryOptions", "ops.lake.history:history"),
+        Verb("history_view_sql", "log=source/", "ViewOptions", "ops.lake.views:history_view_sql"),
+        Verb("latest_view_sql", "log=source/ lake=target/", "ViewOptions", "ops.lake.views:latest_view_sql"),
+        # Folders and catalogs.
+        Verb("list_files", "path/", "FilesListOptions", "ops.folders.listing:list_files"),
+        Verb("compact", "path/", "CompactOptions", "ops.folders.compact:compact", "master conf"),
+        Verb("plan_compact", "path/", "CompactOptions", "ops.folders.compact:plan_compact"),
+        Verb("vacuum", "path/", "VacuumOptions", "ops.folders.vacuum:vacuum", "dry_run"),
+        Verb("publish", "source/ dest/", "PublishOptions", "ops.folders.publish:publish", "check"),
+        Verb("plan_publish", "source/ dest/", "PublishOptions", "ops.folders.publish:plan_publish"),
+        Verb("rollback", "path/", "RollbackOptions", "ops.folders.publish:rollback"),
+        Verb("layout", "path/", "LayoutOptions", "ops.layout:layout"),
+        Verb("sync_catalog", "path/ target", "CatalogSyncOptions", "ops.catalog:sync"),
+        Verb("catalog_ddl", "path/ dialect", "CatalogDdlOptions", "ops.catalog:write_ddl"),
+        # Compare, plan, look.
+        Verb(
+            "validate", "source:data target:data?", "ValidateOptions", "ops.validation.validate:validate", "master conf"
+        ),
+        Verb(
+            "plan_validate",
+            "source:data target:data?",
+            "ValidateOptions",
+            "ops.validation.validate:plan_validate",
+            "from_file",
+        ),
+        Verb("advise", "table?", "AdviseOptions", "ops.advice:advise"),
+        Verb("plan_capacity", "table", "PlanCapacityOptions", "ops.provisioning:plan_capacity"),
+        Verb("simulate_scan", "scenario?", "SimulateScanOptions", "ops.simulation:simulate_scan"),
+        Verb("simulate_load", "", "SimulateLoadOptions", "ops.simulation:simulate_load"),
+        Verb("doctor", "table? location?", "DoctorOptions", "ops.doctor:doctor"),
+        Verb("iam_policy", "verb arguments", "IamOptions", "ops.iam:iam_policy"),
+    )
+}
