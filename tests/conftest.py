@@ -12,9 +12,8 @@ import gc
 import os
 import re
 import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -68,12 +67,6 @@ with suppress(ModuleNotFoundError):  # environments of other Sparks have none
     hypothesis.settings.register_profile("commit", unhurried, derandomize=True, database=None)
     hypothesis.settings.register_profile("nightly", unhurried, print_blob=True)
     hypothesis.settings.load_profile("nightly" if SEED else "commit")
-
-# PySpark leaves a socket open with every collect, and py4j one with every thread, until the garbage is collected.
-SPARK_LEAKS = (
-    "ignore:unclosed <socket.socket:ResourceWarning",
-    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
-)
 
 FAKE_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -175,17 +168,6 @@ def hermetic_environment(
             patch.setenv(name, value)
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
-    """Ignore what PySpark leaves behind: in its own tests, and in every other once its JVM runs in this process."""
-    pyspark = sys.modules.get("pyspark")
-    running = pyspark is not None and pyspark.SparkContext._gateway is not None
-    if running or "tests/spark" in item.path.as_posix():
-        for leak in SPARK_LEAKS:
-            item.add_marker(pytest.mark.filterwarnings(leak))
-    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

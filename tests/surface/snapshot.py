@@ -279,7 +279,7 @@ def _option_records(context) -> list[tuple[str, ...]]:
     found = []
     for option in context.command.get_params(context):
         # Once a command has shown its help, click lists that option as well.
-        if option.param_type_name != "option" or option.name == "help":
+        if option.param_type_name != "option" or "--help" in option.opts:
             continue
         term, told = option.get_help_record(context)
         # Versions of click store "none is given" as different values.
