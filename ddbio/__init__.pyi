@@ -66,95 +66,1976 @@ from ddbio.public import last_report as last_report, register as register
 from ddbio.version import __version__ as __version__
 from ddbio import capacity as capacity
 
-def read_table(table: str, **options: Unpack[ScanKeywords]) -> pa.Table: ...
-def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStream: ...
-def scan_to_files(table: str, dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ScanToFilesKeywords]) -> ScanReport: ...
-def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[PlanScanKeywords]) -> ScanPlan: ...
-def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSchema: ...
-def digest(source: DigestSource, **options: Unpack[DigestKeywords]) -> str: ...
-def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> WriteReport: ...
-def load_files(source: str | os.PathLike[str], table: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[LoadKeywords]) -> WriteReport: ...
-def plan_load(source: str | os.PathLike[str], table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[LoadKeywords]) -> LoadPlan: ...
-def copy_table(source: str, target: str, *, progress: Callable[[Progress], None] | None = None, **options: Unpack[CopyKeywords]) -> CopyReport: ...
-def plan_copy(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[CopyKeywords]) -> CopyPlan: ...
-def create_table(table: str, **options: Unpack[CreateTableKeywords]) -> CreatedTable: ...
-def create_table_like(source: str, target: str, **options: Unpack[CreateLikeKeywords]) -> CreatedTable: ...
-def describe_table(table: str, **options: Unpack[ConnectionKeywords]) -> TableDescription: ...
-def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> pa.Table: ...
-def read_export_batches(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> RecordBatchStream: ...
-def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ExportToFilesKeywords]) -> ExportReadReport: ...
-def plan_read_export(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ExportToFilesKeywords]) -> ExportReadPlan: ...
-def fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], **options: Unpack[ExportReadKeywords]) -> pa.Table: ...
-def fold_exports_to_files(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ExportFoldKeywords]) -> ExportFoldReport: ...
-def plan_fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], **options: Unpack[ExportFoldKeywords]) -> ExportFoldPlan: ...
-def export_windows(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]] = (), **options: Unpack[ExportWindowsKeywords]) -> list[Window]: ...
-def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) -> ExportJob: ...
-def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ExportStartKeywords]) -> ExportPlan: ...
-def wait_export(arn: str, **options: Unpack[WaitKeywords]) -> ExportJob: ...
-def describe_export(arn: str, **options: Unpack[ConnectionKeywords]) -> ExportJob: ...
-def list_exports(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[ExportEntry]: ...
-def write_import_files(source: Rows | str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesReport: ...
-def plan_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesPlan: ...
-def check_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesReport: ...
-def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportJob: ...
-def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportPlan: ...
-def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob: ...
-def describe_import(arn: str, **options: Unpack[ConnectionKeywords]) -> ImportJob: ...
-def list_imports(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[ImportEntry]: ...
-def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[BulkStartKeywords]) -> BulkJob: ...
-def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BulkStartKeywords]) -> BulkPlan: ...
-def wait_bulk_put(arn: str, **options: Unpack[WaitKeywords]) -> BulkJob: ...
-def describe_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob: ...
-def cancel_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob: ...
-def list_bulk_puts(**options: Unpack[ConnectionKeywords]) -> list[BulkEntry]: ...
-def read_bulk_report(place: str | os.PathLike[str], **options: Unpack[BulkReportKeywords]) -> BulkReport: ...
-def create_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> BackupJob: ...
-def plan_backup(table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BackupCreateKeywords]) -> BackupPlan: ...
-def list_backups(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[BackupJob]: ...
-def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) -> RestoreJob: ...
-def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[RestoreKeywords]) -> RestorePlan: ...
-def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event | None = None, source: Literal["streams", "kinesis"] = 'streams', **options: Unpack[CaptureKeywords]) -> CaptureReport: ...
-def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan: ...
-def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatusKeywords]) -> list[CaptureStatus]: ...
-def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerifyKeywords]) -> CaptureVerifyReport: ...
-def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealReport: ...
-def plan_heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealPlan: ...
-def read_changes(source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]) -> pa.Table: ...
-def read_changes_batches(source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]) -> RecordBatchStream: ...
-def write_changes(changes: Iterable[bytes], dest: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesWriteKeywords]) -> DeliveryReport: ...
-def replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayReport: ...
-def plan_replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayPlan: ...
-def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ArchiveKeywords]) -> ArchiveReport: ...
-def restore_archived(source: str | os.PathLike[str], table: str, **options: Unpack[ArchiveRestoreKeywords]) -> ArchiveRestoreReport: ...
-def read_expired(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKeywords]) -> pa.Table: ...
-def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKeywords]) -> RecordBatchStream: ...
-def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyReport: ...
-def plan_apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyPlan: ...
-def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainReport: ...
-def plan_maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainPlan: ...
-def maintain_by_policy(path: str | os.PathLike[str], **options: Unpack[ConnectionKeywords]) -> tuple[MaintainReport, ...]: ...
-def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[BootstrapKeywords]) -> BootstrapReport: ...
-def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLike[str] | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcileReport: ...
-def plan_reconcile(table: str, dest: str | os.PathLike[str], *, target: str | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcilePlan: ...
-def verify(table: str | os.PathLike[str], lake: str | os.PathLike[str], **options: Unpack[VerifyKeywords]) -> VerifyReport: ...
-def history(source: str | os.PathLike[str], **options: Unpack[HistoryKeywords]) -> pa.Table: ...
-def history_view_sql(log: str | os.PathLike[str], *, target: str | None = None, dialect: Literal["spark", "duckdb", "athena"] = 'spark', **options: Unpack[ViewKeywords]) -> str: ...
-def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *, dialect: Literal["spark", "duckdb", "athena"] = 'spark', **options: Unpack[ViewKeywords]) -> str: ...
-def list_files(path: str | os.PathLike[str], **options: Unpack[FilesListKeywords]) -> FileList: ...
-def compact(path: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[CompactKeywords]) -> CompactReport: ...
-def plan_compact(path: str | os.PathLike[str], **options: Unpack[CompactKeywords]) -> CompactPlan: ...
-def vacuum(path: str | os.PathLike[str], *, dry_run: bool = False, **options: Unpack[VacuumKeywords]) -> VacuumReport: ...
-def publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, check: Callable[[list[str]], None] | None = None, **options: Unpack[PublishKeywords]) -> PublishReport: ...
-def plan_publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[PublishKeywords]) -> PublishPlan: ...
-def rollback(path: str | os.PathLike[str], **options: Unpack[RollbackKeywords]) -> PublishReport: ...
-def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> LayoutReport: ...
-def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[CatalogSyncKeywords]) -> CatalogReport: ...
-def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive", "spark", "unity", "duckdb"], **options: Unpack[CatalogDdlKeywords]) -> str: ...
-def validate(source: Any, target: Any | None = None, *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidationReport: ...
-def plan_validate(source: Any, target: Any | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidatePlan: ...
-def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advice: ...
-def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapacityKeywords]) -> CapacityPlan: ...
-def simulate_scan(scenario: Literal["long-tail"] | None = None, **options: Unpack[SimulateScanKeywords]) -> SimulationReport: ...
-def simulate_load(**options: Unpack[SimulateLoadKeywords]) -> SimulationReport: ...
-def doctor(table: str | None = None, location: str | None = None, **options: Unpack[DoctorKeywords]) -> DoctorReport: ...
-def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKeywords]) -> dict[str, Any]: ...
+def read_table(table: str, **options: Unpack[ScanKeywords]) -> pa.Table:
+    """Return a DynamoDB table as an Arrow table, every value exact; no JVM is started.
+
+    Values that do not fit their column are kept, as DynamoDB JSON, in the last column ``_rescue``.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    **options
+        See :class:`ddbio.ScanKeywords`.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``[n_items × n_columns]``; DynamoDB's own types are in the field metadata (``ddb:type``).
+
+    Raises
+    ------
+    DdbioError
+        As :func:`scan_batches` says.
+    """
+    ...
+
+def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStream:
+    """Return a DynamoDB table as an iterator of record batches of one schema, while several lanes read ahead.
+
+    Memory is bounded whatever the table's size. Closing the iterator stops the lanes. What reads Arrow streams takes it
+    whole: DuckDB, polars, Delta.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    **options
+        See :class:`ddbio.ScanKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
+    """
+    ...
+
+def scan_to_files(table: str, dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ScanToFilesKeywords]) -> ScanReport:
+    """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    master : str | None
+        Spark master and configuration for a session that has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration for a session that has to be started.
+    progress : Callable[[Progress], None] | None
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
+    **options
+        See :class:`ddbio.ScanToFilesKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        Nothing of this job is then visible at the target, and running it again just works.
+    """
+    ...
+
+def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[PlanScanKeywords]) -> ScanPlan:
+    """Return how a table would be scanned, after describing and sampling it; nothing is written.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str] | None
+        Target of the scan, which is then checked as well; without it the scan is one into memory.
+    from_file : str | os.PathLike[str] | None
+        JSON that describes the table, which then need not exist: DescribeTable's answer with ``AverageItemSizeBytes``.
+    **options
+        See :class:`ddbio.PlanScanKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        If the scan would be refused.
+    """
+    ...
+
+def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSchema:
+    """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
+
+    Parameters
+    ----------
+    source : Source
+        Bytes are DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file is a file, a folder or
+        a native export; any other text is the name of a table.
+    **options
+        See :class:`ddbio.InspectKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, or no file that could be read.
+    OptionError
+        If a name may be that of a table, and is that of a folder here.
+    DecodeError
+        If the data is not DynamoDB JSON.
+    """
+    ...
+
+def digest(source: DigestSource, **options: Unpack[DigestKeywords]) -> str:
+    """Return the digest of a source's items: the same for the same items, whatever their order, files or column types.
+
+    NULL and missing are different in a table.
+
+    Parameters
+    ----------
+    source : DigestSource
+        A ``pyarrow`` table, batch or reader, or any other data frame that offers itself as Arrow, for which ``schema``
+        declares what its fields' metadata does not say, as sets; a Spark DataFrame, which is digested in its
+        partitions; bytes of DynamoDB JSON; an ``s3://`` URI, a path with a slash or the name of a data file, of Parquet
+        or JSON lines; any other text is the name of a table, which is scanned.
+    **options
+        See :class:`ddbio.DigestKeywords`.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    DdbioError
+        As of ``digest_source``.
+    """
+    ...
+
+def write_table(data: Rows, table: str, **options: Unpack[WriteKeywords]) -> WriteReport:
+    """Write rows into a live table; return when every row is written, skipped or rejected. No JVM is started.
+
+    Parameters
+    ----------
+    data : Rows
+        Arrow table, record batch, reader, any iterable of these, or a data frame; or dictionaries: an iterable of rows,
+        or one of lists by column. Null means missing.
+    table : str
+        Name or ARN of the table.
+    **options
+        See :class:`ddbio.WriteKeywords`.
+
+    Raises
+    ------
+    PartialWriteError
+        If a row cannot be written and ``reject_to`` is not given.
+    DdbioError
+        The error that ended the write; rows that were acknowledged before stay written.
+    """
+    ...
+
+def load_files(source: str | os.PathLike[str], table: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[LoadKeywords]) -> WriteReport:
+    """Write the rows of files into a live table; see :func:`write_table`.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+    table : str
+        Name or ARN of the table.
+    master : str | None
+        Spark master and configuration, if a session has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration, if a session has to be started.
+    progress : Callable[[Progress], None] | None
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
+    **options
+        See :class:`ddbio.LoadKeywords`.
+
+    Raises
+    ------
+    PartialWriteError
+        If a row cannot be written and ``reject_to`` is not given.
+    OptionError
+        If the job ``job_id`` was begun with another source, table or mode.
+    DdbioError
+        The error that ended the load; the message says how to continue it.
+    """
+    ...
+
+def plan_load(source: str | os.PathLike[str], table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[LoadKeywords]) -> LoadPlan:
+    """Return how files would be loaded, after describing the table and sampling one file; nothing is written.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+    table : str
+        Name or ARN of the table.
+    from_file : str | os.PathLike[str] | None
+        JSON that describes the table, which then need not exist: DescribeTable's answer.
+    **options
+        See :class:`ddbio.LoadKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        The error with which the load would fail at its start.
+    """
+    ...
+
+def copy_table(source: str, target: str, *, progress: Callable[[Progress], None] | None = None, **options: Unpack[CopyKeywords]) -> CopyReport:
+    """Copy every item of a table, exactly as it is, into another table, also of another region or account.
+
+    Parameters
+    ----------
+    source : str
+        Name or ARN of the table that is the model.
+    target : str
+        Name of the table that is created.
+    progress : Callable[[Progress], None] | None
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
+    **options
+        See :class:`ddbio.CopyKeywords`.
+
+    Raises
+    ------
+    SchemaError
+        If the tables' keys differ.
+    PartialWriteError
+        If the target refuses an item and ``reject_to`` is not given.
+    ValidationError
+        If ``verify`` is given and the target then holds something else.
+    DdbioError
+        The error that ended the copy; items that were acknowledged before stay written.
+    """
+    ...
+
+def plan_copy(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[CopyKeywords]) -> CopyPlan:
+    """Return how a table would be copied, after describing both tables and sampling the source; nothing is written.
+
+    Parameters
+    ----------
+    source : str
+        Name or ARN of the table that is the model.
+    target : str
+        Name of the table that is created.
+    from_file : str | os.PathLike[str] | None
+        JSON that describes the source, which then need not exist, and a new target like it: DescribeTable's answer
+        with ``AverageItemSizeBytes``.
+    **options
+        See :class:`ddbio.CopyKeywords`.
+
+    Raises
+    ------
+    SchemaError
+        If the tables' keys differ.
+    DdbioError
+        See :func:`copy`.
+    """
+    ...
+
+def create_table(table: str, **options: Unpack[CreateTableKeywords]) -> CreatedTable:
+    """Create a table, wait until it is ACTIVE, and return its name and the request that created it.
+
+    Parameters
+    ----------
+    table : str
+        Name of the new table.
+    **options
+        See :class:`ddbio.CreateTableKeywords`.
+
+    Raises
+    ------
+    TargetError
+        If it exists.
+    OptionError
+        If key or indexes are malformed.
+    DdbioError
+        If it cannot be created.
+    """
+    ...
+
+def create_table_like(source: str, target: str, **options: Unpack[CreateLikeKeywords]) -> CreatedTable:
+    """Create a table like another one, wait until it is ACTIVE, and return its name and the request that created it.
+
+    Keys, indexes, billing, streams, encryption, table class, deletion protection and time to live are the source's.
+
+    Parameters
+    ----------
+    source : str
+        Name or ARN of the table that is the model.
+    target : str
+        Name of the table that is created.
+    **options
+        See :class:`ddbio.CreateLikeKeywords`.
+
+    Raises
+    ------
+    TargetError
+        If the target exists.
+    DdbioError
+        If the source cannot be described or the target not be created.
+    """
+    ...
+
+def describe_table(table: str, **options: Unpack[ConnectionKeywords]) -> TableDescription:
+    """Return key, size, billing and indexes of a table.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    DdbioError
+        If it cannot be described.
+    """
+    ...
+
+def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> pa.Table:
+    """Return a native export as an Arrow table, verified against its manifests; no JVM is started.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    **options
+        See :class:`ddbio.ExportReadKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the source holds no export.
+    ExportIncompleteError
+        If a manifest, a file's checksum or a count is not what it should be; the message names the file.
+    DecodeError
+        If a file is not DynamoDB JSON.
+    """
+    ...
+
+def read_export_batches(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> RecordBatchStream:
+    """Return a native export as an iterator of record batches of one schema, in bounded memory.
+
+    A file is known to be whole only when its last row has been yielded.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    **options
+        See :class:`ddbio.ExportReadKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`read_export` says.
+    """
+    ...
+
+def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ExportToFilesKeywords]) -> ExportReadReport:
+    """Turn a native export into files that appear all together, once everything is verified, or not at all.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    master : str | None
+        Spark master and configuration for a session that has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration for a session that has to be started.
+    progress : Callable[[Progress], None] | None
+        Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
+    **options
+        See :class:`ddbio.ExportToFilesKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        No file of this job is then visible at the target.
+    """
+    ...
+
+def plan_read_export(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ExportToFilesKeywords]) -> ExportReadPlan:
+    """Return how an export would be read, its manifests verified and all its files found; nothing is written.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ExportToFilesKeywords`.
+
+    Raises
+    ------
+    NotFoundError, ExportIncompleteError, DecodeError
+        As :func:`read_export` says.
+    """
+    ...
+
+def fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], **options: Unpack[ExportReadKeywords]) -> pa.Table:
+    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    increments : Sequence[str | os.PathLike[str]]
+        Incremental exports of the same table, in any order; their windows must leave no gap.
+    **options
+        See :class:`ddbio.ExportReadKeywords`.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is damaged, or no export covers some time in between.
+    SchemaError
+        If a key does not fit its column.
+    """
+    ...
+
+def fold_exports_to_files(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ExportFoldKeywords]) -> ExportFoldReport:
+    """Write a table's state after a full export and the increments that follow it, as files that appear together.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    increments : Sequence[str | os.PathLike[str]]
+        Incremental exports of the same table, in any order; their windows must leave no gap.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    master : str | None
+        Spark master and configuration for a session that has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration for a session that has to be started.
+    **options
+        See :class:`ddbio.ExportFoldKeywords`.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is damaged, or no export covers some time in between; the message names the window.
+    SchemaError
+        If a key does not fit its column.
+    """
+    ...
+
+def plan_fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], **options: Unpack[ExportFoldKeywords]) -> ExportFoldPlan:
+    """Return what :func:`fold_exports_to_files` would do, all manifests verified; nothing is written.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
+    increments : Sequence[str | os.PathLike[str]]
+        Incremental exports of the same table, in any order; their windows must leave no gap.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ExportFoldKeywords`.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If an export is damaged, or no export covers some time in between; the message names the window.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def export_windows(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]] = (), **options: Unpack[ExportWindowsKeywords]) -> list[Window]:
+    """Return the windows of the incremental exports to request so that they follow a full export without a gap.
+
+    Nothing is requested: give ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The full export's folder, as for reading it.
+    increments : Sequence[str | os.PathLike[str]]
+        Incremental exports that exist already.
+    **options
+        See :class:`ddbio.ExportWindowsKeywords`.
+
+    Raises
+    ------
+    ExportIncompleteError
+        If a manifest is damaged, or an export is not of the same whole table.
+    """
+    ...
+
+def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) -> ExportJob:
+    """Start the service's own export of a table to S3 and return at once; it uses no read units.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str
+        ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
+    **options
+        See :class:`ddbio.ExportStartKeywords`.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        No export has then been started.
+    """
+    ...
+
+def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ExportStartKeywords]) -> ExportPlan:
+    """Return what :func:`start_export` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str
+        ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
+    from_file : str | os.PathLike[str] | None
+        DescribeTable's answer as JSON, of a table that need not exist.
+    **options
+        See :class:`ddbio.ExportStartKeywords`.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError
+        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def wait_export(arn: str, **options: Unpack[WaitKeywords]) -> ExportJob:
+    """Return an export once it has completed.
+
+    Parameters
+    ----------
+    arn : str
+        ARN of the job, as its start reported it.
+    **options
+        See :class:`ddbio.WaitKeywords`.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, ServiceError
+        If it has failed; which error depends on the code that the service gives.
+    ThrottledError
+        If it is still running after ``wait_seconds``.
+    """
+    ...
+
+def describe_export(arn: str, **options: Unpack[ConnectionKeywords]) -> ExportJob:
+    """Return what is known of an export.
+
+    Parameters
+    ----------
+    arn : str
+        As :func:`start_export` returned it.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def list_exports(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[ExportEntry]:
+    """Return the exports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table : str | None
+        Name or ARN.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def write_import_files(source: Rows | str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesReport:
+    """Write rows as files for the service's own import of a new table; they become visible together, or not at all.
+
+    Parameters
+    ----------
+    source : Rows | str | os.PathLike[str]
+        Text or a path names a file, folder or glob; anything else is rows, as for :func:`write_table`.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+    **options
+        See :class:`ddbio.ImportFilesFromKeywords`.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another row.
+    DdbioError
+        After any error nothing is visible at the target.
+    """
+    ...
+
+def plan_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesPlan:
+    """Return what :func:`write_import_files` would take and cost, from the list of the files alone.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+    **options
+        See :class:`ddbio.ImportFilesFromKeywords`.
+
+    Raises
+    ------
+    NotFoundError, DecodeError
+        If there is no such file, or one is not what its name says.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def check_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ImportFilesFromKeywords]) -> ImportFilesReport:
+    """Read and check every row as :func:`write_import_files` does, and write nothing.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        File, folder or glob, local or under s3://, of Parquet, ORC, Avro, JSON Lines, CSV or Arrow.
+    dest : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder; the objects to import appear in ``data`` below it.
+    **options
+        See :class:`ddbio.ImportFilesFromKeywords`.
+
+    Raises
+    ------
+    EncodeError
+        If a row is no item that DynamoDB takes, or has the key of another one.
+    DdbioError
+        What else went wrong.
+    """
+    ...
+
+def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportJob:
+    """Start the service's own import of objects into a new table and return at once; it uses no write units.
+
+    Parameters
+    ----------
+    source : str
+        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+    table : str
+        Name of the new table.
+    **options
+        See :class:`ddbio.ImportStartKeywords`.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        No import has then been started.
+    """
+    ...
+
+def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportPlan:
+    """Return what :func:`start_import` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source : str
+        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+    table : str
+        Name of the new table.
+    **options
+        See :class:`ddbio.ImportStartKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the prefix has no items: the service would make an empty table.
+    OptionError, AccessDeniedError, EndpointError
+        See :func:`ddbio.core.imports.jobs.plan_import`.
+    """
+    ...
+
+def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob:
+    """Return an import once it has completed and wrote as many items as its files hold.
+
+    Parameters
+    ----------
+    arn : str
+        ARN of the job, as its start reported it.
+    **options
+        See :class:`ddbio.ImportWaitKeywords`.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, ServiceError
+        If it has failed; which error depends on the code that the service gives.
+    ValidationError
+        If the table does not hold the items of the files.
+    ThrottledError
+        If it is still running after ``wait_seconds``.
+    """
+    ...
+
+def describe_import(arn: str, **options: Unpack[ConnectionKeywords]) -> ImportJob:
+    """Return what is known of an import.
+
+    Parameters
+    ----------
+    arn : str
+        As :func:`start_import` returned it.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def list_imports(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[ImportEntry]:
+    """Return the imports of the last 90 days, of a table or of all.
+
+    Parameters
+    ----------
+    table : str | None
+        Name or ARN.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[BulkStartKeywords]) -> BulkJob:
+    """Start the service's own put of objects into an existing table, and return at once; experimental.
+
+    Parameters
+    ----------
+    source : str
+        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+    table : str
+        Name or ARN of the table, which has to exist.
+    reports : str
+        ``s3://bucket/prefix`` to which the service writes what it could not put; not below the source.
+    **options
+        See :class:`ddbio.BulkStartKeywords`.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        No bulk put has then been started.
+    """
+    ...
+
+def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BulkStartKeywords]) -> BulkPlan:
+    """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source : str
+        ``s3://bucket/prefix``; all objects below it are read. Give the target of ``import files``, or ``data`` in it.
+    table : str
+        Name or ARN of the table, which has to exist.
+    reports : str
+        ``s3://bucket/prefix`` to which the service writes what it could not put; not below the source.
+    from_file : str | os.PathLike[str] | None
+        DescribeTable's answer as JSON, of a table that need not exist.
+    **options
+        See :class:`ddbio.BulkStartKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the table, the objects or the bucket for reports do not exist.
+    OptionError, AccessDeniedError, EndpointError
+        See :func:`ddbio.core.imports.jobs.plan_bulk`.
+    """
+    ...
+
+def wait_bulk_put(arn: str, **options: Unpack[WaitKeywords]) -> BulkJob:
+    """Return a bulk put once it has put every item of its objects.
+
+    Parameters
+    ----------
+    arn : str
+        ARN of the job, as its start reported it.
+    **options
+        See :class:`ddbio.WaitKeywords`.
+
+    Raises
+    ------
+    PartialWriteError
+        If some items were refused; the message says where the reports are.
+    NotFoundError, AccessDeniedError, ServiceError
+        If it failed or was cancelled; the items that it has put stay in the table.
+    ValidationError
+        If it read a different number of items than the files hold.
+    ThrottledError
+        If it is still running after ``wait_seconds``.
+    """
+    ...
+
+def describe_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob:
+    """Return what is known of a bulk put.
+
+    Parameters
+    ----------
+    arn : str
+        As :func:`start_bulk_put` returned it.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def cancel_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob:
+    """Ask that a bulk put stops; what it has put stays.
+
+    Parameters
+    ----------
+    arn : str
+        As for :func:`describe_bulk_put`.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def list_bulk_puts(**options: Unpack[ConnectionKeywords]) -> list[BulkEntry]:
+    """Return the bulk operations of the last 90 days.
+
+    Parameters
+    ----------
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def read_bulk_report(place: str | os.PathLike[str], **options: Unpack[BulkReportKeywords]) -> BulkReport:
+    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
+
+    Parameters
+    ----------
+    place : str | os.PathLike[str]
+        ARN of the bulk operation, or the folder or ``s3://`` prefix of its reports.
+    **options
+        See :class:`ddbio.BulkReportKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no report, or no such bulk operation.
+    AccessDeniedError, EndpointError
+        If the reports cannot be read.
+    """
+    ...
+
+def create_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> BackupJob:
+    """Back a table up; return once the backup can be restored.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    **options
+        See :class:`ddbio.BackupCreateKeywords`.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        If it cannot be made.
+    ThrottledError
+        If it is not ready after ``wait_seconds``.
+    """
+    ...
+
+def plan_backup(table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BackupCreateKeywords]) -> BackupPlan:
+    """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    from_file : str | os.PathLike[str] | None
+        DescribeTable's answer as JSON, of a table that need not exist.
+    **options
+        See :class:`ddbio.BackupCreateKeywords`.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError
+        If the table cannot be described.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def list_backups(table: str | None = None, **options: Unpack[ConnectionKeywords]) -> list[BackupJob]:
+    """Return the backups of a table or of all, those of AWS Backup included.
+
+    Parameters
+    ----------
+    table : str | None
+        Name or ARN.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        With what happened, to what, and what to do.
+    """
+    ...
+
+def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) -> RestoreJob:
+    """Make a new table of a backup, or of the state of a table at a time; return once it can be used.
+
+    Parameters
+    ----------
+    source : str
+        ARN of a backup; or a table, by name or ARN, that has point-in-time recovery.
+    target : str
+        Name of the new table.
+    **options
+        See :class:`ddbio.RestoreKeywords`.
+
+    Raises
+    ------
+    OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        Nothing has then been started.
+    ValidationError
+        If count or digest are not those asked for; the new table stays.
+    ThrottledError
+        If it is not ready after ``wait_seconds``; it goes on.
+    """
+    ...
+
+def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[RestoreKeywords]) -> RestorePlan:
+    """Return what :func:`restore_table` would do, after the same checks; nothing is started.
+
+    Parameters
+    ----------
+    source : str
+        ARN of a backup; or a table, by name or ARN, that has point-in-time recovery.
+    target : str
+        Name of the new table.
+    from_file : str | os.PathLike[str] | None
+        Describes the table that is restored as DescribeTable does, in JSON; nothing is called then.
+    **options
+        See :class:`ddbio.RestoreKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If there is such a table, or the time cannot be recovered to.
+    NotFoundError, AccessDeniedError, EndpointError
+        If the source cannot be described.
+    """
+    ...
+
+def capture(table: str, dest: str | os.PathLike[str], *, stop: threading.Event | None = None, source: Literal["streams", "kinesis"] = 'streams', **options: Unpack[CaptureKeywords]) -> CaptureReport:
+    """Write every change of a table once into a log of Parquet files; go on where the last run stopped.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    stop : threading.Event | None
+        Set it, from another thread, to end the capture when its batch is written.
+    **options
+        See :class:`ddbio.CaptureKeywords`.
+
+    Raises
+    ------
+    NotFoundError, OptionError
+        If there is no such table, or it has no stream; if the log belongs to another table, also to one of the same
+        name that was deleted.
+    GapError
+        If changes were gone before they were read, or the table has another stream than in the last run: what was
+        changed between the two streams is in neither.
+    TargetError
+        If another process captures under this job id.
+    LimitError
+        If it costs more than a tenth above ``max_usd``; what it has captured is written.
+    """
+    ...
+
+def plan_capture(**options: Unpack[PlanCaptureKeywords]) -> CapturePlan:
+    """Return what capturing the changes of a table for a month takes and costs; nothing is called.
+
+    Parameters
+    ----------
+    **options
+        See :class:`ddbio.PlanCaptureKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If the file of prices is none.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def capture_status(dest: str | os.PathLike[str], **options: Unpack[CaptureStatusKeywords]) -> list[CaptureStatus]:
+    """Return how each capture stands that writes a log: positions, batches, whether it runs.
+
+    Parameters
+    ----------
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.CaptureStatusKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    ...
+
+def verify_capture(dest: str | os.PathLike[str], **options: Unpack[CaptureVerifyKeywords]) -> CaptureVerifyReport:
+    """Compare the files of a log with the records of its batches, and count changes that are lost.
+
+    Parameters
+    ----------
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.CaptureVerifyKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no log, or no such job.
+    """
+    ...
+
+def heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealReport:
+    """Fill the gaps of a log from incremental exports: items of which changes were lost get rows in the log.
+
+    A gap that is healed is left alone; a run that was cut off is gone on with.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.CaptureHealKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If exports have to be asked for and ``export_to`` is missing, or recovery does not reach back to a gap.
+    ExportIncompleteError
+        If the given exports do not cover a gap, or one is damaged.
+    TargetError
+        If another process heals this log.
+    """
+    ...
+
+def plan_heal_capture(table: str, dest: str | os.PathLike[str], **options: Unpack[CaptureHealKeywords]) -> CaptureHealPlan:
+    """Return the gaps of a log, and what it takes and costs to fill them; nothing is exported or written.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.CaptureHealKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If the table's point-in-time recovery does not reach back to a gap.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def read_changes(source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]) -> pa.Table:
+    """Return the changes under a prefix as an Arrow table.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ChangesReadKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects.
+    OptionError
+        If there are changes of several tables, and ``table`` is not given.
+    DecodeError
+        If something is no change, and ``reject_to`` is not given.
+    """
+    ...
+
+def read_changes_batches(source: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesReadKeywords]) -> RecordBatchStream:
+    """Return the same as a stream of batches, one for each object.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ChangesReadKeywords`.
+
+    Raises
+    ------
+    NotFoundError, OptionError, DecodeError
+        As for :func:`read_changes`.
+    """
+    ...
+
+def write_changes(changes: Iterable[bytes], dest: str | os.PathLike[str], *, table: str | None = None, **options: Unpack[ChangesWriteKeywords]) -> DeliveryReport:
+    """Write change records below a prefix as Firehose would deliver them; what is no change goes to the error prefix.
+
+    Parameters
+    ----------
+    changes : Iterable[bytes]
+        Texts of change records, with any number in each: answers of GetRecords too.
+    dest : str | os.PathLike[str]
+        Folder below which the prefixes lie: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ChangesWriteKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If a prefix has an expression that is not known; nothing is written then.
+    """
+    ...
+
+def replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayReport:
+    """Put changes through again that Firehose has delivered, or put under its error prefix; each object once.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+    dest : str | os.PathLike[str] | None
+        Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ReplayKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects, or no such table.
+    DecodeError
+        If something is no change, and there is no ``reject_to``.
+    OptionError
+        If the job was begun for other places, or another table; if there are changes of several tables.
+    TargetError
+        If another process runs this replay.
+    """
+    ...
+
+def plan_replay(source: str | os.PathLike[str], dest: str | os.PathLike[str] | None = None, *, table: str | None = None, **options: Unpack[ReplayKeywords]) -> ReplayPlan:
+    """Return what :func:`replay` would read; nothing is written.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder.
+    dest : str | os.PathLike[str] | None
+        Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ReplayKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there are no objects.
+    """
+    ...
+
+def archive(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ArchiveKeywords]) -> ArchiveReport:
+    """Archive the items that the time to live has deleted, by the log of a table's changes; each once.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder of the log of ``capture``, with old images; or, with ``log``, the table.
+    dest : str | os.PathLike[str]
+        Folder of the archive: ``s3://bucket/prefix`` or a local folder; ``s3_storage_class`` is for its files.
+    **options
+        See :class:`ddbio.ArchiveKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such log or table.
+    OptionError
+        If the log has no old images, or no expired item has the attribute.
+    TargetError
+        If another process archives under this job id.
+    """
+    ...
+
+def restore_archived(source: str | os.PathLike[str], table: str, **options: Unpack[ArchiveRestoreKeywords]) -> ArchiveRestoreReport:
+    """Put archived items back into a table, each as it was when it last expired.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder of the archive.
+    table : str
+        Name or ARN of the table.
+    **options
+        See :class:`ddbio.ArchiveRestoreKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no archive, or no such table.
+    """
+    ...
+
+def read_expired(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKeywords]) -> pa.Table:
+    """Return the items of a table or an export that are expired and not deleted yet, as one Arrow table.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The table, or the folder of an export.
+    **options
+        See :class:`ddbio.ExpiredReadKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If nothing says by which attribute items expire, or it is no number.
+    """
+    ...
+
+def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[ExpiredReadKeywords]) -> RecordBatchStream:
+    """Return the same as a stream of batches.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The table, or the folder of an export.
+    **options
+        See :class:`ddbio.ExpiredReadKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If nothing says by which attribute items expire, or it is no number.
+    """
+    ...
+
+def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyReport:
+    """Merge what is new of a log of changes into a table of a lake: a newer state of an item wins.
+
+    Parameters
+    ----------
+    log : Any
+        Folder of the log of :func:`capture`, or of an incremental export; or changes as rows: a table of Arrow, or a
+        DataFrame of polars, pandas or Spark, with the columns of a log.
+    table : str | os.PathLike[str]
+        Folder of the lake table; it is made if there is none.
+    **options
+        See :class:`ddbio.ApplyKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such log, or no change was captured yet.
+    OptionError
+        If the table is not one that changes are applied to, or has another key.
+    SchemaError
+        If rows are given that are no changes.
+    ExportIncompleteError
+        If an export is damaged, or leaves a gap behind the changes that the table has.
+    TargetError
+        If other writers are faster again and again, or the log lacks batches that were applied.
+    """
+    ...
+
+def plan_apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyPlan:
+    """Return what :func:`apply` would do, and do none of it.
+
+    Parameters
+    ----------
+    log : str | os.PathLike[str]
+        Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder.
+    table : str | os.PathLike[str]
+        Folder of the lake table; it is made if there is none.
+    **options
+        See :class:`ddbio.ApplyKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such log, or no such table yet.
+    """
+    ...
+
+def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainReport:
+    """Rewrite the small files of a table of a lake as few, and let old tombstones go.
+
+    Parameters
+    ----------
+    table : str | os.PathLike[str]
+        Folder of the lake table.
+    **options
+        See :class:`ddbio.MaintainKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If ddbio did not make the table.
+    TargetError
+        If other writers are faster again and again, or the table of the catalog is another one.
+    """
+    ...
+
+def plan_maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainPlan:
+    """Return what :func:`maintain` would rewrite and delete; nothing is written.
+
+    Parameters
+    ----------
+    table : str | os.PathLike[str]
+        Folder of the lake table.
+    **options
+        See :class:`ddbio.MaintainKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If ddbio did not make the table.
+    """
+    ...
+
+def maintain_by_policy(path: str | os.PathLike[str], **options: Unpack[ConnectionKeywords]) -> tuple[MaintainReport, ...]:
+    """Maintain the tables of a lake that a file of TOML or YAML names, as it says.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        The file: ``defaults``, and ``tables``, a list of options with their ``table``.
+    **options
+        See :class:`ddbio.ConnectionKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file, or no such table.
+    OptionError
+        If the file is wrong, naming the table.
+    TargetError
+        If other writers are faster again and again.
+    """
+    ...
+
+def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[BootstrapKeywords]) -> BootstrapReport:
+    """Make a table of a lake hold what a DynamoDB table holds, or bring it up to date: log, base, and changes over it.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table, which has a stream.
+    target : str | os.PathLike[str]
+        Folder of the lake table: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.BootstrapKeywords`.
+
+    Raises
+    ------
+    NotFoundError, OptionError
+        If there is no such table, or it has no stream, or no catalog could name the lake table.
+    TargetError
+        If another process writes the log or the lake table, or changes are lost again and again, or the table of the
+        catalog is another one.
+    EndpointError
+        If the catalog does not answer.
+    """
+    ...
+
+def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLike[str] | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcileReport:
+    """Compare each closed window of a log of changes with an incremental export; count and repair what it lost.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    target : str | os.PathLike[str] | None
+        Folder of the lake table that the log is applied to afterwards; default is none.
+    **options
+        See :class:`ddbio.ReconcileKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    OptionError
+        If exports have to be asked for and ``export_to`` is missing, or the service has none so far back.
+    ExportIncompleteError
+        If the given exports do not cover a window, or one is damaged.
+    TargetError
+        If another process reconciles this log.
+    """
+    ...
+
+def plan_reconcile(table: str, dest: str | os.PathLike[str], *, target: str | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcilePlan:
+    """Return which windows :func:`reconcile` would look at, and what their exports cost; nothing is asked for.
+
+    Parameters
+    ----------
+    table : str
+        Name or ARN of the table.
+    dest : str | os.PathLike[str]
+        Folder of the log: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ReconcileKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no capture, or no such table.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def verify(table: str | os.PathLike[str], lake: str | os.PathLike[str], **options: Unpack[VerifyKeywords]) -> VerifyReport:
+    """Return whether a table of a lake holds what the DynamoDB table holds, now or as of a time, and what differs.
+
+    Parameters
+    ----------
+    table : str | os.PathLike[str]
+        Name or ARN of the table; or the folder of a full export of it, whose time is then taken.
+    lake : str | os.PathLike[str]
+        Folder of the lake table: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.VerifyKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, export or lake table.
+    OptionError
+        If a time is given and neither an export of it nor where one may go; or if the base of the lake table is newer.
+    ExportIncompleteError
+        If the export is damaged.
+    """
+    ...
+
+def history(source: str | os.PathLike[str], **options: Unpack[HistoryKeywords]) -> pa.Table:
+    """Return the states of an item, or of every item: each has ``valid_from``, ``valid_to`` and ``operation``.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        Folder of the log of ``capture``, or of a lake table: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.HistoryKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is neither a log nor a lake table.
+    OptionError
+        If the key is none of the table's.
+    """
+    ...
+
+def history_view_sql(log: str | os.PathLike[str], *, target: str | None = None, dialect: Literal["spark", "duckdb", "athena"] = 'spark', **options: Unpack[ViewKeywords]) -> str:
+    """Return the SQL of the history of all items of a log (SCD2), for Spark, DuckDB or Athena.
+
+    Parameters
+    ----------
+    log : str | os.PathLike[str]
+        Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.ViewKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no log.
+    OptionError
+        If the log has changes of several streams, or the engine reads no folders.
+    """
+    ...
+
+def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *, dialect: Literal["spark", "duckdb", "athena"] = 'spark', **options: Unpack[ViewKeywords]) -> str:
+    """Return the SQL of the newest state of all items, of a lake table and of what the log has since.
+
+    Parameters
+    ----------
+    log : str | os.PathLike[str]
+        Folder of the log of ``capture``: ``s3://bucket/prefix`` or a local folder.
+    lake : str | os.PathLike[str]
+        Folder of the lake table that the log is applied to; a view of the history needs none.
+    **options
+        See :class:`ddbio.ViewKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no log, or no lake table.
+    OptionError
+        If the log has changes of several streams, the engine reads no folders, or columns do not fit together.
+    """
+    ...
+
+def list_files(path: str | os.PathLike[str], **options: Unpack[FilesListKeywords]) -> FileList:
+    """Return the live files of a folder that ddbio writes: give their ``paths`` to a reader of files.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.FilesListKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder has no such version.
+    OptionError
+        If it is a lake table, or the output of a Spark stream.
+    """
+    ...
+
+def compact(path: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[CompactKeywords]) -> CompactReport:
+    """Rewrite the small files of a folder as few large ones, which replace them in one commit.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    master : str | None
+        Spark master and configuration, for a session that has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration, for a session that has to be started.
+    **options
+        See :class:`ddbio.CompactKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder has no live file.
+    TargetError
+        If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
+        job. Or if the files could not be the table that ``catalog`` names.
+    """
+    ...
+
+def plan_compact(path: str | os.PathLike[str], **options: Unpack[CompactKeywords]) -> CompactPlan:
+    """Return what :func:`compact` would rewrite, from the list of the live files alone.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.CompactKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder has no live file.
+    """
+    ...
+
+def vacuum(path: str | os.PathLike[str], *, dry_run: bool = False, **options: Unpack[VacuumKeywords]) -> VacuumReport:
+    """Delete old versions of a folder, files that only they name, and what dead jobs left; others' files stay.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    dry_run : bool
+        Delete nothing, and report what would be deleted.
+    **options
+        See :class:`ddbio.VacuumKeywords`.
+
+    Raises
+    ------
+    TargetError
+        If another job replaces files of the folder now.
+    """
+    ...
+
+def publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, check: Callable[[list[str]], None] | None = None, **options: Unpack[PublishKeywords]) -> PublishReport:
+    """Make the live files of a folder the next version of another; its readers see the old version or the new.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The folder whose live files are published.
+    dest : str | os.PathLike[str]
+        The folder that readers know: ``s3://bucket/prefix`` or a local one.
+    check : Callable[[list[str]], None] | None
+        Called with the URIs or local paths of the files; nothing is published if it raises.
+    **options
+        See :class:`ddbio.PublishKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the source has no live file, or one of them is gone.
+    TargetError
+        If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
+        if they could not be the table that ``catalog`` names.
+    """
+    ...
+
+def plan_publish(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[PublishKeywords]) -> PublishPlan:
+    """Return what :func:`publish` would copy, take and cost, from the list of the live files alone.
+
+    Parameters
+    ----------
+    source : str | os.PathLike[str]
+        The folder whose live files are published.
+    dest : str | os.PathLike[str]
+        The folder that readers know: ``s3://bucket/prefix`` or a local one.
+    **options
+        See :class:`ddbio.PublishKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the source has no live file.
+    LimitError
+        If the plan is above a limit.
+    """
+    ...
+
+def rollback(path: str | os.PathLike[str], **options: Unpack[RollbackKeywords]) -> PublishReport:
+    """Make an older version of a folder its newest again.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.RollbackKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such version, or its files are gone.
+    TargetError
+        If another job replaces files of the folder now.
+    """
+    ...
+
+def layout(path: str | os.PathLike[str], **options: Unpack[LayoutKeywords]) -> LayoutReport:
+    """Return how a dataset lies in files: their sizes, small ones, row groups, partitions, and what each column takes.
+
+    Only the footers of Parquet and ORC are read, and no row.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` or a local folder.
+    **options
+        See :class:`ddbio.LayoutKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no file of rows.
+    DecodeError
+        If the footer of a file is damaged.
+    OptionError
+        If charts are asked for and matplotlib is not installed.
+    TargetError
+        If a page cannot be written.
+    """
+    ...
+
+def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[CatalogSyncKeywords]) -> CatalogReport:
+    """Make or update the Glue table of a folder's live files, and register its partitions.
+
+    Columns are only added, at the end. Doing it again changes nothing.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` of the files.
+    target : str
+        The table, ``glue://database.table``; database and table are created if they do not exist.
+    **options
+        See :class:`ddbio.CatalogSyncKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no files.
+    SchemaError, TargetError
+        As :func:`check_catalog` says.
+    AccessDeniedError, EndpointError, ServiceError
+        If Glue refuses.
+    """
+    ...
+
+def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive", "spark", "unity", "duckdb"], **options: Unpack[CatalogDdlKeywords]) -> str:
+    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
+
+    Parameters
+    ----------
+    path : str | os.PathLike[str]
+        ``s3://bucket/prefix`` of the files, or a local folder.
+    dialect : Literal["athena", "hive", "spark", "unity", "duckdb"]
+        Whose DDL it is.
+    **options
+        See :class:`ddbio.CatalogDdlKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no files.
+    OptionError
+        If the dialect cannot describe it.
+    SchemaError
+        If a column has no type there.
+    """
+    ...
+
+def validate(source: Any, target: Any | None = None, *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidationReport:
+    """Return whether two sides hold the same items, which keys differ, and which quality rules hold.
+
+    Parameters
+    ----------
+    source : Any
+        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
+        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
+        table. Without a target only rules are evaluated.
+    target : Any | None
+        A ``pyarrow`` table or batch, a data frame that offers itself as Arrow, or a Spark DataFrame; an ``s3://`` URI,
+        a path with a slash or the name of a data file, of files or of a native export; any other text is the name of a
+        table. Without a target only rules are evaluated.
+    master : str | None
+        Spark master and configuration, for a session that has to be started.
+    conf : Mapping[str, str] | None
+        Spark master and configuration, for a session that has to be started.
+    **options
+        See :class:`ddbio.ValidateKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, folder or file.
+    OptionError
+        If nothing says the key, or the file of rules is wrong.
+    SchemaError
+        If a row lacks its key, or a column has a type that DynamoDB has no exact form for.
+    DecodeError
+        If a file is damaged.
+    TargetError
+        If the page cannot be written.
+    """
+    ...
+
+def plan_validate(source: Any, target: Any | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ValidateKeywords]) -> ValidatePlan:
+    """Return what a validation would read and cost, and by which key it would compare.
+
+    Parameters
+    ----------
+    source : Any
+        As for :func:`validate`.
+    target : Any | None
+        As for :func:`validate`.
+    from_file : str | os.PathLike[str] | None
+        Describes the tables among the sides as DescribeTable does, in JSON; they need not exist.
+    **options
+        See :class:`ddbio.ValidateKeywords`.
+
+    Raises
+    ------
+    DdbioError
+        As :func:`validate` says.
+    """
+    ...
+
+def advise(table: str | None = None, **options: Unpack[AdviseKeywords]) -> Advice:
+    """Return which way to keep a copy of a table in S3 costs least, and what each costs, takes and cannot do.
+
+    Compared are scans, full and incremental exports, streams with Firehose, Kinesis Data Streams, zero-ETL, Glue and
+    EMR Serverless. The table is described, and CloudWatch asked how much changes; no item is read.
+
+    Parameters
+    ----------
+    table : str | None
+        Name of the table, or its ARN.
+    **options
+        See :class:`ddbio.AdviseKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If the table's file or the prices cannot be used, or the number of changes is not known.
+    NotFoundError
+        If there is no such table.
+    DdbioError
+        If it cannot be described, or a page cannot be written.
+    """
+    ...
+
+def plan_capacity(table: str, *, target: float = 0.7, **options: Unpack[PlanCapacityKeywords]) -> CapacityPlan:
+    """Return which mode, capacity and class a table should have, by what it and its indexes have consumed.
+
+    What CloudWatch has counted, or a file says, is replayed against auto scaling. Nothing of the table is read or
+    changed.
+
+    Parameters
+    ----------
+    table : str
+        Name of the table, or its ARN; with ``csv`` it need not exist.
+    **options
+        See :class:`ddbio.PlanCapacityKeywords`.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table, or nobody counted what it consumed.
+    OptionError
+        If the file or the prices cannot be used.
+    DdbioError
+        If the table cannot be described, or a page cannot be written.
+    """
+    ...
+
+def simulate_scan(scenario: Literal["long-tail"] | None = None, **options: Unpack[SimulateScanKeywords]) -> SimulationReport:
+    """Return what a scan of a table that need not exist would do: time, units, throttling; no service is called.
+
+    The planner, the budget and its pacer are those of real scans, on a virtual clock; the table's partitions and the
+    times of pages are a model. The same options give the same report.
+
+    Parameters
+    ----------
+    scenario : Literal["long-tail"] | None
+        A named simulation, whose values the other options change.
+    **options
+        See :class:`ddbio.SimulateScanKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If all executors are lost, or a chart needs matplotlib.
+    TargetError
+        If the chart cannot be written.
+    """
+    ...
+
+def simulate_load(**options: Unpack[SimulateLoadKeywords]) -> SimulationReport:
+    """Return what a load into a table that need not exist would do: time, units, throttling; no service is called.
+
+    The planner, the budget and its pacer are those of real loads, on a virtual clock; the table's partitions and the
+    times of requests are a model. The same options give the same report.
+
+    Parameters
+    ----------
+    **options
+        See :class:`ddbio.SimulateLoadKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If all executors are lost, or a chart needs matplotlib.
+    TargetError
+        If the chart cannot be written.
+    """
+    ...
+
+def doctor(table: str | None = None, location: str | None = None, **options: Unpack[DoctorKeywords]) -> DoctorReport:
+    """Return what is wrong with this machine, credentials, endpoints, a table and a bucket, and what to do about it.
+
+    What fails, be it for a missing permission, is a finding and no error. Nothing is changed, and no item or object is
+    read; no check takes longer than half a minute.
+
+    Parameters
+    ----------
+    table : str | None
+        Table, by its name or ARN, that a job reads or writes.
+    location : str | None
+        ``s3://bucket/prefix`` that a job reads or writes.
+    **options
+        See :class:`ddbio.DoctorKeywords`.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong by itself.
+    """
+    ...
+
+def iam_policy(verb: str, arguments: Mapping[str, Any], **options: Unpack[IamKeywords]) -> dict[str, Any]:
+    """Return the IAM policy that allows what a verb does with these arguments, and nothing else. Nothing is called.
+
+    Parameters
+    ----------
+    verb : str
+        The words of its command: ``scan``, ``export start``, ``plan copy``.
+    arguments : Mapping[str, Any]
+        The verb's arguments and options by name, such as ``{"table": "orders", "dest": "s3://bucket/prefix"}``.
+    **options
+        See :class:`ddbio.IamKeywords`.
+
+    Returns
+    -------
+    dict
+        The policy as IAM takes it, as JSON.
+
+    Raises
+    ------
+    OptionError
+        If there is no such verb or option.
+    """
+    ...
+

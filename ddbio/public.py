@@ -157,7 +157,7 @@ def public_function(name: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "ddbio"
-    function.__doc__ = _docstring(verb, run, options)
+    function.__doc__ = "\n".join([docstring_of(verb), *_other_parameters(verb)])
     signature = public_signature(verb)
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
@@ -230,23 +230,31 @@ def keyword_type(name: str, hint: Any) -> str:
     return _GIVEN.get(hint.__name__, str(hint.__name__))
 
 
-def _docstring(verb: Verb, run: Callable[..., Any], options: type[Any]) -> str:
-    """Return the docstring of the function that runs, with all parameters of the public one."""
-    described = descriptions_of(options)
-    head, sections = _sections(inspect.cleandoc(run.__doc__ or ""))
+def docstring_of(verb: Verb) -> str:
+    """Return the docstring of the function that runs, with the parameters of the public one; options are left out."""
+    described = descriptions_of(getattr(options_package, verb.options))
+    head, sections = _sections(inspect.cleandoc(run_of(verb).__doc__ or ""))
     own = _entries(sections.pop("Parameters", ""))
     lines = [head, "", "Parameters", "----------"]
     for each in arguments_of(verb):
         lines += [f"{each.name} : {each.hint}", own.get(each.name) or _indented(described.get(each.field, ""))]
     for name in verb.more.split():
         lines += [f"{name} : {_MORE[name][0]}", own.get(name) or _indented(_MEANINGS[name])]
-    lines += ["**options", "    Those below."]
+    keywords = f"{verb.options.removesuffix('Options')}Keywords"
+    lines += ["**options", f"    See :class:`ddbio.{keywords}`."]
     for title, text in sections.items():
         lines += ["", title, "-" * len(title), text]
-    lines += ["", "Other Parameters", "----------------"]
-    for field, hint in _keywords_of(options, {each.field for each in arguments_of(verb)}):
-        lines += [f"{field.name} : {hint}", _indented(described[field.name])]
     return "\n".join(lines)
+
+
+def _other_parameters(verb: Verb) -> Iterator[str]:
+    """Yield the lines that describe the options of a verb."""
+    options = getattr(options_package, verb.options)
+    described = descriptions_of(options)
+    yield from ("", "Other Parameters", "----------------")
+    for field, hint in _keywords_of(options, {each.field for each in arguments_of(verb)}):
+        yield f"{field.name} : {hint}"
+        yield _indented(described[field.name])
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:

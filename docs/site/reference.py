@@ -24,7 +24,9 @@ import ddbio.testing
 from ddbio import capacity, errors, options
 from ddbio.cli.main import cli
 from ddbio.options import camel_case, descriptions_of
+from ddbio.public import arguments_of
 from ddbio.spark import functions
+from ddbio.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +52,12 @@ def plain(text: str) -> str:
 
 
 def options_of(function: Any) -> Iterator[str]:
-    """Yield the table of the keyword arguments that a function hands on to a verb, folded."""
-    keywords = re.fullmatch(r"Unpack\[(\w+)Keywords\]", function.__annotations__.get("options", ""))
-    if not keywords:
+    """Yield the table of the options of a verb, folded."""
+    if function.__name__ not in VERBS:
         return
-    cls = getattr(options, f"{keywords[1]}Options")
-    described, own = descriptions_of(cls), function.__annotations__
+    verb = VERBS[function.__name__]
+    described = descriptions_of(getattr(options, verb.options))
+    own = {each.name for each in arguments_of(verb)}
     yield '??? note "Options"\n'
     yield "    | option | type | default | meaning |\n    |---|---|---|---|"
     for parameter in inspect.signature(function).parameters.values():

@@ -168,7 +168,8 @@ def _stub_function(verb: Verb, signature: inspect.Signature) -> str:
             named.append(text)
     keywords = f"**options: Unpack[{verb.options.removesuffix('Options')}Keywords]"
     inner = ", ".join([*leading, *(["*", *named] if named else []), keywords])
-    return f"def {verb.name}({inner}) -> {signature.return_annotation}: ..."
+    text = "\n".join(f"    {line}".rstrip() for line in public.docstring_of(verb).splitlines())
+    return f'def {verb.name}({inner}) -> {signature.return_annotation}:\n    """{text.lstrip()}\n    """\n    ...\n'
 
 
 def _home_of(word: str, run: object) -> str | None:

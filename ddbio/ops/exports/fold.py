@@ -151,7 +151,7 @@ def plan_of(options: ExportFoldOptions, increments: Sequence[str]) -> ExportFold
     Parameters
     ----------
     increments
-        As for :func:`fold_exports_to_files`.
+        Incremental exports of the same table, in any order; their windows must leave no gap.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def fold_to_files(
     Parameters
     ----------
     increments
-        As for :func:`fold_exports`.
+        Incremental exports of the same table, in any order; their windows must leave no gap.
     master, conf
         Spark master and configuration for a session that has to be started.
 

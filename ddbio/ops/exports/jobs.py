@@ -35,7 +35,7 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
     Parameters
     ----------
     from_file
-        As for :func:`start_export`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
+        DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     Parameters
     ----------
     from_file
-        As for :func:`start_bulk_put`; ``from_file`` is DescribeTable's answer as JSON, of a table that need not exist.
+        DescribeTable's answer as JSON, of a table that need not exist.
 
     Raises
     ------
