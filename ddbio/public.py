@@ -45,7 +45,7 @@ _MEANINGS = {
     "progress": "Is called about once a second, and at the end, with a :class:`ddbio.Progress`.",
     "stop": "An event that ends the job once it is set.",
 }
-"""What they are for."""
+"""The descriptions of these parameters."""
 
 _TYPES = {
     "increments": f"Sequence[{_PATH}]",
