@@ -17,9 +17,9 @@ from boto3.dynamodb.types import Binary, TypeDeserializer
 import ddbio
 from bench import data
 from bench.pyarrow_json.tagged import tagged_struct, untag
-from ddbio.core.items.decode import Decoder
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
+from ddbio.items.decode import Decoder
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.item_key import key_hashes
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.item_key import key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

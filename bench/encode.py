@@ -12,9 +12,9 @@ from boto3.dynamodb.types import TypeSerializer
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.reference import plain_json_lines
+from ddbio.items.decode import Decoder
+from ddbio.items.encode import Encoder
+from ddbio.items.reference import plain_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,10 +16,10 @@ from isal import igzip
 import ddbio
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.decode import Decoder
 from ddbio.files.parquet import dictionary_columns
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
 from ddbio.testing.export import ExportWriter
 
 if TYPE_CHECKING:

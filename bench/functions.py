@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.schema.file import schema_to_json
+from ddbio.items.decode import Decoder
+from ddbio.items.encode import Encoder
+from ddbio.items.schema.file import schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from bench import data, decoders
 from bench.pairs import interleave, megabytes_per_second
-from ddbio.core.ion.blocks import IonReader
-from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.items.decode import Decoder
+from ddbio.items.decode import Decoder
+from ddbio.items.ion import IonReader
+from ddbio.items.ion_values import ion_line, ion_to_json_lines
 
 ITEMS = 20_000
 ROUNDS = 5

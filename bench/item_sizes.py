@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
 from ddbio.capacity import item_bytes, item_bytes_of_json, item_size_bytes
-from ddbio.core.batch_size import batch_bytes
-from ddbio.core.items.decode import Decoder
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.decode import Decoder
 
 if TYPE_CHECKING:
     from bench.data import Shape

@@ -17,9 +17,9 @@ import ddbio
 from bench import data, orders, serving
 from bench.pairs import interleave
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.items.decode import Decoder
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.items.decode import Decoder
 from ddbio.testing.export import Change, ExportWriter
 
 if TYPE_CHECKING:

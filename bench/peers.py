@@ -27,7 +27,7 @@ from bench import jobs, orders, spark_json
 from bench.decoders import Deserializer
 from bench.e2e.emr.connector import Connector, MissingConnectorError
 from bench.pyarrow_json.tagged import tagged_struct
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

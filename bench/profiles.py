@@ -16,11 +16,11 @@ import pyarrow.json as pj
 
 from bench import data, decoders
 from bench.pyarrow_json.tagged import tagged_struct
-from ddbio.core.items.decode import Decoder, infer_schema_of_body
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.text.json_text import compact_json
+from ddbio.items.decode import Decoder, infer_schema_of_body
+from ddbio.items.json_text import compact_json
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

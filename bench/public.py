@@ -21,14 +21,14 @@ import ddbio
 from bench import data, orders
 from bench.pairs import interleave, speed_ratio
 from bench.pyarrow_json.tagged import tagged_struct
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import key_hashes
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
 from ddbio.testing.export import ExportWriter
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from bench.decoders import is_same_item, schema_of
 from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

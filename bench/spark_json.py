@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from bench import data, decoders
 from bench.pyarrow_json.tagged import members_of
-from ddbio.core.schema.arrow import tag_of_field
+from ddbio.items.schema.arrow import tag_of_field
 
 if TYPE_CHECKING:
     from pathlib import Path

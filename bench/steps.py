@@ -22,18 +22,18 @@ from isal import igzip
 from bench import orders
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport, open_body_sender
-from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import fold
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.items.decode import Decoder, infer_schema_of_body
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.item_key import Fingerprints, KeySet, key_fingerprints, key_hashes
-from ddbio.core.items.raw_items import RawItemParts, RawItemReader, RawItems
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, in_key_order, spread_ranges, write_units
 from ddbio.core.loads.requests import PUT, batch_template
 from ddbio.core.scans.plan import ROTATED_PAGE_BYTES, rotated_segments
 from ddbio.files.line_writers import LineBuffer, compress
 from ddbio.files.parquet import dictionary_columns
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.decode import Decoder, infer_schema_of_body
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints, key_hashes
+from ddbio.items.raw_items import RawItemParts, RawItemReader, RawItems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ddbio
-from ddbio.core.items.decode import Decoder
+from ddbio.items.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from ddbio.core.exports.fold import Window as Window
 from ddbio.core.exports.jobs import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
 from ddbio.core.folders.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
 from ddbio.core.imports.jobs import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
-from ddbio.core.items.batch_stream import RecordBatchStream as RecordBatchStream
-from ddbio.core.items.changes import ChangeDecoder as ChangeDecoder
-from ddbio.core.items.decode import from_dynamodb_json as from_dynamodb_json
-from ddbio.core.items.encode import to_dynamodb_json as to_dynamodb_json
+from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
+from ddbio.items.changes import ChangeDecoder as ChangeDecoder
+from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
+from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
 from ddbio.core.loads.idempotency import idempotency_key as idempotency_key
 from ddbio.core.loads.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
 from ddbio.core.planning.advice import Advice as Advice
@@ -27,7 +27,7 @@ from ddbio.core.planning.prices import Cost as Cost, CostLine as CostLine
 from ddbio.core.planning.provisioning import CapacityPlan as CapacityPlan
 from ddbio.core.planning.simulation import SimulationReport as SimulationReport
 from ddbio.core.scans.plan import ScanPlan as ScanPlan
-from ddbio.core.schema.item_schema import ItemSchema as ItemSchema
+from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
 from ddbio.core.service_estimates import CapturePlan as CapturePlan
 from ddbio.core.table_description import TableDescription as TableDescription
 from ddbio.core.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport

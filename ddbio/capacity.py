@@ -5,7 +5,7 @@ Nothing here asks AWS. Each rule names the page of the developer guide that it c
 
 from __future__ import annotations
 
-from ddbio.core.capacity import (
+from ddbio.items.capacity import (
     PAGE_BYTES,
     READ_UNIT_BYTES,
     WRITE_UNIT_BYTES,
@@ -24,7 +24,7 @@ from ddbio.core.capacity import (
     write_cost,
     write_units,
 )
-from ddbio.core.items.item_sizes import item_bytes, item_bytes_of_json
+from ddbio.items.item_sizes import item_bytes, item_bytes_of_json
 
 __all__ = [
     "PAGE_BYTES",

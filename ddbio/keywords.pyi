@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.options import Credentials
 
 

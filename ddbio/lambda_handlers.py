@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from ddbio.core.capture.transform import transform_event
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import OptionError
+from ddbio.items.stream_records import table_of
 
 _LOG = logging.getLogger("ddbio.changes")
 TABLE, LOAD_OPTIONS = "DDBIO_TABLE", "DDBIO_LOAD_OPTIONS"

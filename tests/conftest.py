@@ -55,7 +55,7 @@ LONG_FIRST = (
     "testing",
     "contract",
     "cli",
-    "core/kernel",
+    "items/kernel",
 )
 """The folders and files of long tests, in the order in which they start, so that only short files remain at the end."""
 

@@ -30,7 +30,7 @@ NAMES = {
         "botocore.hooks HierarchicalEmitter._handlers",
         "botocore.signers RequestSigner._credentials",
     ],
-    "ddbio/core/kernel/cache.py": [
+    "ddbio/items/kernel/cache.py": [
         "llvmlite.binding get_host_cpu_features",
         "numba.core.caching NullCache",
         "numba.core.compiler CompileResult._find_referenced_environments",
@@ -41,8 +41,8 @@ NAMES = {
         "numba.core.serialize dumps",
         "numba.extending _Intrinsic._defn",
     ],
-    "ddbio/core/kernel/hash/mixing.py": ["numba.extending intrinsic"],
-    "ddbio/core/kernel/jit.py": [
+    "ddbio/items/kernel/hash/mixing.py": ["numba.extending intrinsic"],
+    "ddbio/items/kernel/jit.py": [
         "numba._dynfunc make_function",
         "numba.core.codegen JITCodeLibrary._finalize_dynamic_globals",
         "numba.core.codegen JITCodeLibrary._optimize_final_module",
@@ -58,7 +58,7 @@ NAMES = {
         "numba.core.event register",
         "numba.core.typed_passes NativeLowering.run_pass",
     ],
-    "ddbio/core/kernel/memory.py": [
+    "ddbio/items/kernel/memory.py": [
         "numba.core.cgutils gep",
         "numba.core.cgutils unpack_tuple",
         "numba.extending intrinsic",

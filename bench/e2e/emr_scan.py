@@ -15,7 +15,7 @@ from bench import data, pairs, serving
 from bench.decoders import schema_of
 from bench.e2e import processes, record, spark_files
 from bench.e2e.emr.connector import Connector, MissingConnectorError
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable

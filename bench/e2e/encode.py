@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from bench import data, decoders, encode, pairs
 from bench.e2e import record
-from ddbio.core.items.encode import Encoder
+from ddbio.items.encode import Encoder
 
 
 def main() -> None:

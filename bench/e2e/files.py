@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from bench import data, pairs, partitions
 from bench.e2e import record
 from bench.files import batches_of
-from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import read_batches
+from ddbio.items.digest_columns import digest_of_batches
 
 if TYPE_CHECKING:
     from ddbio.core.folders.staged import StagedFile

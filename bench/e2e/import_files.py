@@ -11,9 +11,9 @@ import pyarrow as pa
 import ddbio
 from bench import data, decoders, pairs
 from bench.e2e import record
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
 from ddbio.files.line_writers import compress
+from ddbio.items.decode import Decoder
+from ddbio.items.encode import Encoder
 
 if TYPE_CHECKING:
     from ddbio.ops.imports.files import ImportFilesReport

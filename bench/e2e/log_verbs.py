@@ -37,14 +37,14 @@ from bench.steps import TABLE, Places, Steps, data_files, unzipped
 from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.items.change_images import image_batches
-from ddbio.core.items.row_lines import RowLines
-from ddbio.core.kernel.arrays import spans_of, valid_of
-from ddbio.core.kernel.flat_items import flat_members
 from ddbio.core.lake.keys import key_texts
-from ddbio.core.schema.arrow import RESCUE_NAME
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.change_images import image_batches
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.kernel.arrays import spans_of, valid_of
+from ddbio.items.kernel.flat_items import flat_members
+from ddbio.items.row_lines import RowLines
+from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:

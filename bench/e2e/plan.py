@@ -15,8 +15,8 @@ from typing import Any
 from bench import data, decoders
 from bench.e2e import record
 from ddbio.capacity import item_bytes, item_size_bytes
-from ddbio.core.batch_size import batch_bytes
-from ddbio.core.items.decode import Decoder
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.decode import Decoder
 from ddbio.testing import FakeDynamoDB
 
 RUNS = 5

@@ -19,7 +19,7 @@ import ddbio
 from bench import data, orders, pairs, serving
 from bench.e2e import processes, record
 from bench.steps import Places, Steps
-from ddbio.core.schema.file import schema_to_json
+from ddbio.items.schema.file import schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from bench.e2e import record
 from bench.gate import callgrind
 from bench.gate.kernels import NAMES
-from ddbio.core.kernel.cache import portable_environment
+from ddbio.items.kernel.cache import portable_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,12 +15,12 @@ import pyarrow as pa
 from bench import orders
 from bench.gate.callgrind import Counter
 from ddbio.capacity import item_bytes, item_bytes_of_json
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.item_key import key_hashes
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.decode import Decoder, infer_schema_of_bodies
+from ddbio.items.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.pyarrow_json.text_column import text_bytes, text_offsets
-from ddbio.core.number import MAX_DIGITS, canonical_number
-from ddbio.core.schema.arrow import MAX_FLOAT32, is_decimal, is_float, is_text
 from ddbio.errors import DecodeError
+from ddbio.items.number import MAX_DIGITS, canonical_number
+from ddbio.items.schema.arrow import MAX_FLOAT32, is_decimal, is_float, is_text
 
 _CANONICAL = r"\A(?:-?[1-9][0-9]*(?:\.[0-9]*[1-9])?|-?0\.[0-9]*[1-9]|0)\z"
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from bench.pyarrow_json.base64_column import decode_base64_column
 from bench.pyarrow_json.number_column import cast_numbers
-from ddbio.core.schema.arrow import SETS, tag_of_field
 from ddbio.errors import DecodeError
+from ddbio.items.schema.arrow import SETS, tag_of_field
 
 
 def tagged_type(field: pa.Field[Any], path: str, null_paths: frozenset[str] | None) -> pa.DataType | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.aws.endpoint_route import DYNAMODB, READS, call_minimal, event_name
 from ddbio.aws.http_bodies import TruncatedBodyError, decompress_body, verify_body
-from ddbio.core.text.page import Page, split_page
+from ddbio.items.page import Page, split_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

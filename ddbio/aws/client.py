@@ -42,8 +42,8 @@ from botocore.utils import parse_timestamp
 
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
-from ddbio.core.text.secrets import remember_secrets
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
+from ddbio.secrets import remember_secrets
 from ddbio.version import __version__
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from ddbio.core.text.secrets import without_secrets
 from ddbio.errors import (
     AccessDeniedError,
     DdbioError,
@@ -33,6 +32,7 @@ from ddbio.errors import (
     ServiceError,
     ThrottledError,
 )
+from ddbio.secrets import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,8 +19,8 @@ from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.scan import Reading, settle_failed, settle_page
 from ddbio.aws.transport import read_body
 from ddbio.budget import BudgetClosedError, Grant
-from ddbio.core.text.page import split_page
 from ddbio.errors import DdbioError
+from ddbio.items.page import split_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ddbio.aws.scan import ReadRequest
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
-    from ddbio.core.text.page import Page
+    from ddbio.items.page import Page
 
 _NO_GRANT = Grant(0.0, 0.0)
 

@@ -29,8 +29,8 @@ from ddbio.aws.endpoint_route import DYNAMODB, RouteTable, find_obstacle
 from ddbio.aws.error_codes import error_code
 from ddbio.aws.event_stream import EventStream
 from ddbio.aws.http_bodies import MIN_COMPRESSED_BYTES, TruncatedBodyError, compress_body, decompress_body, verify_body
-from ddbio.core.text.page import Page, split_page
 from ddbio.errors import OptionError
+from ddbio.items.page import Page, split_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,11 +20,11 @@ from ddbio.budget import Grant
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DeferredRows
-from ddbio.core.number import canonical_number
 from ddbio.core.planning.pacing import ThrottleScope, parse_throttle_reason
-from ddbio.core.text.json_text import compact_json
-from ddbio.core.text.page import units_in
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
+from ddbio.items.json_text import compact_json
+from ddbio.items.number import canonical_number
+from ddbio.items.page import units_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

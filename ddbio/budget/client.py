@@ -17,7 +17,7 @@ from ddbio.budget.reservation import (
     BudgetClosedError,
     Grant,
 )
-from ddbio.core.compiling import COMPILATIONS
+from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
 from ddbio.budget.reservation import BudgetClosedError, Granted
-from ddbio.core.compiling import COMPILATIONS
+from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from ddbio.budget.messages import BudgetAddress, MessageChannel

@@ -270,7 +270,7 @@ def _flag_of(name: str) -> str:
 
 
 def _read_schema(path: str) -> str:
-    from ddbio.core.schema.item_schema import arrow_schema_of
+    from ddbio.items.schema.item_schema import arrow_schema_of
 
     text = read_schema_text(path)
     try:

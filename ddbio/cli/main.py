@@ -249,7 +249,7 @@ def _is_for_users(record: logging.LogRecord) -> bool:
 
 def _without_secrets(text: str) -> str:
     # Imported when there is something to say: --help is answered at once.
-    from ddbio.core.text.secrets import remember_secrets, without_secrets
+    from ddbio.secrets import remember_secrets, without_secrets
 
     remember_secrets(*map(os.environ.get, ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))
     return without_secrets(text)

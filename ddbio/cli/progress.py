@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
-    from ddbio.core.compiling import Compilations
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.planning.job_outline import JobOutline
     from ddbio.core.scans.plan import ScanPlan
+    from ddbio.items.kernel.compiling import Compilations
     from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.ops.job.waiting import Job
 
@@ -117,7 +117,7 @@ class ExportProgress:
 @contextmanager
 def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
     """Show on stderr what a budget has counted, while the context is open."""
-    from ddbio.core.compiling import COMPILATIONS
+    from ddbio.items.kernel.compiling import COMPILATIONS
 
     end = _End()
     budget.is_followed = True

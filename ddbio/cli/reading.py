@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.items.schema.item_schema import ItemSchema
 
 CHANGED_EXIT = 1
 _COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "numbers", "nulls", "sample_items")
@@ -185,7 +185,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
 
 def _read(path: str) -> ItemSchema:
-    from ddbio.core.schema.item_schema import ItemSchema
+    from ddbio.items.schema.item_schema import ItemSchema
 
     try:
         return ItemSchema.from_json(read_schema_text(path))

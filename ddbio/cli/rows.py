@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.items.row_lines import RowLines
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.items.row_lines import RowLines
+from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

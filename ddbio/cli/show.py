@@ -141,7 +141,7 @@ def _usd_text(usd: float) -> str:
 
 def format_plan(plan: ScanPlan, most_columns: int | None = None) -> str:
     """Return a scan's plan as lines of name and value, then its columns, or how many they are."""
-    from ddbio.core.schema.arrow import format_schema
+    from ddbio.items.schema.arrow import format_schema
 
     budget = "unbounded" if plan.rcu_per_second is None else f"{plan.rcu_per_second:g} RCU/s"
     pages = "" if plan.page_limit is None else f", pages of at most {counted(plan.page_limit, 'item')}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -20,7 +20,7 @@ def checksum(algorithm: str, data: bytes | memoryview) -> bytes:
     # Whoever has asked for no such checksum does not wait for the compiler.
     import numpy as np  # noqa: PLC0415
 
-    from ddbio.core.kernel.crc import crc  # noqa: PLC0415
+    from ddbio.items.kernel.crc import crc  # noqa: PLC0415
 
     polynomial, bits = CRC_POLYNOMIALS[algorithm]
     ones = (1 << bits) - 1
@@ -30,7 +30,7 @@ def checksum(algorithm: str, data: bytes | memoryview) -> bytes:
 
 @functools.cache
 def _tables(polynomial: int) -> Any:
-    from ddbio.core.kernel.crc import tables_of  # noqa: PLC0415
+    from ddbio.items.kernel.crc import tables_of  # noqa: PLC0415
 
     return tables_of(polynomial)
 

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.result import Result
 from ddbio.errors import OptionError
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import checksum, digest_columns, digest_json
+from ddbio.core import checksum
 from ddbio.core.capture.plain_lines import plain_lines
-from ddbio.core.ion import blocks as ion_blocks
-from ddbio.core.items import decode, encode, raw_items
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.raw_items import PageSplitter
-from ddbio.core.kernel.column_chunks import chunks_by_loop
-from ddbio.core.kernel.members import Openings
-from ddbio.core.kernel.typed_items import typed_lines
 from ddbio.core.lake import keys as lake_keys
 from ddbio.core.lake import reordering
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
+from ddbio.items import decode, digest_columns, digest_json, encode, raw_items
+from ddbio.items import ion as ion_blocks
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.decode import Decoder, infer_schema_of_bodies
+from ddbio.items.item_key import key_hashes
+from ddbio.items.kernel.column_chunks import chunks_by_loop
+from ddbio.items.kernel.members import Openings
+from ddbio.items.kernel.typed_items import typed_lines
+from ddbio.items.raw_items import PageSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DecodeError, NotFoundError, SchemaError, TargetError
 from ddbio.files.commit import list_manifests
 from ddbio.files.formats import is_row_file, is_splittable
 from ddbio.files.meta import read_state
 from ddbio.files.row_files import read_schema
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.file import schema_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.items.arrow_input import checked_batches
 from ddbio.files.arrow_messages import MAGIC, check_messages
 from ddbio.files.decompress import decompress
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, ReadOptions, Sample
 from ddbio.files.object_store import RangeFile
+from ddbio.items.arrow_input import checked_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.expansion import check_expansion
 from ddbio.errors import DecodeError
+from ddbio.items.expansion import check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

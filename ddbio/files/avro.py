@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from ddbio.core.expansion import MOST_ROW_BYTES, check_expansion
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.avro_rows import encode_rows
 from ddbio.files.avro_schema import (
@@ -36,6 +35,7 @@ from ddbio.files.avro_schema import (
 )
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
+from ddbio.items.expansion import MOST_ROW_BYTES, check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import is_decimal, is_list
-from ddbio.core.schema.times import is_time_column
+from ddbio.items.schema.arrow import is_decimal, is_list
+from ddbio.items.schema.times import is_time_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

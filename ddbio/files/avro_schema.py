@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_binary, is_decimal, is_list, is_text, normalize_schema
-from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_binary, is_decimal, is_list, is_text, normalize_schema
+from ddbio.items.schema.file import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.folders.staged import job_of
-from ddbio.core.schema.arrow import name_of_field
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, SchemaError
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.meta import manifest_path, read_state
+from ddbio.items.schema.arrow import name_of_field
+from ddbio.items.schema.file import schema_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.csv
 
-from ddbio.core.items.declared_text import csv_type, has_map, json_type, restore
-from ddbio.core.items.decode import from_dynamodb_json
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.kernel.typed_items import typed_lines
-from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.file_format import NO_TYPES
 from ddbio.files.text_rows import (
@@ -21,6 +16,11 @@ from ddbio.files.text_rows import (
     utf8_json,
     without_empty_rescue,
 )
+from ddbio.items.declared_text import csv_type, has_map, json_type, restore
+from ddbio.items.decode import from_dynamodb_json
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.typed_items import typed_lines
+from ddbio.items.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

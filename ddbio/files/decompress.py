@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from isal import igzip, isal_zlib
 
-from ddbio.core.expansion import FREE_BYTES, MOST_WHOLE_BYTES, check_expansion
 from ddbio.errors import DdbioError, DecodeError
+from ddbio.items.expansion import FREE_BYTES, MOST_WHOLE_BYTES, check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.expansion import MOST_WHOLE_BYTES, check_expansion
 from ddbio.errors import DecodeError
 from ddbio.files.decompress import decompress, decompress_head, is_compressed
+from ddbio.items.expansion import MOST_WHOLE_BYTES, check_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

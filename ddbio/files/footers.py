@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.core.folders.layout import Footer
-from ddbio.core.kernel.column_chunks import COMPRESSED, UNCOMPRESSED
 from ddbio.errors import DecodeError
 from ddbio.files.formats import format_of
 from ddbio.files.orc import ORC
@@ -16,6 +15,7 @@ from ddbio.files.parquet import PARQUET
 from ddbio.files.parquet_footer import check_bounds, facts_of_chunks, read_tail
 from ddbio.files.parquet_input import open_parquet
 from ddbio.files.row_files import RowFiles
+from ddbio.items.kernel.column_chunks import COMPRESSED, UNCOMPRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
-from ddbio.core.items.python_rows import item_columns
-from ddbio.core.schema.arrow import has_attribute_names, is_nulls, name_of_field, normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.framing import check_object, checked_items, framing_of
 from ddbio.errors import DecodeError
 from ddbio.files.declared_rows import read_json_as, read_json_by_columns
 from ddbio.files.file_format import BATCH_ROWS
@@ -22,6 +17,11 @@ from ddbio.files.named_nulls import with_named_nulls
 from ddbio.files.row_lines import lines_of_json
 from ddbio.files.text_ranges import last_document
 from ddbio.files.text_rows import joined_columns, json_items, read_json
+from ddbio.items.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.items.framing import check_object, checked_items, framing_of
+from ddbio.items.python_rows import item_columns
+from ddbio.items.schema.arrow import has_attribute_names, is_nulls, name_of_field, normalize_schema
+from ddbio.items.schema.item_schema import ItemSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import is_list, name_of_field, tag_of_field, tagged_field
-from ddbio.core.text.json_text import WrittenNumber, compact_json, parse_documents, parse_json
+from ddbio.items.json_text import WrittenNumber, compact_json, parse_documents, parse_json
+from ddbio.items.schema.arrow import is_list, name_of_field, tag_of_field, tagged_field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
 
 
 def self_typed(value: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.lake.columns import DELETED, attribute_columns
-from ddbio.core.schema.arrow import RESCUE_FIELD
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.parquet import PARQUET
+from ddbio.items.schema.arrow import RESCUE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from isal import igzip_lib, isal_zlib
 
-from ddbio.core.kernel.arrays import int64_array
+from ddbio.items.kernel.arrays import int64_array
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import name_of_field, nulls_field
-from ddbio.core.text.json_text import parse_documents
 from ddbio.files.file_format import NO_TYPES
 from ddbio.files.text_rows import null_names
+from ddbio.items.json_text import parse_documents
+from ddbio.items.schema.arrow import name_of_field, nulls_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.orc
 
-from ddbio.core.expansion import check_rows
-from ddbio.core.items.declared_text import orc_type, restore_batch
 from ddbio.errors import EncodeError
 from ddbio.files.file_format import BATCH_ROWS, FileFormat, Parts, Sample
 from ddbio.files.object_store import RangeFile
 from ddbio.files.orc_process import OrcProcess
+from ddbio.items.declared_text import orc_type, restore_batch
+from ddbio.items.expansion import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

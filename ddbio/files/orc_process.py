@@ -70,7 +70,7 @@ class OrcProcess:
         DecodeError
             If the reader finds the file damaged, crashes, or takes too long.
         """
-        from ddbio.core.items.arrow_input import checked_batches  # noqa: PLC0415 - no child needs what it imports
+        from ddbio.items.arrow_input import checked_batches  # noqa: PLC0415 - no child needs what it imports
 
         yield from checked_batches(pa.ipc.open_stream(self._ask(_STRIPE, number)))
 

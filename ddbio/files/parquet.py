@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.expansion import FREE_BYTES, check_rows, may_expand
-from ddbio.core.items.arrow_input import checked_batches
-from ddbio.core.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED
-from ddbio.core.schema.arrow import fields_within
 from ddbio.errors import DecodeError
 from ddbio.files.file_format import FileFormat, Parts, Sample
 from ddbio.files.local_store import LocalStore
 from ddbio.files.object_store import RangeFile
 from ddbio.files.parquet_footer import TEXT, facts_of_chunks, read_tail
 from ddbio.files.parquet_input import open_parquet
+from ddbio.items.arrow_input import checked_batches
+from ddbio.items.expansion import FREE_BYTES, check_rows, may_expand
+from ddbio.items.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED
+from ddbio.items.schema.arrow import fields_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

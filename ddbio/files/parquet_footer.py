@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.kernel.column_chunks import (
+from ddbio.errors import DecodeError
+from ddbio.items.kernel.column_chunks import (
     BOUNDS,
     DEFINITIONS,
     ENCRYPTED,
@@ -20,7 +20,7 @@ from ddbio.core.kernel.column_chunks import (
     chunks_by_loop,
     chunks_plainly,
 )
-from ddbio.errors import DecodeError
+from ddbio.items.kernel.first_calls import FIRST_CALLS
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

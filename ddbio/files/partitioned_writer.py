@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from ddbio.core.folders.partitions import PartitionedRows
     from ddbio.core.folders.staged import FileNaming, StagedFile
-    from ddbio.core.rescue import MisfitLog
     from ddbio.files.object_store import ObjectStore, SinkMaker
     from ddbio.files.rolling_writer import FileOptions
+    from ddbio.items.rescue import MisfitLog
 
 # What all partitions together hold in memory. Then those that are worth it go to their files, the others to a disk.
 _MEMORY_BYTES = 64 * 1024 * 1024

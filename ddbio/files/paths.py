@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import DDB_TYPE, name_of_field
+from ddbio.items.schema.arrow import DDB_TYPE, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from ddbio.core.text.framing import framing_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files.avro import AvroReader
 from ddbio.files.checksums import checked
@@ -23,14 +22,15 @@ from ddbio.files.json_forms import starts_with_item
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
 from ddbio.files.text_reader import JSON, PIECE_BYTES, TextReader
+from ddbio.items.framing import framing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.core.folders.staged import StoredObject
-    from ddbio.core.items.raw_items import RawItemReader, RawItems
     from ddbio.files.file_format import FileReader, Parts, Sample
     from ddbio.files.object_store import ObjectStore
+    from ddbio.items.raw_items import RawItemReader, RawItems
     from ddbio.options import JsonFormat
 
 # As pyarrow reads Parquet by default: for whole files that are read once.

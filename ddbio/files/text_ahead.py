@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ddbio.core.schema.arrow import normalize_schema
 from ddbio.files.file_format import BATCH_ROWS
 from ddbio.files.formats import FORMATS
 from ddbio.files.text_ranges import byte_ranges, count_csv, csv_starts
 from ddbio.files.text_rows import joined_columns
+from ddbio.items.schema.arrow import normalize_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.core.items.raw_items import shift_line
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import LINE_END, QUOTE, opens_cells
 from ddbio.files.file_format import TextStart
 from ddbio.files.local_store import LocalStore
 from ddbio.files.row_lines import RowLines
+from ddbio.items.raw_items import shift_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from ddbio.core.expansion import MOST_ROW_BYTES
-from ddbio.core.items.raw_items import shift_line
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import header_names, whole_records
 from ddbio.files.declared_rows import read_csv_as
@@ -29,6 +27,8 @@ from ddbio.files.row_lines import RowLines, lines_of_csv
 from ddbio.files.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, read_documents
 from ddbio.files.text_rows import csv_columns, joined_columns, read_csv
 from ddbio.files.text_writers import write_csv, write_dynamodb_json, write_json
+from ddbio.items.expansion import MOST_ROW_BYTES
+from ddbio.items.raw_items import shift_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -16,23 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ddbio.core.items.decode import from_dynamodb_json, infer_schema_of_body
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.items.raw_items import shift_line
-from ddbio.core.kernel.arrays import texts_array
-from ddbio.core.kernel.typed_items import TypedLines, typed_lines
-from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
-from ddbio.core.schema.declare import ColumnRules
-from ddbio.core.text.json_text import compact_json, exact_number, parse_documents, parse_json
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.files.csv_records import check_quotes, header_names, record_starts
 from ddbio.files.file_format import NO_TYPES, ReadOptions
 from ddbio.files.json_values import declared_cells, item_of, with_declared_texts
+from ddbio.items.decode import from_dynamodb_json, infer_schema_of_body
+from ddbio.items.json_text import compact_json, exact_number, parse_documents, parse_json
+from ddbio.items.kernel.arrays import texts_array
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.typed_items import TypedLines, typed_lines
+from ddbio.items.raw_items import shift_line
+from ddbio.items.schema.arrow import RESCUE_NAME, fields_within, name_of_field, tag_of_field
+from ddbio.items.schema.declare import ColumnRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
 
 # A double keeps numbers of fewer digits, but not with every exponent.
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][+-]?[0-9]+)?|(?<![0-9.])[0-9.]++[eE][+-]?[0-9]{3,}")

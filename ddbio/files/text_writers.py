@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from isal import isal_zlib
 
-from ddbio.core.items.declared_text import csv_column
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.plain_json import json_lines
 from ddbio.files.file_format import BATCH_ROWS
+from ddbio.items.declared_text import csv_column
+from ddbio.items.encode import Encoder
+from ddbio.items.plain_json import json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddbio.core.lake.columns import BUCKET, lake_schema
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.items.schema.file import schema_from_json
 from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from ddbio.core.folders.contained import contained
 from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
-from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
 from ddbio.lake.iceberg_io import STORE, StoreFileIO
 from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable

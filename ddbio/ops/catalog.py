@@ -36,7 +36,6 @@ from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.core.folders.snapshot import PUBLISHED, published_folder
 from ddbio.core.folders.time_parts import PARTS
 from ddbio.core.lake.columns import BUCKET
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.files.commit import list_manifests
 from ddbio.files.contents import LOGS, kind_of, require_own_files
@@ -44,6 +43,7 @@ from ddbio.files.formats import format_of, is_row_file
 from ddbio.files.meta import read_state
 from ddbio.files.row_files import read_schema
 from ddbio.files.snapshot import live_files
+from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.job.clients import catalog_spec
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.job.storage import open_store

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.expansion import MOST_ROW_BYTES
 from ddbio.core.folders.snapshot import PUBLISHED, LiveFile
-from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.files.contents import LOGS, TABLES, recognize, require_no_tables
 from ddbio.files.declared import Noted, look_up
@@ -29,6 +27,8 @@ from ddbio.files.partition_columns import partition_columns
 from ddbio.files.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.files.snapshot import folder_files, log_files, replaced_files
 from ddbio.files.stream_log import committed_files
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.expansion import MOST_ROW_BYTES
 from ddbio.lake.lake_table import KEYS
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.lake_items import LakeItems

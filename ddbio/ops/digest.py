@@ -10,13 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.digest_json import JsonDigest, digest_of_json
-from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.schema.arrow import declare_types
-from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.text.framing import framed_items, framing_of
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.files.checksums import checked
 from ddbio.files.declared import look_up
@@ -28,6 +21,13 @@ from ddbio.files.paths import with_columns
 from ddbio.files.row_files import read_batches
 from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
 from ddbio.files.text_reader import PIECE_BYTES
+from ddbio.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.digest_json import JsonDigest, digest_of_json
+from ddbio.items.framing import framed_items, framing_of
+from ddbio.items.schema.arrow import declare_types
+from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
 

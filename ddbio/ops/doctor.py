@@ -139,8 +139,8 @@ def _environment() -> Iterator[Finding]:
 
 def _kernel() -> Iterator[Finding]:
     # They load the compiler, in a second or more.
-    from ddbio.core.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
     from ddbio.core.warm import warm  # noqa: PLC0415
+    from ddbio.items.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
 
     try:
         without_compiling(warm)

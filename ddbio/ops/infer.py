@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
-from ddbio.core.items.plain_columns import plain_schema
-from ddbio.core.items.time_columns import sampled_forms
 from ddbio.core.scans.plan import budget_of
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.declare import ColumnRules
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
 from ddbio.files.formats import format_of
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import schema_of
+from ddbio.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
+from ddbio.items.framing import framed_items
+from ddbio.items.plain_columns import plain_schema
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.declare import ColumnRules
+from ddbio.items.schema.item_schema import ItemSchema
+from ddbio.items.time_columns import sampled_forms
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
-    from ddbio.core.attribute import Item
     from ddbio.core.folders.staged import StoredObject
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns
+    from ddbio.items.attribute import Item
     from ddbio.options import InspectOptions
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview

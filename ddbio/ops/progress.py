@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.result import Result
 from ddbio.ops.copy import outline_of
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
 from ddbio.core.create_table import NewTable, create_table_request, format_key, new_table_request, parse_key
-from ddbio.core.result import Result
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import (
     AccessDeniedError,
@@ -22,6 +21,7 @@ from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

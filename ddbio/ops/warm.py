@@ -12,10 +12,10 @@ import zipfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from ddbio.core.kernel.cache import cache_folder, portable_environment, use_cache_folder
 from ddbio.core.warm import WARM_UPS
 from ddbio.core.warm import warm as warm_here
 from ddbio.errors import OptionError
+from ddbio.items.kernel.cache import cache_folder, portable_environment, use_cache_folder
 from ddbio.ops.job.report import WarmReport
 
 _LOG = logging.getLogger("ddbio.kernel")

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from ddbio.core.items.decode import RowDecoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import OptionError
+from ddbio.items.decode import RowDecoder
+from ddbio.items.encode import Encoder
+from ddbio.items.schema.file import schema_from_json
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.schema.arrow import declare_types
 from ddbio.errors import DdbioError, SchemaError
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.schema.arrow import declare_types
 from ddbio.spark.types import to_arrow_schema
 
 if TYPE_CHECKING:

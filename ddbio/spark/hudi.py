@@ -24,10 +24,10 @@ from pyspark.sql.window import Window
 from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.core.lake.merge import Outcome
 from ddbio.core.lake.rows import newest
-from ddbio.core.schema.arrow import fields_within
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError, ServiceError
 from ddbio.files.claim import Claim
+from ddbio.items.schema.arrow import fields_within
+from ddbio.items.schema.file import schema_to_json
 from ddbio.lake.bucket_files import MergedBucket
 from ddbio.lake.hudi import STATE, HudiLakeTable
 from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState

@@ -12,9 +12,9 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.lake.changes import given_columns, given_rows
 from ddbio.core.lake.rows import item_columns
-from ddbio.core.schema.arrow import RESCUE_NAME, declare_types, name_of_field
 from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
+from ddbio.items.schema.arrow import RESCUE_NAME, declare_types, name_of_field
 from ddbio.ops.job.report import Clock
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import given_changes

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.items.item_key import KeyGroups, KeySet, key_fingerprints
-from ddbio.core.kernel.arrays import joined_batches, take_rows, valid_of
 from ddbio.core.scans.plan import Resources, budget_of, plan_scan
-from ddbio.core.schema.arrow import tagged_field
 from ddbio.errors import OptionError
+from ddbio.items.item_key import KeyGroups, KeySet, key_fingerprints
+from ddbio.items.kernel.arrays import joined_batches, take_rows, valid_of
+from ddbio.items.schema.arrow import tagged_field
 from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options

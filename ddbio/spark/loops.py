@@ -65,7 +65,7 @@ def use_shipped_loops() -> None:
 
 
 def _own_folder() -> str:
-    from ddbio.core.kernel.cache import cache_folder  # noqa: PLC0415 - see above
+    from ddbio.items.kernel.cache import cache_folder  # noqa: PLC0415 - see above
 
     folder = cache_folder()
     return tempfile.mkdtemp() if folder is None else str(folder.with_name("portable"))

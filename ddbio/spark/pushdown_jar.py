@@ -48,7 +48,7 @@ def _require_version(version: str) -> None:
 
 def _compiled() -> Path:
     # It loads what compiles loops, and who looks for data sources waits for nothing.
-    from ddbio.core.kernel.cache import cache_folder  # noqa: PLC0415 - see above
+    from ddbio.items.kernel.cache import cache_folder  # noqa: PLC0415 - see above
 
     folder = cache_folder()
     if folder is None:

@@ -16,9 +16,9 @@ from pyspark import SparkFiles
 
 from ddbio.budget import BudgetClient, LocalBudget
 from ddbio.core.scans.plan import Resources, budget_of, plan_scan
-from ddbio.core.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
+from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.ops.scans.plan import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from ddbio.budget.counted import CountedBudget
-from ddbio.core.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     import pyarrow as pa

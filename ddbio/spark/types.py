@@ -28,8 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ddbio.core.schema.arrow import DDB_NAME, RESCUE_NAME, name_of_field
 from ddbio.errors import SchemaError
+from ddbio.items.schema.arrow import DDB_NAME, RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import declare_types
-from ddbio.core.validation.key_hashes import BUCKETS, Rows, buckets_of, repeated
-from ddbio.core.validation.key_words import key_words
 from ddbio.errors import DdbioError
+from ddbio.items.key_hashes import BUCKETS, Rows, buckets_of, repeated
+from ddbio.items.key_words import key_words
+from ddbio.items.schema.arrow import declare_types
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.meeting import parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in

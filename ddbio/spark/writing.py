@@ -24,12 +24,12 @@ from pyspark import SparkFiles, TaskContext
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
 from ddbio.budget.counted import CountedBudget
-from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import legal_key_hashes
-from ddbio.core.schema.arrow import require_names
-from ddbio.core.schema.declare import time_forms
 from ddbio.errors import OptionError
+from ddbio.items.schema.arrow import require_names
+from ddbio.items.schema.declare import time_forms
+from ddbio.items.time_columns import StoredRows
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import WriteReport

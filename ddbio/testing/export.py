@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.ion.plain import ion_line
-from ddbio.core.number import canonical_number
+from ddbio.items.ion_values import ion_line
+from ddbio.items.number import canonical_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
 
 View = Literal["NEW_IMAGE", "NEW_AND_OLD_IMAGES"]
 

@@ -18,7 +18,7 @@ from ddbio.testing.tables.items import KEY_TAGS, KeySchema, Stored
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.tables.database import Database
     from ddbio.testing.tables.table import Table
 

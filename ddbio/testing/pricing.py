@@ -1,6 +1,6 @@
 """Price items and requests by the rules of AWS's developer guide.
 
-The rules are written down here a second time. Nothing comes from :mod:`ddbio.core.capacity`, so that a mistake in one
+The rules are written down here a second time. Nothing comes from :mod:`ddbio.items.capacity`, so that a mistake in one
 of the two shows when a test compares them.
 """
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
 
 _KIB = 1024
 

@@ -32,7 +32,7 @@ from ddbio.testing.tables.items import hash_of, part_of_hash
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.tables.table import Table
 
 

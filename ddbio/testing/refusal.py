@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
 
 _SERVICE = "com.amazonaws.dynamodb.v20120810#"
 _CORAL_SERVICE = "com.amazon.coral.service#"

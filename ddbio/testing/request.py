@@ -10,9 +10,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ddbio.core.attribute import AttributeValue, Item, decode_base64, encode_base64
-from ddbio.core.number import canonical_number
 from ddbio.errors import DecodeError
+from ddbio.items.attribute import AttributeValue, Item, decode_base64, encode_base64
+from ddbio.items.number import canonical_number
 from ddbio.testing.pricing import item_bytes
 from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
 

@@ -6,7 +6,7 @@ import sys
 
 import ddbio
 from ddbio import errors
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 
 def subclasses(cls):

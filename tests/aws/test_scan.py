@@ -10,8 +10,8 @@ from ddbio.aws import retry
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.text.page import Page
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
+from ddbio.items.page import Page
 
 REQUEST = ReadRequest(table="t", segment=1, total_segments=4)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.pyarrow_json.base64_column import decode_base64_column
-from ddbio.core.attribute import decode_base64, encode_base64
 from ddbio.errors import DecodeError
+from ddbio.items.attribute import decode_base64, encode_base64
 
 
 @given(st.lists(st.none() | st.binary(max_size=20)), st.integers(0, 3))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from item_strategies import NUMBERS
 
 from bench.pyarrow_json.number_column import cast_numbers
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema, tagged_field
 from ddbio.errors import DecodeError
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema, tagged_field
 
 TYPES = [
     pa.int64(),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ddbio.cli.main import run
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def ddbio(capsys, *arguments):

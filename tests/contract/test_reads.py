@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from ddbio.core.capacity import item_size_bytes
+from ddbio.items.capacity import item_size_bytes
 
 MEBIBYTE = 1 << 20
 P0 = {"pk": {"S": "p0"}}

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from ddbio.core.number import canonical_number
+from ddbio.items.number import canonical_number
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.one_of(

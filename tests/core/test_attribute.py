@@ -8,8 +8,8 @@ from boto3.dynamodb.types import TypeDeserializer
 from hypothesis import given
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.attribute import check_item, from_python, to_python
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.attribute import check_item, from_python, to_python
 
 
 @given(VALUES)

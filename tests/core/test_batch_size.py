@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.batch_size import batch_bytes
+from ddbio.items.batch_size import batch_bytes
 
 ROWS = 1000
 COLUMNS = {

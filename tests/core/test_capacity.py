@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.capacity import (
+from ddbio.items.capacity import (
     SecondaryIndex,
     batch_get_units,
     change_units,

@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, meaning_of_item
 
-from ddbio.core.attribute import encode_base64
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.decode import Decoder
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.attribute import encode_base64
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def digest_of(items):

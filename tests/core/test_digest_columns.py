@@ -12,16 +12,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES, meaning_of_item, tables
 
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batches
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.reference import RowBuilder, items_of
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, EncodeError, SchemaError
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest, digest_of_batches
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.reference import RowBuilder, items_of
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.item_schema import ItemSchema
 
 N_ONE, N_TWO = {"N": "1"}, {"N": "2"}
 

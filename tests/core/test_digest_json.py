@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core import digest_json
-from ddbio.core.digest import Digest
-from ddbio.core.digest_json import JsonDigest
 from ddbio.errors import DecodeError
+from ddbio.items import digest_json
+from ddbio.items.digest import Digest
+from ddbio.items.digest_json import JsonDigest
 
 
 def digest_of(items):

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core import expansion
-from ddbio.core.expansion import FREE_BYTES, bounded_batches, check_expansion, check_rows
-from ddbio.core.items.arrow_input import checked_batches
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items import expansion
+from ddbio.items.arrow_input import checked_batches
+from ddbio.items.expansion import FREE_BYTES, bounded_batches, check_expansion, check_rows
 
 MANY = 10**9
 INT32 = pa.int32()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.number import canonical_number
 from ddbio.errors import DecodeError
+from ddbio.items.number import canonical_number
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.object_pool import ObjectPool
 from ddbio.errors import EncodeError
+from ddbio.items.object_pool import ObjectPool
 
 
 def test_what_was_given_back_is_taken_once():

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
-from ddbio.core.items.decode import Decoder, from_dynamodb_json
-from ddbio.core.reference import items_of, plain_json_lines
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.decode import Decoder, from_dynamodb_json
+from ddbio.items.reference import items_of, plain_json_lines
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def page_of(items):

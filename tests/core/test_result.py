@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 
 from ddbio.core import kernel
-from ddbio.core.kernel.jit import LOOPS
 from ddbio.core.warm import warm
+from ddbio.items.kernel.jit import LOOPS
 
 
 def test_warming_up_compiles_every_loop():

@@ -7,14 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import TargetError
 from ddbio.files.appending import require_same_types
 from ddbio.files.commit import Target, commit, prepare
 from ddbio.files.committer import CommitInfo
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
 
 INT = pa.schema([("pk", pa.string()), ("amount", pa.int64())])
 DECIMAL = pa.schema([("pk", pa.string()), ("amount", pa.decimal128(38, 1))])

@@ -12,8 +12,6 @@ import pytest
 import ddbio
 from ddbio.core.folders.json_checksum import add_checksum, is_whole
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.schema.arrow import RESCUE_FIELD, normalize_schema
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import DecodeError, TargetError
 from ddbio.files.checksums import BLOCK_BYTES, ChecksumSink, checked
 from ddbio.files.commit import Target
@@ -23,6 +21,8 @@ from ddbio.files.local_store import LocalStore
 from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.snapshot import folder_files
+from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
+from ddbio.items.schema.file import schema_to_json
 
 PATH = "part-job-00000-0-0000.csv"
 SIZE_BYTES = 3 * BLOCK_BYTES + 100

@@ -4,7 +4,6 @@ import functools
 
 import pytest
 
-from ddbio.core.schema.arrow import normalize_schema, tag_of_field
 from ddbio.errors import DecodeError
 from ddbio.files.csv_records import check_quotes, header_names
 from ddbio.files.file_format import ReadOptions, TextStart
@@ -12,6 +11,7 @@ from ddbio.files.local_store import LocalStore
 from ddbio.files.text_ahead import TextAhead
 from ddbio.files.text_reader import CSV, CsvRows, TextReader
 from ddbio.files.text_rows import csv_columns, joined_columns, read_csv
+from ddbio.items.schema.arrow import normalize_schema, tag_of_field
 
 BROKEN = {
     "unclosed at the end": ('id,v\na,x\nb,"y\nc,z\nd,w\n', "line 3: the quote that opens"),

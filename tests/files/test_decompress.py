@@ -13,9 +13,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core import expansion
 from ddbio.errors import DecodeError
 from ddbio.files.decompress import BLOCK_BYTES, GzipReader, decompress, line_blocks
+from ddbio.items import expansion
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:

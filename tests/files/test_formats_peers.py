@@ -15,10 +15,10 @@ import pyorc
 import pytest
 
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.schema.arrow import normalize_schema
 from ddbio.files.formats import FORMATS
 from ddbio.files.local_store import LocalStore
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.items.schema.arrow import normalize_schema
 
 SCHEMA = normalize_schema(
     pa.schema(

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.kernel.column_chunks import BOUNDS, COMPRESSED, DICTIONARY, KIND, UNCOMPRESSED, chunks_plainly
 from ddbio.errors import DecodeError
 from ddbio.files.parquet_footer import check_bounds, facts_of_chunks
+from ddbio.items.kernel.column_chunks import BOUNDS, COMPRESSED, DICTIONARY, KIND, UNCOMPRESSED, chunks_plainly
 
 TRUE, BYTE, I32, I64, DOUBLE, BINARY, LIST, STRUCT = 1, 3, 5, 6, 7, 8, 9, 12
 FILE_GROUPS, GROUP_COLUMNS, CHUNK_META, CHUNK_CRYPTO = 4, 1, 3, 8

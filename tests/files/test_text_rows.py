@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from boto3.dynamodb.types import TypeDeserializer
 
-from ddbio.core.items.encode import Encoder
 from ddbio.errors import DecodeError
 from ddbio.files import text_rows
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.text_rows import read_csv, read_json
+from ddbio.items.encode import Encoder
 
 
 def items(table):

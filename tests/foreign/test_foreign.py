@@ -28,8 +28,8 @@ import pyorc
 import pytest
 
 import ddbio
-from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.errors import DdbioError, OptionError
+from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.testing import FakeDynamoDB
 
 PLACE = Path(__file__).parent

@@ -40,16 +40,7 @@ from comparison import assert_same, by_kernel, by_reference
 from item_generator import Generator
 
 import ddbio
-from ddbio.core.digest import item_hash
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.ion.blocks import IonReader
-from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.files.commit import Target
 from ddbio.files.committer import CommitInfo, publishing
@@ -63,6 +54,15 @@ from ddbio.files.row_files import RowFiles
 from ddbio.files.snapshot import live_files
 from ddbio.files.text_rows import _read_json_exactly as read_json_plainly
 from ddbio.files.text_rows import read_json
+from ddbio.items.digest import item_hash
+from ddbio.items.encode import Encoder
+from ddbio.items.framing import checked_items
+from ddbio.items.ion import IonReader
+from ddbio.items.ion_values import ion_line, ion_to_json_lines
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
 
 # The loops are what is tried, whether they are compiled or not.
 FIRST_CALLS._left_bytes = -1

@@ -36,7 +36,7 @@ def test_what_ends_the_process_is_named_and_saved(tmp_path, monkeypatch):
     broken.write_text(
         "import os, signal, sys\n"
         "if sys.argv[1:2] == ['ion'] and 'save' not in sys.argv:\n"
-        "    import ddbio.core.ion.blocks as blocks\n"
+        "    import ddbio.items.ion as blocks\n"
         "    blocks.IonReader.pieces = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(path for path in sys.path if path)}")

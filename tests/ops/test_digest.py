@@ -15,15 +15,15 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.decode import Decoder
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.page import Page
 from ddbio.errors import DecodeError, NotFoundError
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.page import Page
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.testing import FakeDynamoDB
 

@@ -16,7 +16,7 @@ from botocore import xform_name
 
 import ddbio
 from ddbio.aws.endpoint_probe import Reach
-from ddbio.core.kernel.cache import NotCompiledError
+from ddbio.items.kernel.cache import NotCompiledError
 from ddbio.ops import doctor as doctors
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.proxy import Upstream
@@ -510,7 +510,7 @@ def test_this_machine(monkeypatch, function, changes, level, text):
         elif function == "_spark":
             monkeypatch.setattr(doctors, name, value)
         else:
-            module = {"warm": "ddbio.core.warm", "cache_folder": "ddbio.core.kernel.cache"}[name]
+            module = {"warm": "ddbio.core.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
             monkeypatch.setattr(f"{module}.{name}", answers(value))
     (found,) = MACHINE[function]()
     assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")

@@ -19,14 +19,14 @@ from fold_model import item, window
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
-from ddbio.core.items.decode import Decoder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DdbioError
 from ddbio.files.commit import Target
 from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.files.meta import META, STAGING, is_manifest, version_at
 from ddbio.files.rolling_writer import FileOptions
+from ddbio.items.decode import Decoder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.ops.exports import fold
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.source import open_export

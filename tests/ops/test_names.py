@@ -7,7 +7,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
-from ddbio.core.reference import items_of
+from ddbio.items.reference import items_of
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import Change, ExportWriter
 

@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from ddbio.aws.http_bodies import TruncatedBodyError
 from ddbio.core.folders.staged import StagedFile, StoredObject
-from ddbio.core.reference import items_of
-from ddbio.core.text.page import split_page
 from ddbio.errors import EndpointError, NotFoundError, ServiceError
 from ddbio.files.snapshot import live_files
+from ddbio.items.page import split_page
+from ddbio.items.reference import items_of
 
 ATTEMPTS = 4
 CHUNK_BYTES = 100

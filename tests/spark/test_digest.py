@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.items.decode import Decoder
 from ddbio.errors import SchemaError
+from ddbio.items.decode import Decoder
 from ddbio.spark.types import to_spark_schema
 
 ITEMS = [

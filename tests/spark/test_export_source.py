@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 import ddbio
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
 from ddbio.spark import export_reading
 from ddbio.spark.registration import register
 from ddbio.testing.export import Change, ExportWriter

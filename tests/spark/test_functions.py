@@ -13,8 +13,8 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 import ddbio
-from ddbio.core.digest import item_hash
 from ddbio.errors import OptionError
+from ddbio.items.digest import item_hash
 from ddbio.spark.functions import decode_column, encode_column, from_dynamodb_json, to_dynamodb_json
 
 ITEMS = [

@@ -32,7 +32,7 @@ if given:
 
 def look(_):
     import ddbio.spark
-    from ddbio.core.kernel.cache import _FOLDERS
+    from ddbio.items.kernel.cache import _FOLDERS
     yield [each.name for folder in _FOLDERS.shipped() for each in folder.iterdir()]
 
 print(json.dumps(spark.sparkContext.parallelize(range(2), 2).mapPartitions(look).collect()))

@@ -12,9 +12,9 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError, SchemaError
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
 from ddbio.spark import reading, registration
 from ddbio.spark.registration import register
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType, VarcharType, _parse_datatype_json_string
 
-from ddbio.core.schema.arrow import name_of_field, normalize_schema
 from ddbio.errors import SchemaError
+from ddbio.items.schema.arrow import name_of_field, normalize_schema
 from ddbio.spark.types import to_arrow_schema, to_spark_schema, with_attribute_names
 
 SCHEMA = normalize_schema(

@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from ddbio import ConnectionKeywords
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core import capacity
+from ddbio.items import capacity
 from ddbio.testing.pricing import item_bytes, read_units, write_units
 
 KIB = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.capacity import SecondaryIndex, write_cost
+from ddbio.items.capacity import SecondaryIndex, write_cost
 from ddbio.testing.calls.writes import delete_item, put_item
 
 KEY_TEXT = st.one_of(st.text("ab", min_size=1, max_size=2), st.integers(900, 1024).map(lambda size: "x" * size))

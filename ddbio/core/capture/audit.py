@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_order import order_of
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.items.item_key import key_columns, key_rows, key_values
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.own_names import item_fields
-from ddbio.core.validation.key_words import row_sums
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import key_columns, key_rows, key_values
+from ddbio.items.key_words import row_sums
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.own_names import item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
-from ddbio.core.schema.own_names import is_own, item_fields
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import Fingerprints, KeyGroups, key_fingerprints
+from ddbio.items.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -33,13 +33,13 @@ from ddbio.core.capture.columns import (
     attribute_of_member,
 )
 from ddbio.core.capture.plain_lines import split_records
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.number import canonical_number
-from ddbio.core.schema.arrow import SETS
-from ddbio.core.text.change_lines import NO_IMAGE, checked_changes
-from ddbio.core.text.json_text import EXACT_DECODER, compact_json
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError, OptionError
+from ddbio.items.change_lines import NO_IMAGE, checked_changes
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.json_text import EXACT_DECODER, compact_json
+from ddbio.items.number import canonical_number
+from ddbio.items.schema.arrow import SETS
+from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,11 +22,11 @@ from ddbio.core.capture.columns import (
     OPERATION,
     SEQUENCE,
 )
-from ddbio.core.items.item_key import key_columns, key_values
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
-from ddbio.core.schema.own_names import beside, is_own
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import OptionError
+from ddbio.items.item_key import key_columns, key_values
+from ddbio.items.json_text import compact_json
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
+from ddbio.items.schema.own_names import beside, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

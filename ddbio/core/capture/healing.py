@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
-from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
-from ddbio.core.items.changes import DELETE
-from ddbio.core.items.item_key import key_columns, key_rows
-from ddbio.core.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.own_names import is_own
+from ddbio.items.changes import DELETE
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import key_columns, key_rows
+from ddbio.items.kernel.arrays import bits_of, int64_array, spans_of, texts_array, valid_of
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.own_names import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.capture.columns import EVENT_TIME
-from ddbio.core.items.item_key import KeyGroups, key_fingerprints
-from ddbio.core.kernel.arrays import int64_values
+from ddbio.items.item_key import KeyGroups, key_fingerprints
+from ddbio.items.kernel.arrays import int64_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

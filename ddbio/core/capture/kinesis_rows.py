@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, expired_records, strings
-from ddbio.core.kernel.arrays import bool_array, offsets_of, spans_of
-from ddbio.core.kernel.members import Openings
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError
+from ddbio.items.kernel.arrays import bool_array, offsets_of, spans_of
+from ddbio.items.kernel.members import Openings
+from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
-from ddbio.core.items.item_key import KeyGroups, key_fingerprints
-from ddbio.core.kernel.arrays import int64_array
+from ddbio.items.item_key import KeyGroups, key_fingerprints
+from ddbio.items.kernel.arrays import int64_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

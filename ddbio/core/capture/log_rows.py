@@ -26,14 +26,14 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
 )
 from ddbio.core.capture.image_chain import sequences_of
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.kernel.arrays import bool_array, int64_values, texts_array
-from ddbio.core.kernel.members import Openings
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
-from ddbio.core.schema.own_names import beside, is_own
-from ddbio.core.text.change_lines import END_OF_TIME, NO_IMAGE
-from ddbio.core.text.json_text import compact_json, parse_documents
 from ddbio.errors import DecodeError
+from ddbio.items.change_lines import END_OF_TIME, NO_IMAGE
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.json_text import compact_json, parse_documents
+from ddbio.items.kernel.arrays import bool_array, int64_values, texts_array
+from ddbio.items.kernel.members import Openings
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_schema
+from ddbio.items.schema.own_names import beside, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

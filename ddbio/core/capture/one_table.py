@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import OptionError
+from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

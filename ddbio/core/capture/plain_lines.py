@@ -25,9 +25,10 @@ from ddbio.core.capture.columns import (
 )
 from ddbio.core.capture.log_rows import expired_records
 from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
-from ddbio.core.items.change_images import ImageReader
-from ddbio.core.items.changes import plainly_encoded
-from ddbio.core.kernel.arrays import (
+from ddbio.errors import DecodeError
+from ddbio.items.change_images import ImageReader
+from ddbio.items.changes import plainly_encoded
+from ddbio.items.kernel.arrays import (
     bool_array,
     int64_array,
     int64_values,
@@ -37,11 +38,10 @@ from ddbio.core.kernel.arrays import (
     texts_array,
     valid_of,
 )
-from ddbio.core.kernel.flat_items import flat_members
-from ddbio.core.kernel.members import Marks, Openings
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.folded import fold
-from ddbio.errors import DecodeError
+from ddbio.items.kernel.flat_items import flat_members
+from ddbio.items.kernel.members import Marks, Openings
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.folded import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,15 +17,15 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
     line_member,
 )
-from ddbio.core.number import canonical_number
-from ddbio.core.text.change_lines import checked_changes
-from ddbio.core.text.json_text import compact_json
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError
+from ddbio.items.change_lines import checked_changes
+from ddbio.items.json_text import compact_json
+from ddbio.items.number import canonical_number
+from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import AttributeValue, Item
-    from ddbio.core.text.change_lines import Change
+    from ddbio.items.attribute import AttributeValue, Item
+    from ddbio.items.change_lines import Change
 
 # https://docs.aws.amazon.com/firehose/latest/dev/data-transformation.html: the answer of the function has 6 MB at most.
 MAX_ANSWER_BYTES = 6_000_000

@@ -12,8 +12,8 @@ from ddbio.core.catalog.definition import hive_type
 from ddbio.core.catalog.glue import STORAGE, hive_columns
 from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
 from ddbio.core.folders.partitions import escape
-from ddbio.core.schema.arrow import fields_within, is_list, is_text
 from ddbio.errors import OptionError
+from ddbio.items.schema.arrow import fields_within, is_list, is_text
 
 if TYPE_CHECKING:
     from ddbio.core.catalog.definition import Column, TableDefinition, TableName

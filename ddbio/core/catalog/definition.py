@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
-from ddbio.core.schema.folded import MOST_NAME_BYTES, fold
-from ddbio.core.schema.own_names import column_name
-from ddbio.core.schema.times import is_time_column
 from ddbio.errors import OptionError, SchemaError
+from ddbio.items.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
+from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.items.schema.own_names import column_name
+from ddbio.items.schema.times import is_time_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

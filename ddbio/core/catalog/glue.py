@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.partitions import NULL_FOLDER
 from ddbio.core.folders.snapshot import PUBLISHED
-from ddbio.core.result import Result
 from ddbio.errors import SchemaError, TargetError
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.items.changes import PUT
-from ddbio.core.items.item_key import Fingerprints, KeyGroups, key_fingerprints
-from ddbio.core.kernel.arrays import bool_array, int64_array
-from ddbio.core.result import Result
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError, SchemaError
+from ddbio.items.changes import PUT
+from ddbio.items.item_key import Fingerprints, KeyGroups, key_fingerprints
+from ddbio.items.json_text import compact_json
+from ddbio.items.kernel.arrays import bool_array, int64_array
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.jobs import s3_place, service_key
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.result import Result
 from ddbio.errors import OptionError
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import ExportIncompleteError
+from ddbio.items.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

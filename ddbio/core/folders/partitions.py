@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.folders.time_parts import PARTS, TimeUnit, local_times
-from ddbio.core.kernel.arrays import take_rows
-from ddbio.core.rescue import MisfitLog, rescue_text
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_decimal, is_number, is_text, name_of_field
-from ddbio.core.schema.folded import fold
-from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import OptionError, TargetError
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.rescue import MisfitLog, rescue_text
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_decimal, is_number, is_text, name_of_field
+from ddbio.items.schema.folded import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.schema.arrow import is_decimal, is_float, is_text
+from ddbio.items.schema.arrow import is_decimal, is_float, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

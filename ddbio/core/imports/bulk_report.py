@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from ddbio.core.text.json_text import compact_json
+from ddbio.items.json_text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
 from ddbio.core.jobs import s3_place, service_key
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.result import Result
 from ddbio.errors import OptionError
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from ddbio.core.table_description import TableDescription

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ddbio.core.ion.blocks import OPENING, to_ion_lines
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.core.loads.requests import EncodedRows, ItemEncoder, absent_condition
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import OptionError
+from ddbio.items.encode import EncodeOptions, Encoder, Refusal
+from ddbio.items.ion import OPENING, to_ion_lines
+from ddbio.items.ion_values import ion_to_json_lines
+from ddbio.items.json_text import compact_json
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,8 +13,8 @@ from ddbio.core.lake.fitting import Fitter
 from ddbio.core.lake.keys import keys_and_buckets
 from ddbio.core.lake.reordering import joined, reordered
 from ddbio.core.lake.versions import BASE
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, item_schema
-from ddbio.core.items.changes import DELETE
-from ddbio.core.kernel.arrays import bool_array
 from ddbio.core.lake.columns import DELETED
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_field
-from ddbio.core.schema.own_names import is_own
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import SchemaError
+from ddbio.items.changes import DELETE
+from ddbio.items.json_text import compact_json
+from ddbio.items.kernel.arrays import bool_array
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field, normalize_field
+from ddbio.items.schema.own_names import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import (
+from ddbio.errors import SchemaError
+from ddbio.items.schema.arrow import (
     DDB_NAME,
     DDB_TYPE,
     RESCUE_FIELD,
@@ -22,9 +23,8 @@ from ddbio.core.schema.arrow import (
     normalize_field,
     tagged_field,
 )
-from ddbio.core.schema.folded import REFUSED, fold
-from ddbio.core.schema.own_names import column_name, names_of
-from ddbio.errors import SchemaError
+from ddbio.items.schema.folded import REFUSED, fold
+from ddbio.items.schema.own_names import column_name, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

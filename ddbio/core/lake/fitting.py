@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.items.decode import from_dynamodb_json
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.kernel.arrays import as_type, take_rows
 from ddbio.core.lake.columns import lake_fields
-from ddbio.core.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
+from ddbio.items.decode import from_dynamodb_json
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.kernel.arrays import as_type, take_rows
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field
 
 
 class Fitter:

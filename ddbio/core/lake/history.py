@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns
 from ddbio.core.lake.versions import epoch_of
-from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field
-from ddbio.core.schema.folded import fold
-from ddbio.core.schema.own_names import column_name
+from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field
+from ddbio.items.schema.folded import fold
+from ddbio.items.schema.own_names import column_name
 
 VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
 BASE_OPERATION: Final = "BASE"

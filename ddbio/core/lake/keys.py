@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.items.item_key import canonical_texts, key_columns
-from ddbio.core.kernel.arrays import spans_of
-from ddbio.core.kernel.crc import tables_of
-from ddbio.core.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
-from ddbio.core.kernel.memory import PAD
-from ddbio.core.schema.arrow import tag_of_field
+from ddbio.items.item_key import canonical_texts, key_columns
+from ddbio.items.kernel.arrays import spans_of
+from ddbio.items.kernel.crc import tables_of
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.schema.arrow import tag_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from ddbio.core.items.item_key import KeyColumns
+    from ddbio.items.item_key import KeyColumns
 
 # The offsets of Arrow's texts have 31 bits.
 _MOST_BYTES = (1 << 31) - 1 - PAD

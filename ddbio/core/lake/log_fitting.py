@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE
 from ddbio.core.lake.fitting import fitted
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME
-from ddbio.core.schema.own_names import is_own, item_fields
 from ddbio.errors import SchemaError
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME
+from ddbio.items.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.items.first_calls import FIRST_CALLS
-from ddbio.core.kernel.arrays import int64_array, offsets_of, valid_of, view_of
-from ddbio.core.kernel.gather import gather_lists, gather_texts
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.arrays import int64_array, offsets_of, valid_of, view_of
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.gather import gather_lists, gather_texts
+from ddbio.items.kernel.memory import PAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 
 from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
 from ddbio.core.capture.columns import OPERATION as LOG_OPERATION
-from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.lake.columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
 from ddbio.core.lake.columns import KEY as KEY_COLUMN
 from ddbio.core.lake.fitting import fitted
 from ddbio.core.lake.keys import keys_and_buckets
 from ddbio.core.lake.versions import versions
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
-from ddbio.core.schema.own_names import is_own, item_fields
-from ddbio.core.text.json_text import compact_json
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.json_text import compact_json
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.items.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import value_bytes
-from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.python_rows import item_columns
-from ddbio.core.items.raw_items import RawItemReader, RawItems
-from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.core.loads.requests import VALUES, ItemEncoder, columns_of, request_encoder
 from ddbio.core.loads.row_texts import RowTexts, joined_texts
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import SchemaError
+from ddbio.items.batch_size import value_bytes
+from ddbio.items.encode import EncodeOptions, Encoder, Refusal
+from ddbio.items.item_key import key_hashes
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.python_rows import item_columns
+from ddbio.items.raw_items import RawItemReader, RawItems
+from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.kernel.arrays import plain_array
-from ddbio.core.schema.arrow import is_binary, is_text
 from ddbio.errors import OptionError, SchemaError
+from ddbio.items.kernel.arrays import plain_array
+from ddbio.items.schema.arrow import is_binary, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

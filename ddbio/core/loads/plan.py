@@ -9,15 +9,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ddbio.core.capacity import WriteCost
-from ddbio.core.index_units import SampledWrites
 from ddbio.core.planning.estimate import START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.planning.prices import cost_values
 from ddbio.core.planning.table_limits import largest_share, limits_of
-from ddbio.core.result import Result
 from ddbio.errors import OptionError
+from ddbio.items.capacity import WriteCost
+from ddbio.items.index_units import SampledWrites
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

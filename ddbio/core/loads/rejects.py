@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.attribute import check_item
-from ddbio.core.items.encode import Encoder
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, is_nulls, is_text, name_of_field
-from ddbio.core.text.json_text import compact_json, parse_json
 from ddbio.errors import DecodeError
+from ddbio.items.attribute import check_item
+from ddbio.items.encode import Encoder
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_nulls, is_text, name_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.items.encode import Refusal
-    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.items.encode import Refusal
+    from ddbio.items.raw_items import RawItems
 
 _BATCH_ROW = re.compile(r"^row \d+: ")
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.core.kernel.lines import take_texts
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.lines import take_texts
+from ddbio.items.kernel.memory import PAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.core.planning.roads import ASSUMPTIONS, Road, Workload, road, roads
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ddbio.core.planning.prices import Cost, cost_values
-from ddbio.core.result import Result
 from ddbio.options.locations import parse_location
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddbio.core.planning.advice import price_notes
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.capacity import SEGMENT_BYTES, scan_units
 from ddbio.core.planning.prices import CostLine
 from ddbio.core.planning.speeds import SCAN_SPEED
-from ddbio.core.result import Result
+from ddbio.items.capacity import SEGMENT_BYTES, scan_units
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ddbio.core.attribute import AttributeValue, decode_base64, encode_base64
-from ddbio.core.number import canonical_number, quoted
 from ddbio.errors import DecodeError, OptionError
+from ddbio.items.attribute import AttributeValue, decode_base64, encode_base64
+from ddbio.items.number import canonical_number, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.items.item_key import key_identity
-from ddbio.core.items.raw_items import PageSplitter
-from ddbio.core.text.json_text import compact_json, parse_json
-from ddbio.core.text.page import Page, units_in
 from ddbio.errors import DecodeError
+from ddbio.items.item_key import key_identity
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.page import Page, units_in
+from ddbio.items.raw_items import PageSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

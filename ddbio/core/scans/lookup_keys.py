@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.attribute import decode_base64
-from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.item_key import KeySet, key_fingerprints
-from ddbio.core.number import canonical_number
-from ddbio.core.schema.arrow import name_of_field, tagged_field
 from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.items.attribute import decode_base64
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import KeySet, key_fingerprints
+from ddbio.items.number import canonical_number
+from ddbio.items.schema.arrow import name_of_field, tagged_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,27 +7,27 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.core.planning.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.pacing import DEFAULT_RATIO
 from ddbio.core.planning.prices import cost_values
 from ddbio.core.planning.speeds import PROCESSORS, SCAN_SPEED
 from ddbio.core.planning.table_limits import limits_of
-from ddbio.core.result import Result
 from ddbio.core.scans.partition_estimate import estimate_files
 from ddbio.core.scans.selection import selection_of
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import OptionError
+from ddbio.items.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
+from ddbio.items.schema.file import schema_to_json
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.index_units import SampledWrites
     from ddbio.core.planning.prices import Cost
     from ddbio.core.planning.table_limits import Served
     from ddbio.core.scans.partition_estimate import PartitionSample
     from ddbio.core.table_description import TableDescription
+    from ddbio.items.index_units import SampledWrites
     from ddbio.options import Engine, ScanOptions
 
 MIB = 1024 * 1024

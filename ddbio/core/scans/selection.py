@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.scans.conditions import Query, Test, key_query, parse_condition
 from ddbio.core.scans.lookup_keys import encode_keys
-from ddbio.core.text.json_text import parse_json
 from ddbio.errors import OptionError
+from ddbio.items.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.core.planning.estimate import START_SECONDS, Figures
 from ddbio.core.planning.prices import cost_values, joined_cost
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.core.planning.prices import Cost
-    from ddbio.core.rescue import Misfit
     from ddbio.core.validation.quality import RuleResult
+    from ddbio.items.rescue import Misfit
 
 Kind = Literal["missing", "extra", "different"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.kernel.arrays import plain_array, take_rows
-from ddbio.core.result import Result
-from ddbio.core.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
-from ddbio.core.text.json_text import parse_json
 from ddbio.errors import OptionError
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.json_text import parse_json
+from ddbio.items.kernel.arrays import plain_array, take_rows
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -44,11 +44,6 @@ from ddbio.core.capture.expiry import (
 )
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.core.folders.snapshot import LiveFile
-from ddbio.core.items.batch_stream import RecordBatchStream
-from ddbio.core.items.item_key import Fingerprints
-from ddbio.core.items.joined_items import joined_items
-from ddbio.core.kernel.arrays import int64_array
-from ddbio.core.schema.own_names import columns_of, item_fields
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
@@ -56,6 +51,11 @@ from ddbio.files.job_state import JobState, require_same
 from ddbio.files.parquet_input import open_parquet, read_parquet
 from ddbio.files.snapshot import live_files
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.batch_stream import RecordBatchStream
+from ddbio.items.item_key import Fingerprints
+from ddbio.items.joined_items import joined_items
+from ddbio.items.kernel.arrays import int64_array
+from ddbio.items.schema.own_names import columns_of, item_fields
 from ddbio.ops.capture.batches import has_old_images, require_rows
 from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of

@@ -25,13 +25,13 @@ from ddbio.core.capture.columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_I
 from ddbio.core.capture.log_rows import hour_of, next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.core.folders.staged import job_of
-from ddbio.core.items.item_key import Fingerprints
-from ddbio.core.schema.own_names import is_own
 from ddbio.files.claim import LEASE_SECONDS
 from ddbio.files.meta import claim_path
 from ddbio.files.object_store import RangeFile
 from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files, log_job_of, read_history
+from ddbio.items.item_key import Fingerprints
+from ddbio.items.schema.own_names import is_own
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.gaps import HEALS, captures_in, find_gaps, shard_of

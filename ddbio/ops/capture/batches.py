@@ -21,13 +21,13 @@ from ddbio.core.capture.image_chain import sequences_of
 from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, records_of
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
-from ddbio.core.schema.file import schema_from_json, schema_to_json
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.files.job_state import JobState
 from ddbio.files.object_store import RangeFile
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.snapshot import read_history
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.ops.capture.memory import release_loader
 
 if TYPE_CHECKING:

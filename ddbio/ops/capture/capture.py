@@ -17,16 +17,16 @@ from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.budget import LocalBudget
 from ddbio.core.capture.log_rows import item_schema
-from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.file import schema_from_json, schema_to_json
+from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
 from ddbio.ops.capture.finding import find_stream, is_current

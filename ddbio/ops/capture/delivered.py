@@ -18,16 +18,16 @@ from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
 from ddbio.core.capture.log_rows import LogDecoder, item_schema
 from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
-from ddbio.core.items.batch_stream import RecordBatchStream
-from ddbio.core.items.decode import infer_schema_of_body
-from ddbio.core.kernel.members import Openings
-from ddbio.core.schema.arrow import name_of_field, tag_of_field
-from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.files.delivered_text import delivered_head, delivered_text
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
 from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of_bytes
 from ddbio.files.meta import META
+from ddbio.items.batch_stream import RecordBatchStream
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.kernel.members import Openings
+from ddbio.items.schema.arrow import name_of_field, tag_of_field
+from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.data_files import named_errors
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store

@@ -18,9 +18,9 @@ from ddbio.core.capture.one_table import OneTable
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, change_time, partition_keys
-from ddbio.core.items.change_images import ImageReader
 from ddbio.errors import DecodeError
 from ddbio.files.contents import require_target
+from ddbio.items.change_images import ImageReader
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 

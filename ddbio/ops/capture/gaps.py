@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
 from ddbio.core.capture.log_rows import hour_of
 from ddbio.core.capture.shards import END
-from ddbio.core.result import Result
 from ddbio.errors import NotFoundError
 from ddbio.files.parquet_input import read_parquet
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.lineages import lineage_number
 from ddbio.ops.capture.log_jobs import jobs_in
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -29,8 +29,6 @@ from ddbio.core.capture.healing import (
 )
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.planning.job_limits import check_estimate
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.file import schema_from_json
 from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.files.claim import Claim
@@ -39,6 +37,8 @@ from ddbio.files.meta import META
 from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images, require_rows
 from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name

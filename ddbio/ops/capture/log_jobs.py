@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.log_rows import hour_of
-from ddbio.core.schema.file import schema_from_json
 from ddbio.errors import NotFoundError
 from ddbio.files.footers import open_footer
 from ddbio.files.formats import is_row_file
 from ddbio.files.job_state import JobState
 from ddbio.files.meta import META
 from ddbio.files.snapshot import log_job_of, read_history
+from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of

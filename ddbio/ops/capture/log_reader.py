@@ -11,13 +11,13 @@ import pyarrow as pa
 from ddbio.core.capture.columns import LOG_COLUMNS
 from ddbio.core.capture.log_rows import log_schema
 from ddbio.core.lake.log_fitting import fitted_log
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
-from ddbio.core.schema.file import schema_from_json
-from ddbio.core.schema.own_names import is_own
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files.formats import is_row_file
 from ddbio.files.parquet_input import open_parquet
 from ddbio.files.snapshot import live_files
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.items.schema.file import schema_from_json
+from ddbio.items.schema.own_names import is_own
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of

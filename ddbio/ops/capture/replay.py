@@ -17,15 +17,14 @@ from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
 from ddbio.core.capture.one_table import OneTable
 from ddbio.core.folders.staged import StoredObject
-from ddbio.core.kernel.arrays import int64_values
-from ddbio.core.result import Result
-from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.schema.own_names import columns_of
 from ddbio.errors import LimitError, OptionError
 from ddbio.files.claim import Claim
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.kernel.arrays import int64_values
+from ddbio.items.schema.file import schema_from_json, schema_to_json
+from ddbio.items.schema.own_names import columns_of
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
@@ -35,6 +34,7 @@ from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,16 +20,16 @@ import pyarrow as pa
 from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.delivered import Failure
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, item_schema
-from ddbio.core.items.decode import infer_schema_of_body
-from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.schema.item_schema import arrow_schema_of
-from ddbio.core.text.json_text import compact_json
-from ddbio.core.text.stream_records import table_of
 from ddbio.errors import DecodeError, OptionError
 from ddbio.files.contents import require_target
 from ddbio.files.job_state import JobState
 from ddbio.files.parquet_input import read_parquet
 from ddbio.files.whole_file import parquet_bytes
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.json_text import compact_json
+from ddbio.items.schema.file import schema_from_json, schema_to_json
+from ddbio.items.schema.item_schema import arrow_schema_of
+from ddbio.items.stream_records import table_of
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.ops.job.reject_place import require_reject_place

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import call
 from ddbio.budget import LocalBudget
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.schema.arrow import RESCUE_NAME, name_of_field
-from ddbio.core.text.json_text import compact_json
-from ddbio.core.text.page import units_in
 from ddbio.errors import ThrottledError
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.json_text import compact_json
+from ddbio.items.page import units_in
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.ops.job.clients import dynamodb_spec
 
 if TYPE_CHECKING:

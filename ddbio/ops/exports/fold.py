@@ -15,15 +15,15 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
 from ddbio.core.planning.job_limits import check_actual
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.declare import ColumnRules
-from ddbio.core.schema.file import schema_to_json
-from ddbio.core.schema.times import stored_schema
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.files import committer
 from ddbio.files.temporary_folder import temporary_folder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.declare import ColumnRules
+from ddbio.items.schema.file import schema_to_json
+from ddbio.items.schema.times import stored_schema
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
 from ddbio.ops.exports.fold_tasks import (

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.exports.fold import changed_keys, fold
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.time_columns import TimeColumns
-from ddbio.core.kernel.arrays import bool_array, take_rows
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.validation.key_hashes import HashSet
+from ddbio.items.item_key import key_hashes
+from ddbio.items.kernel.arrays import bool_array, take_rows
+from ddbio.items.key_hashes import HashSet
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.time_columns import TimeColumns
 from ddbio.ops.exports.spill import SpillReader, SpillWriter
 from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
-    from ddbio.core.rescue import OnMisfit
+    from ddbio.items.rescue import OnMisfit
     from ddbio.ops.exports.spill import Spill
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.job.staging import Staging

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.core.planning.estimate import (
     SENT_RATIO,
     Estimate,
@@ -26,12 +25,13 @@ from ddbio.core.planning.estimate import (
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.speeds import EXPORT_SPEED
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import OptionError
 from ddbio.files import committer
+from ddbio.items.batch_stream import RecordBatchStream
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
 from ddbio.ops.exports.source import open_export

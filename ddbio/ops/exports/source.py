@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ddbio.core.exports import manifest
 from ddbio.core.exports.manifest import check_md5
-from ddbio.core.ion.blocks import IonReader
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
 from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
+from ddbio.items.ion import IonReader
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:

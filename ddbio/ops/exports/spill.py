@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.kernel.arrays import joined_batches, take_rows
 from ddbio.files.claim import Claim
 from ddbio.files.meta import claim_path
+from ddbio.items.kernel.arrays import joined_batches, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

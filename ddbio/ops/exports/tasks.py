@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.balance import balance
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
-from ddbio.core.items.time_columns import declares_times, sampled_forms
-from ddbio.core.rescue import MisfitLog, OnMisfit
-from ddbio.core.schema.arrow import attributes_of
-from ddbio.core.schema.declare import ColumnRules
-from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.core.text.change_lines import checked_changes
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.change_lines import checked_changes
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.decode import Decoder, infer_schema_of_bodies
+from ddbio.items.framing import checked_items
+from ddbio.items.rescue import MisfitLog, OnMisfit
+from ddbio.items.schema.arrow import attributes_of
+from ddbio.items.schema.declare import ColumnRules
+from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.items.time_columns import declares_times, sampled_forms
 from ddbio.ops.exports.source import FileText
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StagedFile
-    from ddbio.core.text.framing import Framing
+    from ddbio.items.framing import Framing
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
 from ddbio.core.balance import balance
-from ddbio.core.digest import Digest
 from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
 from ddbio.core.folders.staged import job_of
 from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
 from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.planning.speeds import REWRITE_SPEED
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
-from ddbio.core.schema.own_names import told_apart
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.files import committer
@@ -31,6 +27,10 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.formats import FORMATS, format_of
 from ddbio.files.partition_columns import partition_columns
 from ddbio.files.snapshot import live_files
+from ddbio.items.digest import Digest
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
+from ddbio.items.schema.own_names import told_apart
 from ddbio.ops.capture.log_jobs import number_log
 from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.catalog import check_folder, registered

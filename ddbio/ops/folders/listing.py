@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.folders.snapshot import format_entries, format_links
-from ddbio.core.result import Result
 from ddbio.files.contents import require_own_files
 from ddbio.files.snapshot import live_files, read_history
 from ddbio.ops.job.storage import open_store
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from ddbio.options import FilesListOptions

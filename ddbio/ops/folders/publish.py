@@ -25,7 +25,6 @@ from ddbio.core.planning.estimate import (
 )
 from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.planning.speeds import DIGEST_SPEED, PROCESSORS
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.files import committer
 from ddbio.files.commit import Target
@@ -35,6 +34,7 @@ from ddbio.files.descriptions import describe_files
 from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.object_store import stage_copy
 from ddbio.files.snapshot import live_files, read_history
+from ddbio.items.schema.file import schema_to_json
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.data_files import find_data
 from ddbio.ops.digest import digest_paths

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
-from ddbio.core.items.plain_columns import plain_batch, plain_schema
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
 from ddbio.files.avro import AVRO
 from ddbio.files.file_format import BATCH_ROWS, ReadOptions
@@ -30,6 +27,9 @@ from ddbio.files.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored
 from ddbio.files.paths import with_columns
 from ddbio.files.rolling_writer import FileOptions, RollingWriter
 from ddbio.files.row_files import RowFiles, read_schema
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest, digest_of_batches, require_digest
+from ddbio.items.plain_columns import plain_batch, plain_schema
 from ddbio.ops.digest import digest_paths
 from ddbio.ops.folders.sorting import sort_batches
 

@@ -21,7 +21,6 @@ from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow, reject_line
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.planning.job_limits import check_estimate
-from ddbio.core.result import Result
 from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.files.decompress import line_blocks
@@ -32,6 +31,7 @@ from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.job.waiting import await_end
 from ddbio.ops.prices import prices_of
 from ddbio.ops.table_statistics import statistics_table
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddbio.aws.control_plane import describe_table, parse_table_description
-from ddbio.core.batch_size import batch_bytes
 from ddbio.core.create_table import format_key, index_keys, parse_key
-from ddbio.core.digest_columns import ColumnDigest
 from ddbio.core.folders.staged import FileNaming
 from ddbio.core.imports.jobs import FOLDER
 from ddbio.core.imports.lines import LineFormat, line_encoder
-from ddbio.core.items.item_key import Fingerprints, KeySet, key_fingerprints
-from ddbio.core.kernel.arrays import take_rows
-from ddbio.core.kernel.encode.encoder import PIECE_BYTES
 from ddbio.core.planning.estimate import (
     ARROW_RATIO,
     SENT_RATIO,
@@ -45,6 +40,11 @@ from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.files.row_files import RowFiles
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.kernel.encode.encoder import PIECE_BYTES
 from ddbio.ops.file_estimates import run_limits
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.folders.staged import StagedFile
-    from ddbio.core.rescue import MisfitLog
     from ddbio.files.claim import WriteMode
     from ddbio.files.committer import CommitInfo
+    from ddbio.items.rescue import MisfitLog
     from ddbio.lake.lake_table import LakeState, LakeTable
     from ddbio.options import ExportToFilesOptions, FilesOptions
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from ddbio.core.lake.columns import DELETED, attribute_columns
 from ddbio.core.lake.rows import LakeShape, shape_of
-from ddbio.core.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.files.rolling_writer import FileOptions
+from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
 from ddbio.lake.bucket_files import BucketFiles
 from ddbio.lake.lake_table import BUCKETS, EPOCHS, KEYS
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table

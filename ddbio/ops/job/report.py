@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.core.planning.estimate import Figures
-from ddbio.core.result import Result
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.folders.layout import LayoutSummary
     from ddbio.core.folders.staged import StagedFile
-    from ddbio.core.rescue import MisfitLog
+    from ddbio.items.rescue import MisfitLog
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def merged_nulls(logs: Iterable[MisfitLog]) -> dict[str, int]:
 
 def _joined(logs: Iterable[MisfitLog]) -> MisfitLog:
     # Jobs that read no items have none.
-    from ddbio.core.rescue import MisfitLog  # noqa: PLC0415
+    from ddbio.items.rescue import MisfitLog  # noqa: PLC0415
 
     whole = MisfitLog()
     for log in logs:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.rescue import MisfitLog
     from ddbio.files.object_store import ObjectStore
+    from ddbio.items.rescue import MisfitLog
     from ddbio.options import FilesOptions, ImportFilesOptions
 
 

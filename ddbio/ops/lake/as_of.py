@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.validation.key_hashes import Words
+    from ddbio.items.key_hashes import Words
     from ddbio.lake.lake_table import LakeFile
     from ddbio.ops.job.lake_items import LakeItems
     from ddbio.options import ConnectionOptions

@@ -14,9 +14,9 @@ from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, histo
 from ddbio.core.lake.key_argument import key_text_of
 from ddbio.core.lake.keys import buckets_of, key_texts
 from ddbio.core.lake.rows import item_columns, log_columns, new_shape, rows_of_log
-from ddbio.core.schema.arrow import name_of_field, tag_of_field
 from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
+from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.lake.columns import DELETED, KEY, TIME, attribute_columns
-from ddbio.core.schema.arrow import name_of_field
 from ddbio.engine import check_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.files.commit import DEAD_AFTER, abort_old
 from ddbio.files.rolling_writer import FileOptions
+from ddbio.items.schema.arrow import name_of_field
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
 from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep

@@ -18,7 +18,6 @@ from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.core.planning.job_limits import check_estimate
-from ddbio.core.result import Result
 from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import OptionError
 from ddbio.files.job_state import JobState
@@ -33,6 +32,7 @@ from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.prices import prices_of
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.validation.comparison import ValidationReport
-from ddbio.core.validation.key_words import key_words
 from ddbio.errors import OptionError
+from ddbio.items.key_words import key_words
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import open_export

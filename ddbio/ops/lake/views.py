@@ -19,9 +19,9 @@ from ddbio.core.lake.views import (
     log_relation,
     statements,
 )
-from ddbio.core.schema.arrow import RESCUE_NAME
-from ddbio.core.schema.folded import fold
 from ddbio.errors import OptionError
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.folded import fold
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.storage import open_store

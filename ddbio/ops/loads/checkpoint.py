@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema.arrow import tag_of_field
 from ddbio.errors import OptionError, TargetError
 from ddbio.files.claim import Claim
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.meta import META
+from ddbio.items.schema.arrow import tag_of_field
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.encode import check_columns
-from ddbio.core.schema.arrow import require_names
 from ddbio.errors import SchemaError
 from ddbio.files.formats import FORMATS, format_of, is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.items.schema.arrow import require_names
+from ddbio.items.time_columns import StoredRows
 from ddbio.ops.loads.sources import read_options
 
 if TYPE_CHECKING:

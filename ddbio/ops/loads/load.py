@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
-from ddbio.core.items.item_sizes import least_write_units
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.planning.estimate import Figures, input_parts
@@ -30,6 +29,7 @@ from ddbio.engine import (
 )
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.local_store import LocalStore
+from ddbio.items.item_sizes import least_write_units
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.report import Clock, WriteReport
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.budget import Usage
-    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.planning.prices import Cost
     from ddbio.core.table_description import TableDescription
     from ddbio.engine import Engine
+    from ddbio.items.raw_items import RawItems
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.ops.loads.write import WriteInput
     from ddbio.options import LoadOptions, WriteOptions

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ddbio.core.folders.staged import job_of
-from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.items.python_rows import python_columns, python_rows
-from ddbio.core.items.time_columns import StoredRows
-from ddbio.core.schema.arrow import require_names
-from ddbio.core.schema.declare import time_forms
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.meta import manifest_path, read_state
 from ddbio.files.row_files import RowFiles
+from ddbio.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.items.python_rows import python_columns, python_rows
+from ddbio.items.schema.arrow import require_names
+from ddbio.items.schema.declare import time_forms
+from ddbio.items.time_columns import StoredRows
 from ddbio.ops.data_files import find_data, require_items
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ddbio.core.exports.manifest import ExportFile
     from ddbio.core.folders.staged import StoredObject
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.schema.times import TimeForm
     from ddbio.files.file_format import Parts
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns
+    from ddbio.items.schema.times import TimeForm
     from ddbio.ops.data_files import DataFiles
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import JsonFormat, SourceOptions

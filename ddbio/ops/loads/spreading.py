@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ddbio.core.batch_size import batch_bytes
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.raw_items import RawItemParts, RawItems
-from ddbio.core.kernel.arrays import joined_batches, take_rows
 from ddbio.core.loads.batches import RowRanges, in_key_order, spread_ranges
 from ddbio.core.loads.encode import chunk_rows
 from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.item_key import key_hashes
+from ddbio.items.kernel.arrays import joined_batches, take_rows
+from ddbio.items.raw_items import RawItemParts, RawItems
 from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:

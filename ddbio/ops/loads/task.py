@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.core.balance import balance
-from ddbio.core.kernel.arrays import take_rows
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import ItemsOfRows, legal_key_hashes
 from ddbio.engine import Shuffle
+from ddbio.items.kernel.arrays import take_rows
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.loads.rejects import RejectedRow
     from ddbio.engine import Engine, ShufflingEngine
     from ddbio.files.file_format import TextLayout
     from ddbio.files.object_store import ObjectStore
+    from ddbio.items.raw_items import RawItems
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
     from ddbio.ops.loads.sources import Unit

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.schema.arrow import normalize_schema, tag_of_field
-from ddbio.core.schema.declare import declared_fields
 from ddbio.errors import OptionError, SchemaError
 from ddbio.files.checksums import checked
 from ddbio.files.file_format import TextLayout
 from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces
 from ddbio.files.text_ranges import byte_ranges, count_csv, csv_starts
 from ddbio.files.text_rows import joined_columns
+from ddbio.items.schema.arrow import normalize_schema, tag_of_field
+from ddbio.items.schema.declare import declared_fields
 from ddbio.ops.loads.unit_reader import split_evenly
 
 if TYPE_CHECKING:

@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.batch_size import value_bytes
-from ddbio.core.index_units import frequent_index_keys, mean_index_units
-from ddbio.core.items.raw_items import RawItems
-from ddbio.core.items.time_columns import StoredRows
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.scans.plan import spread_order
@@ -30,6 +26,10 @@ from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
 from ddbio.files.row_lines import RowLines
 from ddbio.files.text_reader import PIECE_BYTES
+from ddbio.items.batch_size import value_bytes
+from ddbio.items.index_units import frequent_index_keys, mean_index_units
+from ddbio.items.raw_items import RawItems
+from ddbio.items.time_columns import StoredRows
 from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.items.raw_items import RawItemReader
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.table_description import IndexDescription
     from ddbio.files.file_format import Sample, TextLayout
     from ddbio.files.object_store import ObjectStore
+    from ddbio.items.raw_items import RawItemReader
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
 

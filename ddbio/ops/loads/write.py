@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.budget import Budget
-    from ddbio.core.items.raw_items import RawItems
     from ddbio.core.loads.plan import WritePlan
+    from ddbio.items.raw_items import RawItems
     from ddbio.ops.loads.rejects import RejectWriter
 
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.aws.scan import rest_after
-from ddbio.core.expansion import check_expansion
-from ddbio.core.text.page import Page
 from ddbio.errors import NotFoundError
 from ddbio.files.local_store import LocalStore
+from ddbio.items.expansion import check_expansion
+from ddbio.items.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

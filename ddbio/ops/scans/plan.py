@@ -14,21 +14,21 @@ from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
-from ddbio.core.capacity import READ_UNIT_BYTES, item_units, page_units
-from ddbio.core.index_units import sample_writes
-from ddbio.core.items.decode import Decoder, infer_schema_of_bodies
-from ddbio.core.items.time_columns import sampled_forms
 from ddbio.core.planning.estimate import file_bytes, output_parts
 from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.scans.selection import selection_of
-from ddbio.core.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
-from ddbio.core.schema.declare import ColumnRules
-from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
-from ddbio.core.text.json_text import parse_json
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.files import commit
+from ddbio.items.capacity import READ_UNIT_BYTES, item_units, page_units
+from ddbio.items.decode import Decoder, infer_schema_of_bodies
+from ddbio.items.index_units import sample_writes
+from ddbio.items.json_text import parse_json
+from ddbio.items.schema.arrow import attributes_of, name_of_field, project_schema, tag_of_field, tagged_field
+from ddbio.items.schema.declare import ColumnRules
+from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.items.time_columns import sampled_forms
 from ddbio.ops.catalog import check_catalog
 from ddbio.ops.file_estimates import sampled_partitions
 from ddbio.ops.job.clients import dynamodb_spec
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
-    from ddbio.core.attribute import Item
     from ddbio.core.planning.estimate import Part
     from ddbio.core.planning.prices import Cost
     from ddbio.core.scans.conditions import Query
     from ddbio.core.scans.partition_estimate import PartitionSample
-    from ddbio.core.schema.times import TimeForm
     from ddbio.core.table_description import TableDescription
-    from ddbio.core.text.page import Page
+    from ddbio.items.attribute import Item
+    from ddbio.items.page import Page
+    from ddbio.items.schema.times import TimeForm
     from ddbio.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.

@@ -19,14 +19,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.scan import Rest
-from ddbio.core.digest import Digest
 from ddbio.core.folders.staged import StagedFile
 from ddbio.core.scans.selection import selection_of
-from ddbio.core.schema.file import schema_to_json
-from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.errors import DdbioError
 from ddbio.files.job_state import JobState, require_same
 from ddbio.files.meta import META
+from ddbio.items.digest import Digest
+from ddbio.items.schema.file import schema_to_json
+from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.page_journal import MOST_BYTES, PageJournal, forget_pages
 from ddbio.options.files import LAKE_FORMATS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Generic
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.rotation import rotated_pages
 from ddbio.aws.transport import open_page_source
-from ddbio.core.digest import Digest
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.rescue import MisfitLog
+from ddbio.items.digest import Digest
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.rescue import MisfitLog
 from ddbio.ops.scans.stream import BlockT, ScanCounts
 
 if TYPE_CHECKING:

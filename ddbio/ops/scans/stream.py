@@ -14,11 +14,11 @@ import pyarrow as pa
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, rest_after, scan_pages
 from ddbio.aws.transport import open_page_source
-from ddbio.core.digest import Digest
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.decode import Decoder
-from ddbio.core.rescue import MisfitLog
 from ddbio.engine import available_cores
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.rescue import MisfitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ddbio.aws.scan import Rest
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
-    from ddbio.core.rescue import OnMisfit
-    from ddbio.core.text.page import Page
+    from ddbio.items.page import Page
+    from ddbio.items.rescue import OnMisfit
     from ddbio.ops.scans.page_journal import PageJournal
     from ddbio.options import AcceptEncoding
 

@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ddbio.budget import LocalBudget
-from ddbio.core.digest import Digest
 from ddbio.core.folders.staged import FileNaming
-from ddbio.core.items.raw_items import PageSplitter
 from ddbio.core.planning.estimate import Figures, output_parts
-from ddbio.core.rescue import MisfitLog
 from ddbio.core.scans.plan import ScanPlan, budget_of
-from ddbio.core.schema.file import schema_to_json
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.files import committer
 from ddbio.files.export_target import FOLDER, ExportTarget
 from ddbio.files.line_writers import RollingGzipWriter
 from ddbio.files.partitioned_writer import PartitionedWriter
+from ddbio.items.digest import Digest
+from ddbio.items.raw_items import PageSplitter
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.file import schema_to_json
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.validation.key_hashes import rows_of
-from ddbio.core.validation.key_words import key_words, row_sums
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.key_hashes import rows_of
+from ddbio.items.key_words import key_words, row_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.digest import Digest
-    from ddbio.core.validation.key_hashes import Rows
+    from ddbio.items.digest import Digest
+    from ddbio.items.key_hashes import Rows
 
 _WORD = 1 << 64
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ddbio.core.planning.estimate import ARROW_RATIO
 from ddbio.core.planning.speeds import DIGEST_SPEED
 from ddbio.core.validation.comparison import SideOutline
-from ddbio.core.validation.key_words import key_words
+from ddbio.items.key_words import key_words
 from ddbio.lake.lake_table import KEYS
 from ddbio.ops.data_files import is_data
 from ddbio.ops.job.lake_items import LakeItems
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.validation.key_hashes import Words
+    from ddbio.items.key_hashes import Words
     from ddbio.ops.validation.hashing import Hashing
     from ddbio.ops.validation.meeting import Summary
     from ddbio.ops.validation.sides import Nulls, Reading, Side

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 import numpy as np
 
 from ddbio.core.validation.comparison import Kind
-from ddbio.core.validation.key_hashes import BUCKETS, Rows, bucket_groups, buckets_of, differences, repeated
+from ddbio.items.key_hashes import BUCKETS, Rows, bucket_groups, buckets_of, differences, repeated
 from ddbio.ops.validation.sums import rows_in
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
     from ddbio.budget import Budget
-    from ddbio.core.validation.key_hashes import Counts, Differences
     from ddbio.engine import ShufflingEngine
+    from ddbio.items.key_hashes import Counts, Differences
     from ddbio.ops.validation.hashing import HashedRows
     from ddbio.ops.validation.sums import Sums
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.core.validation.key_hashes import Rows, bucket_groups, bucket_places, repeated
+from ddbio.items.key_hashes import Rows, bucket_groups, bucket_places, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from ddbio.core.validation.key_hashes import Counts
+    from ddbio.items.key_hashes import Counts
     from ddbio.ops.validation.meeting import Summary
 
 HELD_BYTES = 128 * 1024 * 1024

@@ -15,20 +15,20 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.folders.staged import StoredObject
-from ddbio.core.items.arrow_input import checked_batches, record_batch_reader
-from ddbio.core.items.decode import Decoder
 from ddbio.core.planning.estimate import ARROW_RATIO, START_SECONDS
 from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.planning.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.core.scans.plan import budget_of
-from ddbio.core.schema.arrow import declare_types
-from ddbio.core.schema.item_schema import arrow_schema_of
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.files.declared import look_up
 from ddbio.files.json_forms import starts_with_item
 from ddbio.files.meta import META, is_manifest, read_state
+from ddbio.items.arrow_input import checked_batches, record_batch_reader
+from ddbio.items.decode import Decoder
+from ddbio.items.schema.arrow import declare_types
+from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
@@ -51,11 +51,11 @@ from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from ddbio.core.rescue import MisfitLog
     from ddbio.core.scans.plan import ScanPlan
-    from ddbio.core.validation.key_hashes import Words
     from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
+    from ddbio.items.key_hashes import Words
+    from ddbio.items.rescue import MisfitLog
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing

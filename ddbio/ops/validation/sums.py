@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.core.digest import Digest
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.validation.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
 from ddbio.core.validation.quality import RuleChecker, rows_with
+from ddbio.items.digest import Digest
+from ddbio.items.item_key import key_hashes
+from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
 from ddbio.ops.validation.columns import ColumnsSeen
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.items.decode import Decoder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import declare_types
-from ddbio.core.validation.key_hashes import Rows
 from ddbio.engine import SplitTasks
 from ddbio.files.file_format import ReadOptions
 from ddbio.files.formats import is_splittable
 from ddbio.files.paths import with_columns
 from ddbio.files.row_files import RowFiles
+from ddbio.items.decode import Decoder
+from ddbio.items.key_hashes import Rows
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import declare_types
 from ddbio.ops.exports.tasks import ExportStream
 from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.validation.hashing import RowHasher
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.folders.staged import StoredObject
-    from ddbio.core.validation.key_hashes import Words
     from ddbio.engine import ShufflingEngine
     from ddbio.files.object_store import ObjectStore
     from ddbio.files.paths import FolderColumns
+    from ddbio.items.key_hashes import Words
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.ion.plain import ion_line
+from ddbio.items.ion_values import ion_line
 from ddbio.testing.refusal import invalid, lacking, malformed, service_refusal, table_not_found
 from ddbio.testing.request import to_json
 

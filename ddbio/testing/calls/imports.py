@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.ion.plain import ion_to_json_lines
+from ddbio.items.ion_values import ion_to_json_lines
 from ddbio.testing.calls.control import existing_table
 from ddbio.testing.calls.writes import planned_put
 from ddbio.testing.expressions.conditions import Guard, write_placeholders
@@ -28,7 +28,7 @@ from ddbio.testing.tables.items import Stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.tables.database import Database
     from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.table import Table

@@ -21,7 +21,7 @@ from ddbio.testing.tables.items import Key, base_key, hash_bounds, part_of_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.expressions.predicates import Predicate
     from ddbio.testing.request import Request
     from ddbio.testing.server import Chunks

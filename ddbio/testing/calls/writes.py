@@ -16,7 +16,7 @@ from ddbio.testing.request import MAX_ITEM_BYTES, Request, canonical_map, checke
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
 
 if TYPE_CHECKING:
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
     from ddbio.testing.tables.capacity import Draw
     from ddbio.testing.tables.items import Key, KeySchema
     from ddbio.testing.tables.table import Table

@@ -15,7 +15,7 @@ from ddbio.testing.tables.items import Key, KeyAttribute, KeySchema, hash_of
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
     from ddbio.testing.expressions.predicates import Predicate
     from ddbio.testing.request import Request
 

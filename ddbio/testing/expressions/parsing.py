@@ -11,7 +11,7 @@ from ddbio.testing.request import MAX_DEPTH, canonical_value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
     from ddbio.testing.request import Request
 
 

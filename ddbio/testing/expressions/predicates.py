@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ddbio.core.attribute import AttributeValue, Item, decode_base64
+from ddbio.items.attribute import AttributeValue, Item, decode_base64
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tokens, document_path
 from ddbio.testing.refusal import invalid
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from ddbio.core.attribute import AttributeValue, Item, decode_base64
+from ddbio.items.attribute import AttributeValue, Item, decode_base64
 from ddbio.testing.refusal import Refusal, invalid, invalid_values
 
 if TYPE_CHECKING:

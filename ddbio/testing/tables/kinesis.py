@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.faults import Faults
     from ddbio.testing.tables.items import Key, KeySchema, Stored
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from ddbio.core.attribute import AttributeValue, Item
+    from ddbio.items.attribute import AttributeValue, Item
     from ddbio.testing.tables.items import Key, KeySchema, Stored
 
 

@@ -14,7 +14,7 @@ from ddbio.testing.tables.items import ItemStore, Key, KeySchema, Stored, part_o
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.attribute import Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.tables.items import Journal
     from ddbio.testing.tables.streams import Stream
 

@@ -183,8 +183,8 @@ def test_lines_are_printed_without_pandas():
 import sys
 import numpy as np
 from ddbio.core.capture.plain_lines import plain_lines
-from ddbio.core.items.decode import Decoder, infer_schema_of_body
-from ddbio.core.items.row_lines import RowLines
+from ddbio.items.decode import Decoder, infer_schema_of_body
+from ddbio.items.row_lines import RowLines
 image = b'{"pk":{"S":"a"}}'
 record = b'{"eventName":"INSERT","dynamodb":{"ApproximateCreationDateTime":1,"Keys":%s,"NewImage":%s}}' % (image, image)
 assert b'"pk":"a"' in plain_lines(record)[0].data.tobytes()

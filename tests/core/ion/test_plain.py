@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.digest import item_hash
-from ddbio.core.ion.plain import ion_line, ion_to_json_lines
 from ddbio.errors import DecodeError
+from ddbio.items.digest import item_hash
+from ddbio.items.ion_values import ion_line, ion_to_json_lines
 
 SAMPLE = (
     b'$ion_1_0 {Item:{pk:"user#7",total:12.50,qty:6d2,small:-1.5d-3,tags:$dynamodb_SS::["new","vip"],'

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from item_strategies import ITEMS
 
-from ddbio.core.ion.blocks import PIECE_BYTES, IonReader
-from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.kernel import ion
 from ddbio.errors import DecodeError
+from ddbio.items.ion import PIECE_BYTES, IonReader
+from ddbio.items.ion_values import ion_line, ion_to_json_lines
+from ddbio.items.kernel import ion
 
 LINES = IonReader(1 << 20)
 

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.digest import item_hash
-from ddbio.core.ion.blocks import OPENING, to_ion_lines
-from ddbio.core.ion.plain import ion_to_json_lines
-from ddbio.core.text.json_text import compact_json
+from ddbio.items.digest import item_hash
+from ddbio.items.ion import OPENING, to_ion_lines
+from ddbio.items.ion_values import ion_to_json_lines
+from ddbio.items.json_text import compact_json
 
 TAGS = ["S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M"]
 LEAVES = st.sampled_from(

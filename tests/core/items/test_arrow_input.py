@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.items.arrow_input import checked_batches
 from ddbio.errors import DecodeError
 from ddbio.files.local_store import LocalStore
 from ddbio.files.row_files import RowFiles
+from ddbio.items.arrow_input import checked_batches
 from ddbio.ops.loads.sources import batches_of
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.core.items.arrow_input import record_batch_reader
-from ddbio.core.items.batch_stream import RecordBatchStream
 from ddbio.errors import ThrottledError
+from ddbio.items.arrow_input import record_batch_reader
+from ddbio.items.batch_stream import RecordBatchStream
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), metadata={b"ddb:type": b"N"})])
 BATCHES = [pa.record_batch([pa.array([n, n + 1])], schema=SCHEMA) for n in (0, 2, 4)]

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.items.change_images import item_texts
-from ddbio.core.items.decode import infer_schema_of_body
-from ddbio.core.kernel.decode import decoder
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.change_lines import images_of
-from ddbio.core.text.json_text import parse_documents
 from ddbio.errors import DecodeError
+from ddbio.items.change_images import item_texts
+from ddbio.items.change_lines import images_of
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.json_text import parse_documents
+from ddbio.items.kernel.decode import decoder
+from ddbio.items.schema.item_schema import ItemSchema
 
 IMAGES = st.fixed_dictionaries({"Keys": ITEMS}, optional={"NewImage": ITEMS, "OldImage": ITEMS})
 

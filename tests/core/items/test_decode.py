@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
-from ddbio.core.items.decode import Decoder, from_dynamodb_json
-from ddbio.core.items.encode import to_dynamodb_json
-from ddbio.core.kernel.decode import decoder as kernel_decoder
-from ddbio.core.reference import RowBuilder, items_of
-from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.framing import framing_of
 from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.items.decode import Decoder, from_dynamodb_json
+from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.framing import framing_of
+from ddbio.items.kernel.decode import decoder as kernel_decoder
+from ddbio.items.reference import RowBuilder, items_of
+from ddbio.items.rescue import Misfit, MisfitLog
+from ddbio.items.schema.item_schema import ItemSchema
 
 FRAMINGS = ["page", "export", "items"]
 SCHEMA = pa.schema(

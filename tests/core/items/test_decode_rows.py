@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from item_strategies import tables
 
-from ddbio.core.items import decode
-from ddbio.core.items.decode import Decoder, RowDecoder
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError
+from ddbio.items import decode
+from ddbio.items.decode import Decoder, RowDecoder
+from ddbio.items.schema.item_schema import ItemSchema
 
 SCHEMA = pa.schema([("a", pa.string()), ("n", pa.int64())])
 GOOD = '{"a":{"S":"x"}}'

@@ -15,14 +15,14 @@ from item_strategies import ITEMS, tables
 from pyarrow import feather, orc
 
 import ddbio
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.number import canonical_number
-from ddbio.core.reference import items_of
-from ddbio.core.reference import plain_json_lines as reference
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import EncodeError, SchemaError
+from ddbio.items.capacity import item_size_bytes
+from ddbio.items.decode import Decoder
+from ddbio.items.encode import Encoder
+from ddbio.items.number import canonical_number
+from ddbio.items.reference import items_of
+from ddbio.items.reference import plain_json_lines as reference
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def page_of(items):

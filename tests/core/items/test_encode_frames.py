@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.items.arrow_input import record_batch_reader
 from ddbio.errors import EncodeError, SchemaError
+from ddbio.items.arrow_input import record_batch_reader
 
 BATCH = pa.RecordBatch.from_pydict({"a": [1.5, None]})
 TABLE = pa.Table.from_batches([BATCH])

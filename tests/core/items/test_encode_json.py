@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.encode import EncodeOptions, Encoder
-from ddbio.core.kernel.encode.rules import RefusedValueError, key_rules, read_members, read_value
-from ddbio.core.reference import items_of
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.encode import EncodeOptions, Encoder
+from ddbio.items.json_text import compact_json
+from ddbio.items.kernel.encode.rules import RefusedValueError, key_rules, read_members, read_value
+from ddbio.items.reference import items_of
 
 KEYS = {"pk": "S", "n": "N"}
 RULES = key_rules(KEYS, ())

@@ -5,10 +5,10 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.core.items.encode import EncodeOptions, Encoder, Refusal
-from ddbio.core.kernel.encode import load as encode_load
-from ddbio.core.reference import items_of
 from ddbio.errors import EncodeError, OptionError, SchemaError
+from ddbio.items.encode import EncodeOptions, Encoder, Refusal
+from ddbio.items.kernel.encode import load as encode_load
+from ddbio.items.reference import items_of
 
 
 def refusals_of(array, keys=None, tag=None, name="a"):

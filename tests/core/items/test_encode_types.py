@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.items.encode import EncodeOptions, Encoder
-from ddbio.core.kernel.arrays import take_rows
 from ddbio.errors import SchemaError
+from ddbio.items.encode import EncodeOptions, Encoder
+from ddbio.items.kernel.arrays import take_rows
 
 
 def values_of(array, **options):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.items.raw_items import PageSplitter
 from ddbio.errors import DecodeError
+from ddbio.items.raw_items import PageSplitter
 
 SPLITTER = PageSplitter()
 

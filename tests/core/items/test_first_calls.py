@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, tables
 
 import ddbio
-from ddbio.core import digest_json
-from ddbio.core.items import decode, encode
-from ddbio.core.items.first_calls import FirstCalls
-from ddbio.core.kernel.cache import NotCompiledError
-from ddbio.core.text.framing import framed_items
 from ddbio.errors import DecodeError
+from ddbio.items import decode, digest_json, encode
+from ddbio.items.framing import framed_items
+from ddbio.items.kernel.cache import NotCompiledError
+from ddbio.items.kernel.first_calls import FirstCalls
 
 SCHEMA = pa.schema([("pk", pa.string()), ("n", pa.int64()), ("a", pa.list_(pa.decimal128(9, 2)))])
 

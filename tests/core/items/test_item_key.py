@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import BINARIES, NUMBERS, TEXT
 
-from ddbio.core.items.item_key import (
+from ddbio.errors import DdbioError, SchemaError
+from ddbio.items.item_key import (
     Fingerprints,
     KeyGroups,
     key_columns,
@@ -21,12 +22,11 @@ from ddbio.core.items.item_key import (
     key_rows,
     key_values,
 )
-from ddbio.core.kernel.hash.keys import hash_keys
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.errors import DdbioError, SchemaError
+from ddbio.items.kernel.hash.keys import hash_keys
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.item_schema import ItemSchema
 
 KEYS = ["pk", "sk"]
 KEY_VALUES = st.sampled_from(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 import ddbio
-from ddbio.core.capacity import item_size_bytes
 from ddbio.errors import EncodeError
+from ddbio.items.capacity import item_size_bytes
 
 
 def lines(items: list[dict]) -> bytes:

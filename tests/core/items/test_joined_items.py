@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.items.joined_items import joined_items
-from ddbio.core.schema.arrow import RESCUE_FIELD
+from ddbio.items.joined_items import joined_items
+from ddbio.items.schema.arrow import RESCUE_FIELD
 
 NUMBER, TEXT, JSON = {"ddb:type": "N"}, {"ddb:type": "S"}, {"ddb:type": "JSON"}
 

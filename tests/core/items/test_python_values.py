@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from boto3.dynamodb.types import Binary
 
-from ddbio.core.items.python_rows import python_columns, python_rows
-from ddbio.core.items.python_values import attribute_value, is_missing
-from ddbio.core.reference import items_of
-from ddbio.core.schema.times import parse_form
 from ddbio.errors import SchemaError
+from ddbio.items.python_rows import python_columns, python_rows
+from ddbio.items.python_values import attribute_value, is_missing
+from ddbio.items.reference import items_of
+from ddbio.items.schema.times import parse_form
 
 BERLIN = dt.timezone(dt.timedelta(hours=2))
 Color = enum.Enum("Color", {"RED": "red", "ONE": 1})

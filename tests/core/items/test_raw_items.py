@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.items import raw_items
-from ddbio.core.items.decode import from_dynamodb_json
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.raw_items import RawItemReader, joined_items
 from ddbio.core.table_description import IndexKey
 from ddbio.errors import DecodeError
+from ddbio.items import raw_items
+from ddbio.items.capacity import item_size_bytes
+from ddbio.items.decode import from_dynamodb_json
+from ddbio.items.item_key import key_hashes
+from ddbio.items.raw_items import RawItemReader, joined_items
 
 KEYS = {"pk": "S", "sk": "N"}
 WRITTEN = st.builds(

@@ -13,7 +13,7 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.cli.rows import print_json, python_lines
-from ddbio.core.items.row_lines import RowLines
+from ddbio.items.row_lines import RowLines
 
 
 def printed(batch):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ddbio
-from ddbio.core.items.decode import Decoder, RowDecoder
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.items.time_columns import common_form
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.schema.times import DDB_TIME, parse_form, with_form
 from ddbio.errors import EncodeError, OptionError, SchemaError
+from ddbio.items.decode import Decoder, RowDecoder
+from ddbio.items.item_key import key_hashes
+from ddbio.items.schema.item_schema import ItemSchema
+from ddbio.items.schema.times import DDB_TIME, parse_form, with_form
+from ddbio.items.time_columns import common_form
 
 FORMS = [f"iso_{unit}{zone}" for unit in ("s", "ms", "us", "ns") for zone in ("", "+00:00", "_local")]
 FORMS += ["epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "date"]

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel import column_chunks
-from ddbio.core.kernel.column_chunks import FACTS, _read_chunks
-from ddbio.core.kernel.jit import CHECKED
+from ddbio.items.kernel import column_chunks
+from ddbio.items.kernel.column_chunks import FACTS, _read_chunks
+from ddbio.items.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 LEAVES, GROUPS = 4, 2

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
 
 
 def by_reference(body: bytes, schema: pa.Schema, framing: Any, nulls: str = "merge") -> Any:

@@ -20,11 +20,11 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.items.changes import ChangeDecoder
-from ddbio.core.kernel.decode import scratch
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.kernel.jit import CHECKED
 from ddbio.errors import DecodeError
+from ddbio.items.changes import ChangeDecoder
+from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -19,15 +19,15 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import digest_columns
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.kernel import arrays
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.reference import RowBuilder, items_of
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
 from ddbio.errors import DdbioError
+from ddbio.items import digest_columns
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.kernel import arrays
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.reference import RowBuilder, items_of
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20

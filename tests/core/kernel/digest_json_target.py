@@ -16,11 +16,11 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core import digest_json
-from ddbio.core.digest import Digest
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
+from ddbio.items import digest_json
+from ddbio.items.digest import Digest
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -17,17 +17,17 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.items.encode import Encoder
-from ddbio.core.kernel.encode import encoder
-from ddbio.core.kernel.encode import load as encode_load
-from ddbio.core.kernel.encode.json_columns import Checker, make_checker
-from ddbio.core.kernel.encode.rules import RefusedValueError, read_members
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.reference import RowBuilder, items_of
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.text.json_text import compact_json
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.encode import Encoder
+from ddbio.items.json_text import compact_json
+from ddbio.items.kernel.encode import encoder
+from ddbio.items.kernel.encode import load as encode_load
+from ddbio.items.kernel.encode.json_columns import Checker, make_checker
+from ddbio.items.kernel.encode.rules import RefusedValueError, read_members
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.reference import RowBuilder, items_of
+from ddbio.items.rescue import MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import stored_item
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.gather import gather_lists, gather_texts
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.gather import gather_lists, gather_texts
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.memory import PAD
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -17,9 +17,9 @@ from item_generator import Generator
 from mutation import mutate
 from observation import assert_same_shape
 
-from ddbio.core.kernel.decode import inference
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.object_pool import ObjectPool
+from ddbio.items.kernel.decode import inference
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.object_pool import ObjectPool
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

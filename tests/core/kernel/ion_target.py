@@ -17,15 +17,15 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.digest import item_hash
-from ddbio.core.ion import blocks as ion_blocks
-from ddbio.core.ion.blocks import IonReader
-from ddbio.core.ion.plain import ion_line, ion_to_json_lines
-from ddbio.core.kernel import ion
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.text.change_lines import Change, checked_changes
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
+from ddbio.items import ion as ion_blocks
+from ddbio.items.change_lines import Change, checked_changes
+from ddbio.items.digest import item_hash
+from ddbio.items.framing import checked_items
+from ddbio.items.ion import IonReader
+from ddbio.items.ion_values import ion_line, ion_to_json_lines
+from ddbio.items.kernel import ion
+from ddbio.items.kernel.jit import CHECKED
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 TOKENS = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ddbio.core.schema.arrow import list_of, tagged_field
+from ddbio.items.schema.arrow import list_of, tagged_field
 
 NAMES = [
     "pk",

@@ -17,12 +17,12 @@ from guard import allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.items import raw_items
-from ddbio.core.items.raw_items import RawItemReader
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
+from ddbio.items import raw_items
+from ddbio.items.capacity import item_size_bytes
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.raw_items import RawItemReader
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 KEYS = {"pk": "S", "n": "N"}

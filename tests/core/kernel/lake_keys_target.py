@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.crc import tables_of
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.crc import tables_of
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
+from ddbio.items.kernel.memory import PAD
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.decode import scratch
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.members import Marks, Openings
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.members import Marks, Openings
+from ddbio.items.kernel.memory import PAD
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 NAMES = ("eventName", "SequenceNumber", "Data")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddbio.core.kernel.decode.inference import shape_of_items
-from ddbio.core.schema.shape import Shape, infer_shape
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.decode.inference import shape_of_items
+from ddbio.items.schema.shape import Shape, infer_shape
 
 
 def assert_same_shape(bodies: list[bytes], framing: Any) -> Shape | None:

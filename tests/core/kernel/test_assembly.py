@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.reference import RowBuilder
-from ddbio.core.rescue import MisfitLog
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.reference import RowBuilder
+from ddbio.items.rescue import MisfitLog
 
 ITEMS = [
     {

@@ -5,11 +5,11 @@ from comparison import assert_same, by_kernel, by_reference
 from item_generator import Generator
 from mutation import mutate
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.kernel.decode import decoder as decoder_module
-from ddbio.core.kernel.decode import scratch as scratch_module
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.text.framing import checked_items
+from ddbio.items.capacity import item_size_bytes
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.decode import decoder as decoder_module
+from ddbio.items.kernel.decode import scratch as scratch_module
+from ddbio.items.kernel.decode.decoder import KernelDecoder
 
 FRAMINGS = ["items", "export", "page"]
 

@@ -17,23 +17,23 @@ import numpy as np
 import pytest
 
 import ddbio
-from ddbio.core.kernel import cache
+from ddbio.items.kernel import cache
 
 PACKAGE = Path(ddbio.__file__).parent
 
 CONTENTS = """
 import ddbio, sys
 from ddbio.core import warm
-from ddbio.core.kernel.cache import source_digest
-from ddbio.core.kernel.jit import LOOPS
+from ddbio.items.kernel.cache import source_digest
+from ddbio.items.kernel.jit import LOOPS
 assert ddbio.__file__.startswith(sys.argv[1]), ddbio.__file__
 for loop in LOOPS:
     print(loop.__module__, loop.__name__, source_digest(loop))
 """
 
 SAMPLE = """
-from ddbio.core.kernel.jit import inner, loop
-from ddbio.core.kernel.memory import peek
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import peek
 
 @inner
 def twice(data):
@@ -110,8 +110,8 @@ def test_an_edit_changes_the_loops_that_it_reaches_and_no_others(tmp_path, here)
     assert number.read_text("utf-8") != was
     there = contents(package)
     changed = {name for name in here if here[name] != there[name]}
-    assert "ddbio.core.kernel.decode.scan scan" in changed
-    assert "ddbio.core.kernel.lines join_rows" not in changed
+    assert "ddbio.items.kernel.decode.scan scan" in changed
+    assert "ddbio.items.kernel.lines join_rows" not in changed
 
 
 def test_the_module_of_a_part_is_part_of_the_name():
@@ -169,7 +169,7 @@ def test_portable_loops_are_loaded_without_compiling(tmp_path, sample):
     folder.mkdir()
     build = f"""
 from pathlib import Path
-from ddbio.core.kernel import cache
+from ddbio.items.kernel import cache
 cache.use_cache_folder(Path({str(folder)!r}))
 """
     assert python(build + DOUBLE, SAMPLE=str(sample), **cache.portable_environment()) == "42 1 0\n"
@@ -196,7 +196,7 @@ def test_big_endian_processors_are_refused():
     script = (
         "import sys, numba\n"
         "sys.byteorder = 'big'\n"
-        "try:\n    import ddbio.core.kernel.cache\n"
+        "try:\n    import ddbio.items.kernel.cache\n"
         "except ImportError as error:\n    print(error)\n"
     )
     assert "little-endian" in python(script)
@@ -233,7 +233,7 @@ def test_loops_are_kept_in_the_first_private_folder(tmp_path):
     for folder in (shared, temporary):
         folder.mkdir()
     shared.chmod(0o777)
-    script = "from ddbio.core.kernel.cache import cache_folder; print(cache_folder())"
+    script = "from ddbio.items.kernel.cache import cache_folder; print(cache_folder())"
     found = python(script, XDG_CACHE_HOME=str(shared), TMPDIR=str(temporary)).strip()
     assert found == str(temporary / f"ddbio-{os.getuid()}" / "ddbio" / "kernel")
     temporary.chmod(0o777)
@@ -255,7 +255,7 @@ def test_a_loop_that_cannot_be_compiled_stops_no_other_process(tmp_path):
     """Whoever fails to compile a loop lets others try, though it goes on."""
     script = """
 import fcntl, pathlib, sys
-from ddbio.core.kernel.jit import loop
+from ddbio.items.kernel.jit import loop
 @loop
 def broken(data):
     return data.no_such_thing
@@ -273,7 +273,7 @@ def test_garbage_is_collected_again_once_loops_are_compiled(tmp_path):
     """The collector rests while a loop is compiled, one that another calls too, and works again after that."""
     script = """
 import gc
-from ddbio.core.kernel.jit import loop
+from ddbio.items.kernel.jit import loop
 
 @loop
 def called(x):

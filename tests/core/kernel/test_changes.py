@@ -11,13 +11,13 @@ from item_generator import Generator
 from mutation import mutate
 
 import ddbio
-from ddbio.core.items.changes import ChangeDecoder, change_batch
-from ddbio.core.kernel.decode import decoder as decoder_module
-from ddbio.core.kernel.decode import scratch as scratch_module
-from ddbio.core.rescue import MisfitLog
-from ddbio.core.text.change_lines import checked_changes
-from ddbio.core.text.json_text import parse_documents
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.change_lines import checked_changes
+from ddbio.items.changes import ChangeDecoder, change_batch
+from ddbio.items.json_text import parse_documents
+from ddbio.items.kernel.decode import decoder as decoder_module
+from ddbio.items.kernel.decode import scratch as scratch_module
+from ddbio.items.rescue import MisfitLog
 
 SCHEMA = pa.schema([("pk", pa.string()), ("sk", pa.string()), ("total", pa.int64())])
 LINES = b"""\

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import list_of, tagged_field
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.schema.arrow import list_of, tagged_field
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)
 NAMES = ["a", "back\\slash", 'quote"d']

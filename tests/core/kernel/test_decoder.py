@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.arrow import list_of, tagged_field
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.schema.arrow import list_of, tagged_field
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def decode(items, schema=None, **options):

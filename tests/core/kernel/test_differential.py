@@ -12,9 +12,9 @@ from item_generator import Generator
 from item_strategies import ITEMS, tables
 from mutation import mutate
 
-from ddbio.core.kernel.decode import decoder as decoder_module
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.kernel.decode import decoder as decoder_module
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.schema.item_schema import ItemSchema
 
 FRAMINGS = ["items", "export", "page"]
 

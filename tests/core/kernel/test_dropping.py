@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from item_generator import NAMES, Generator
 from item_strategies import ITEMS
 
-from ddbio.core.items.changes import ChangeDecoder, change_batch
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.reference import RowBuilder, items_of
-from ddbio.core.rescue import Misfit, MisfitLog
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.change_lines import checked_changes
-from ddbio.core.text.framing import checked_items
+from ddbio.items.change_lines import checked_changes
+from ddbio.items.changes import ChangeDecoder, change_batch
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.reference import RowBuilder, items_of
+from ddbio.items.rescue import Misfit, MisfitLog
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.item_schema import ItemSchema
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("m", pa.struct([("x", pa.int64())]))])
 

@@ -14,8 +14,8 @@ from item_strategies import ITEMS, tables
 from mutation import mutate
 from observation import assert_same_shape
 
-from ddbio.core.kernel.decode import inference as observer
-from ddbio.core.text.json_text import compact_json
+from ddbio.items.json_text import compact_json
+from ddbio.items.kernel.decode import inference as observer
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)
 

@@ -12,16 +12,16 @@ from item_generator import Generator
 from item_strategies import ITEMS
 from mutation import mutate
 
-from ddbio.core.capacity import item_size_bytes
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.encode import Encoder
-from ddbio.core.kernel.decode import decoder as decoder_module
-from ddbio.core.kernel.decode.decoder import KernelDecoder
 from ddbio.core.loads.requests import UpdateEncoder
-from ddbio.core.reference import items_of
-from ddbio.core.schema.item_schema import ItemSchema
-from ddbio.core.text.framing import checked_items
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.capacity import item_size_bytes
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.encode import Encoder
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.decode import decoder as decoder_module
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.reference import items_of
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 @pytest.mark.parametrize("framing", ["items", "export", "page"])

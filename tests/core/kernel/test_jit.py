@@ -11,8 +11,8 @@ def test_a_compilation_is_told_once_and_only_if_it_is_ours():
     """Whoever waits for a loop to be compiled reads so once, and each counts; those of others are no news here."""
     script = """
 import numba
-from ddbio.core.compiling import COMPILATIONS
-from ddbio.core.kernel.jit import LOOPS
+from ddbio.items.kernel.compiling import COMPILATIONS
+from ddbio.items.kernel.jit import LOOPS
 numba.njit(lambda number: number + 1)(1)
 print("theirs", COMPILATIONS.ended, flush=True)
 LOOPS.append(numba.njit(lambda number: number - 1))

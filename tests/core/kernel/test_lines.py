@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.kernel.lines import take_texts
-from ddbio.core.kernel.memory import PAD
+from ddbio.items.kernel.lines import take_texts
+from ddbio.items.kernel.memory import PAD
 
 
 @given(

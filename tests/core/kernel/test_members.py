@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.kernel.members import Marks, Openings
+from ddbio.items.kernel.members import Marks, Openings
 
 
 @pytest.mark.parametrize("size", range(20))

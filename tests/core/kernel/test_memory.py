@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.core.warm import warm
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.schema.item_schema import ItemSchema
 
 SPARSE = [(3400, 10, 8), (1700, 300, 20), (3400, 300, 20), (6000, 1000, 5)]
 

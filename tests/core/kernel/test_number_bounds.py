@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.items.decode import Decoder
-from ddbio.core.items.encode import Encoder
-from ddbio.core.items.item_key import key_hashes
-from ddbio.core.kernel import codes
-from ddbio.core.kernel.decode.scratch import Scratch
-from ddbio.core.kernel.decode.tables import plan_nodes
-from ddbio.core.schema.arrow import normalize_schema
 from ddbio.errors import DecodeError
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import key_hashes
+from ddbio.items.kernel import codes
+from ddbio.items.kernel.decode.scratch import Scratch
+from ddbio.items.kernel.decode.tables import plan_nodes
+from ddbio.items.schema.arrow import normalize_schema
 
 BAD = [
     "1e126", "10e125", "-1e126", "1e-131", "0.1e-130", "-9e-131", "1" * 39, "1." + "1" * 38, "0." + "1" * 39,

@@ -8,12 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.digest import Digest
-from ddbio.core.kernel.decode.decoder import KernelDecoder
-from ddbio.core.reference import items_of
-from ddbio.core.schema.arrow import tagged_field
-from ddbio.core.schema.column import suffixed
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.digest import Digest
+from ddbio.items.kernel.decode.decoder import KernelDecoder
+from ddbio.items.reference import items_of
+from ddbio.items.schema.arrow import tagged_field
+from ddbio.items.schema.column import suffixed
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def round_trip(items, schema=None, nulls="keep"):

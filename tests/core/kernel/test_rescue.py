@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
 
-from ddbio.core.kernel.decode.decoder import KernelDecoder
+from ddbio.items.kernel.decode.decoder import KernelDecoder
 
 SCHEMA = pa.schema([("a", pa.int64()), ("m", pa.struct([("x", pa.int64())])), ("é", pa.int64())])
 NAMES = ["a", "m", "é", "b", "aa", 'quo"te', "back\\slash", "new\nline", "名", "😀", "\uffff", "", "z" * 90]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddbio.core.kernel.text import broken_texts, copy_utf8, is_utf8
+from ddbio.items.kernel.text import broken_texts, copy_utf8, is_utf8
 
 # Both ends of every range of bytes that some table of UTF-8 tells apart.
 EDGES = [

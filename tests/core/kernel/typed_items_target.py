@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 from guard import allocate_before_guard
 from mutation import mutate
 
-from ddbio.core.kernel.decode import scratch
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.memory import PAD
-from ddbio.core.kernel.typed_items import typed_lines
-from ddbio.core.text.json_text import parse_documents
 from ddbio.errors import DecodeError
+from ddbio.items.json_text import parse_documents
+from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.typed_items import typed_lines
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 NAMES = ["pk", "n", "é", "", "x" * 40, 'q"']

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import allocate_before_guard
 
-from ddbio.core.kernel.jit import CHECKED
-from ddbio.core.kernel.memory import is_utf8_32
-from ddbio.core.kernel.text import copy_utf8, is_utf8
+from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.memory import is_utf8_32
+from ddbio.items.kernel.text import copy_utf8, is_utf8
 
 IS_BROKEN = sys.argv[3:] == ["broken"]
 

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.core.items.encode import EncodeOptions, Encoder
 from ddbio.core.table_description import IndexKey
+from ddbio.items.encode import EncodeOptions, Encoder
 
 HASH = IndexKey("mail", "S", 2048, "by_mail")
 RANGE = IndexKey("mail", "S", 1024, "by_day")

@@ -11,7 +11,7 @@ from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.core.loads.requests import VALUES, ItemEncoder, UpdateEncoder, ValuesEncoder
-from ddbio.core.schema.arrow import nulls_field
+from ddbio.items.schema.arrow import nulls_field
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.attribute import encode_base64
-from ddbio.core.number import canonical_number
 from ddbio.core.scans import conditions
 from ddbio.core.scans.conditions import (
     Expressions,
@@ -21,6 +19,8 @@ from ddbio.core.scans.conditions import (
     parse_condition,
 )
 from ddbio.errors import OptionError
+from ddbio.items.attribute import encode_base64
+from ddbio.items.number import canonical_number
 
 
 def written(text):

@@ -12,12 +12,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.items.decode import RowDecoder
-from ddbio.core.number import canonical_number
 from ddbio.core.scans.conditions import Expressions, key_query, parse_condition
 from ddbio.core.scans.pushdown import pushed_condition
-from ddbio.core.schema.arrow import normalize_schema, tagged_field
-from ddbio.core.schema.times import parse_form, with_form
+from ddbio.items.decode import RowDecoder
+from ddbio.items.number import canonical_number
+from ddbio.items.schema.arrow import normalize_schema, tagged_field
+from ddbio.items.schema.times import parse_form, with_form
 from ddbio.testing.expressions.conditions import predicate_of
 from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.request import Request, stored_item

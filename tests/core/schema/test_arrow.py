@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.schema.arrow import format_schema, normalize_schema, project_schema
-from ddbio.core.schema.file import schema_from_json, schema_to_json
-from ddbio.core.schema.item_schema import ItemSchema
 from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.schema.arrow import format_schema, normalize_schema, project_schema
+from ddbio.items.schema.file import schema_from_json, schema_to_json
+from ddbio.items.schema.item_schema import ItemSchema
 
 
 def types_of(schema):

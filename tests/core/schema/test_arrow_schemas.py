@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from item_strategies import NAMES, TEXT
 
 import ddbio
-from ddbio.core.items.decode import Decoder
-from ddbio.core.reference import plain_json_lines as reference
-from ddbio.core.schema.arrow import normalize_schema
+from ddbio.items.decode import Decoder
+from ddbio.items.reference import plain_json_lines as reference
+from ddbio.items.schema.arrow import normalize_schema
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html: numbers from 1E-130 to 9.99E+125.
 FLOATS = st.floats(-1e100, 1e100, allow_nan=False).filter(lambda number: number == 0 or abs(number) > 1e-100)

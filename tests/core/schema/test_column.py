@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.items.decode import from_dynamodb_json
-from ddbio.core.reference import items_of
-from ddbio.core.schema.column import column_names, fold, suffixed
+from ddbio.items.decode import from_dynamodb_json
+from ddbio.items.reference import items_of
+from ddbio.items.schema.column import column_names, fold, suffixed
 
 CASES = st.sampled_from(["id", "Id", "ID", "iD", "\u0130d", "\u0131D", "_rescue", "_Rescue", "stra\u00dfe", "STRASSE"])
 NAMES = st.one_of(CASES, CASES.map(suffixed), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS
 
-from ddbio.core.schema.item_schema import ItemSchema
+from ddbio.items.schema.item_schema import ItemSchema
 
 SCHEMAS = st.lists(ITEMS, max_size=4).map(ItemSchema.of_items)
 

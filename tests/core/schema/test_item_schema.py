@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES, tables
 
 import ddbio
-from ddbio.core.digest_columns import digest_of_batches
-from ddbio.core.digest_json import JsonDigest
-from ddbio.core.items.decode import Decoder, from_dynamodb_json
-from ddbio.core.reference import items_of
-from ddbio.core.schema.arrow import normalize_schema
-from ddbio.core.schema.file import schema_to_json
-from ddbio.core.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.errors import SchemaError
+from ddbio.items.decode import Decoder, from_dynamodb_json
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.digest_json import JsonDigest
+from ddbio.items.reference import items_of
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
+from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 
 
 @st.composite

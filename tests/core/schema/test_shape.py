@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.attribute import check_item
-from ddbio.core.schema.shape import infer_shape
 from ddbio.errors import DecodeError
+from ddbio.items.attribute import check_item
+from ddbio.items.schema.shape import infer_shape
 
 BROKEN = [
     5, "text", [], None, {}, {"S": "x", "N": "1"}, {"X": "x"}, {"S": 5}, {"S": "\ud800"}, {"N": 5}, {"N": ["1"]},

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT
 
-from ddbio.core.text.page import split_page
 from ddbio.errors import DecodeError
+from ddbio.items.page import split_page
 
 TRAPS = ['x],"Count":7}', '],"', 'a]},"ScannedCount":1}', '"Items":[', "\\", '\\"],"', "]}", "null"]
 

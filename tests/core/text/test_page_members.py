@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.text.page import items_of_page, split_page, units_in
 from ddbio.errors import DecodeError
+from ddbio.items.page import items_of_page, split_page, units_in
 
 
 @pytest.mark.parametrize(

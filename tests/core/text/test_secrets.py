@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from ddbio.core.text.secrets import remember_secrets, without_secrets
+from ddbio.secrets import remember_secrets, without_secrets
 
 SECRET = "SECRETVALUE"
 KNOWN = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYKNOWNVALUE"

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from ddbio.core.text.change_lines import checked_changes, ticks_per_second
-from ddbio.core.text.stream_records import once_encoded, table_of
+from ddbio.items.change_lines import checked_changes, ticks_per_second
+from ddbio.items.stream_records import once_encoded, table_of
 
 ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders/stream/2026-11-01T00:00:00.000"
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.validation import key_hashes
-from ddbio.core.validation.key_hashes import (
+from ddbio.items import key_hashes
+from ddbio.items.key_hashes import (
     BUCKETS,
     BucketSums,
     HashSet,

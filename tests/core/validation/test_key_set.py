@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.items.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
 
 
 def prints_of(pairs):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import BINARIES, NUMBERS, TEXT
 
-from ddbio.core.digest import name_key, value_hash
-from ddbio.core.digest_columns import ColumnDigest
-from ddbio.core.validation.key_words import key_words
 from ddbio.errors import DdbioError, SchemaError
+from ddbio.items.digest import name_key, value_hash
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.key_words import key_words
 
 KEYS = ["pk", "sk"]
 ANY_KEY = st.one_of(

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.items.encode import to_dynamodb_json
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
 from ddbio.files.local_store import LocalStore
+from ddbio.items.encode import to_dynamodb_json
 from ddbio.lambda_handlers import log_changes
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.lineages import LogLineage

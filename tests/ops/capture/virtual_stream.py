@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.core.folders.staged import StoredObject
-from ddbio.core.items.decode import infer_schema_of_body
 from ddbio.errors import NotFoundError
 from ddbio.files.job_state import JobState
+from ddbio.items.decode import infer_schema_of_body
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog
 from ddbio.ops.capture.leases import LeasedSource, records_of

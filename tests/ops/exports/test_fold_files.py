@@ -10,8 +10,8 @@ from fold_model import item, window
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.reference import items_of
 from ddbio.errors import ExportIncompleteError, TargetError
+from ddbio.items.reference import items_of
 from ddbio.ops.exports import fold, spill
 from ddbio.testing.export import Change, ExportWriter
 

@@ -16,10 +16,10 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.digest import Digest
-from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.exports import manifest
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import digest_of_batches
 from ddbio.ops.exports.read import read_export_to_files
 from ddbio.options import ExportToFilesOptions, parse_options
 from ddbio.testing.export import ExportWriter, put_manifest

@@ -10,9 +10,9 @@ import pytest
 
 import ddbio
 from ddbio.core.lake.columns import lake_schema
-from ddbio.core.schema.file import schema_to_json
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.files.local_store import LocalStore
+from ddbio.items.schema.file import schema_to_json
 from ddbio.lake.hudi import STATE, HudiLakeTable
 from ddbio.lake.lake_table import BUCKETS, KEYS, Commit
 from ddbio.ops.job.lake_items import open_items

@@ -9,9 +9,9 @@ import pytest
 
 import ddbio
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.reference import items_of
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.files.row_files import RowFiles
+from ddbio.items.reference import items_of
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import is_one_scan
 from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit

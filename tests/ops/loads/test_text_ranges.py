@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.digest_columns import digest_of_batches
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.reference import items_of
 from ddbio.engine import open_engine
 from ddbio.errors import DecodeError
 from ddbio.files import text_reader
 from ddbio.files.row_files import read_batches
 from ddbio.files.text_ranges import byte_ranges
+from ddbio.items.digest_columns import digest_of_batches
+from ddbio.items.reference import items_of
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import open_source
 from ddbio.ops.loads.text_columns import read_layouts

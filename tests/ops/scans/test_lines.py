@@ -9,10 +9,10 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.digest import Digest
 from ddbio.core.exports.fold import plan_fold
 from ddbio.core.exports.manifest import parse_summary
 from ddbio.errors import ExportIncompleteError, OptionError
+from ddbio.items.digest import Digest
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

@@ -14,8 +14,8 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.budget import LocalBudget
-from ddbio.core.digest import Digest
 from ddbio.errors import EndpointError, OptionError
+from ddbio.items.digest import Digest
 from ddbio.ops.job.staging import open_staging
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import open_progress

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.aws.scan import ReadRequest, rest_after
-from ddbio.core.digest import Digest
 from ddbio.core.folders.staged import StagedFile
-from ddbio.core.text.page import Page
+from ddbio.items.digest import Digest
+from ddbio.items.page import Page
 from ddbio.ops.scans.progress import PageWriter, open_progress
 from ddbio.ops.scans.stream import ReadPage, ScanTask
 from ddbio.options import ScanToFilesOptions, parse_options

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.reference import items_of
 from ddbio.errors import DecodeError, NotFoundError, OptionError
+from ddbio.items.reference import items_of
 from tests.ops.conftest import every_type
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.digest import Digest
-from ddbio.core.items.decode import Decoder
 from ddbio.core.scans.plan import rotated_segments
+from ddbio.items.decode import Decoder
+from ddbio.items.digest import Digest
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.rotation import RotatedStream
 from ddbio.ops.scans.stream import SegmentStream

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.digest import Digest
-from ddbio.core.validation.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
+from ddbio.items.digest import Digest
+from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, differences, repeated
 from ddbio.ops.validation.hashing import HashedRows
 from ddbio.ops.validation.meeting import Found, Wanted, compare_parts, parts_of
 

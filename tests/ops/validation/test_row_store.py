@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddbio.core.validation.key_hashes import BUCKETS, BucketSums, Rows, bucket_groups, buckets_of
+from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, bucket_groups, buckets_of
 from ddbio.ops.validation.row_store import RowStore
 
 

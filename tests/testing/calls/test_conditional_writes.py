@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.number import canonical_number
+from ddbio.items.number import canonical_number
 from ddbio.testing.calls.writes import delete_item, put_item, update_item
 from ddbio.testing.expressions.conditions import predicate_of
 from ddbio.testing.expressions.parsing import Placeholders

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.result import Result
 from ddbio.errors import OptionError
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

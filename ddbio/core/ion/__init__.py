@@ -1,1 +1,0 @@
-"""Read and write text Ion, the other format of exports and imports."""

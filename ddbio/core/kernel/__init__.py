@@ -1,1 +1,0 @@
-"""Decode DynamoDB JSON by compiled loops; the only place that imports numba."""

@@ -1,1 +1,0 @@
-"""Print the rows of record batches as DynamoDB JSON."""

@@ -1,1 +1,0 @@
-"""Hash values, items and keys: in columns, and in DynamoDB JSON."""

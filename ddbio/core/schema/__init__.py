@@ -1,1 +1,0 @@
-"""Schemas of items: inferred from samples, declared by a person, saved as files, compared."""

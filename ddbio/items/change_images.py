@@ -1,0 +1,94 @@
+"""Read the images of changes as items by the compiled loops, to infer their schema without a parse in Python.
+
+A scan under a schema without attributes finds every attribute of every image where it is. They are written anew, image
+after image, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ddbio.items.changes import ChangeLoops
+from ddbio.items.kernel import codes
+from ddbio.items.kernel.decode.decoder import SLICE_BYTES
+from ddbio.items.kernel.decode.rescue import image_items
+from ddbio.items.schema.arrow import RESCUE_NAME
+
+if TYPE_CHECKING:
+    from ddbio.items.framing import Framing
+    from ddbio.items.kernel.decode.output import RowTexts
+    from ddbio.items.kernel.decode.scratch import Work
+    from ddbio.items.rescue import MisfitLog
+
+
+_LEAST_MISFITS, _ATTRIBUTE_BYTES = 64, 32
+
+
+class _RefusedError(Exception):
+    """Say that only the plain reference can read the changes."""
+
+
+class _ImageLoops(ChangeLoops):
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(pa.schema([]), [], ())
+        self.names = set[str]()
+        # Every attribute is one.
+        self._scratch.expect_misfits(_LEAST_MISFITS + min(n_bytes, SLICE_BYTES) // _ATTRIBUTE_BYTES)
+
+    def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
+        del log
+        n_rows = int(work.state[codes.ROWS])
+        places = work.valid_place[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].tolist()
+        n_images = sum(int(work.valid[place : place + n_rows].sum()) for place in places)
+        found, texts, names = image_items(work)
+        self.names |= names
+        if found != n_images:
+            # One has no attributes.
+            raise _RefusedError
+        return [texts]
+
+    def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
+        del body, framing, log
+        raise _RefusedError
+
+
+class ImageReader:
+    """Read the images of texts, one after the other, in the memory of the first; keep one per thread."""
+
+    def __init__(self) -> None:
+        self._loops: _ImageLoops | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes of the images of the last text, as they are written."""
+        return set() if self._loops is None else self._loops.names
+
+    def read(self, body: bytes | memoryview) -> list[pa.RecordBatch] | None:
+        """Return the same as :func:`image_batches`."""
+        if self._loops is None:
+            self._loops = _ImageLoops(len(body))
+        self._loops.names.clear()
+        try:
+            return self._loops.decode_batches(body, "changes")
+        except _RefusedError:
+            return None
+
+
+def image_batches(body: bytes | memoryview) -> list[pa.RecordBatch] | None:
+    """Return the changes of a text as batches whose rescue column has their images, or None if the loops refuse one.
+
+    The images of a change are side by side in its row's text: the keys come first, then its new image, then the old
+    one, as in the plain reference.
+    """
+    return ImageReader().read(body)
+
+
+def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
+    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change."""
+    batches = image_batches(body)
+    if batches is None:
+        return None
+    buffers = [batch.column(RESCUE_NAME).buffers()[2] for batch in batches]
+    return [memoryview(buffer) for buffer in buffers if buffer is not None]

@@ -1,0 +1,148 @@
+"""Digest bytes of DynamoDB JSON by a compiled walk, to the same value that ``digest`` has for their items.
+
+The walk needs no schema and decodes no column. What it refuses, the plain reference decides. A body may come whole, or
+in blocks of lines, of which little more than one is held.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddbio.errors import DecodeError
+from ddbio.items.digest import Digest
+from ddbio.items.framing import checked_items
+from ddbio.items.kernel.codes import FRAMINGS, STATE_LENGTH, UNESCAPED_END
+from ddbio.items.kernel.encode.load import allocate
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.hash import items as walk
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.text import is_utf8
+from ddbio.items.raw_items import RawItemReader, shift_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.items.framing import Framing
+
+_PIECE_BYTES = 4 << 20
+_QUOTE = ord('"')
+
+
+class JsonDigest:
+    """Sum the hashes of items in ``digest``; keep one per thread."""
+
+    def __init__(self) -> None:
+        self.digest = Digest()
+        self._workspace = walk.make_buffers()
+
+    def add(self, body: bytes, framing: Framing) -> None:
+        """Add the items of ``body``: one page, or a sequence of documents.
+
+        Raises
+        ------
+        DecodeError
+            The bytes are not DynamoDB JSON in this framing.
+        """
+        whole = Digest()
+        for piece in _pieces(body) if framing in {"items", "export"} else [body]:
+            added = self._walk(piece, framing)
+            if added is None:
+                # The reference reads the whole body, and reports the line of an error.
+                whole = Digest()
+                whole.add_items(checked_items(body, framing))
+                break
+            whole.merge(added)
+        self.digest.merge(whole)
+
+    def add_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> None:
+        """Add the items of ``items`` or ``export`` text that comes in blocks.
+
+        Parameters
+        ----------
+        blocks
+            Each ends at a line end, and is not used once the next is taken. A document may go on in the next block.
+
+        Raises
+        ------
+        DecodeError
+            The text is not DynamoDB JSON in this framing.
+        """
+        whole, lines = Digest(), 0
+        rest = (bytes(block) for block in blocks)
+        for block in rest:
+            added = self._walk(block, framing)
+            if added is None:
+                # A document of many lines, or an error: items are found one by one from here on.
+                whole.merge(self._of_raw_items(itertools.chain([block], rest), framing, lines))
+                break
+            whole.merge(added)
+            lines += block.count(b"\n")
+        self.digest.merge(whole)
+
+    def _of_raw_items(self, blocks: Iterable[bytes], framing: Framing, lines: int) -> Digest:
+        """Return the digest of text in blocks, after some lines."""
+        whole = Digest()
+        try:
+            for items in RawItemReader({}).read_blocks(blocks, framing):
+                text = b"\n".join(items.text(row) for row in range(len(items)))
+                added = self._walk(text, "items")
+                if added is None:
+                    whole.add_items(checked_items(text, "items"))
+                else:
+                    whole.merge(added)
+        except DecodeError as error:
+            raise shift_line(error, lines) from None
+        return whole
+
+    def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
+        if not is_utf8(piece):
+            return None
+        # Texts without their escapes are shorter: there is space for all of them before the data.
+        data = allocate(2 * len(piece) + 2 * PAD)
+        state = np.zeros(STATE_LENGTH, np.int64)
+        state[UNESCAPED_END] = len(piece) + PAD
+        stop = len(data) - PAD
+        data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
+        data[stop:] = _QUOTE
+        work = walk.Work(data, state, *self._workspace)
+        count, high, low = walk.hash_documents(work, FRAMINGS[framing], stop)
+        return None if count < 0 else Digest(count, int(high) << 64 | int(low))
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(body):
+        stop = body.find(b"\n", start + _PIECE_BYTES) + 1 or len(body)
+        yield body[start:stop]
+        start = stop
+
+
+def digest_of_json(body: bytes | memoryview, framing: Framing) -> Digest:
+    """Return the digest of the items of a page, or of a sequence of documents.
+
+    Raises
+    ------
+    DecodeError
+        The bytes are not DynamoDB JSON in this framing.
+    """
+    return FIRST_CALLS.answer(len(body), _of_body, _of_body_plainly, bytes(body), framing)
+
+
+def _of_body(body: bytes, framing: Framing) -> Digest:
+    items = JsonDigest()
+    items.add(body, framing)
+    return items.digest
+
+
+def _of_body_plainly(body: bytes, framing: Framing) -> Digest:
+    digest = Digest()
+    digest.add_items(checked_items(body, framing))
+    return digest
+
+
+def warm() -> None:
+    """Compile the walk, or load it from the cache."""
+    JsonDigest().add(b"{}", "items")

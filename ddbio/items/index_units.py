@@ -1,0 +1,101 @@
+"""Compute what sampled rows and items would cost the indexes of a table that they are written to."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ddbio.errors import EncodeError, SchemaError
+from ddbio.items.capacity import WRITE_UNIT_BYTES, SecondaryIndex, WriteCost, write_cost
+from ddbio.items.item_sizes import item_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+    from ddbio.core.table_description import IndexDescription, TableDescription
+    from ddbio.items.attribute import Item
+
+
+def mean_index_units(
+    batch: pa.RecordBatch, table_keys: Iterable[str], indexes: Iterable[IndexDescription]
+) -> dict[str, float]:
+    """Return the mean write units that new rows cost each index, of all rows; those that cannot be sized are left out.
+
+    A row without a key of the index is not in it, and costs nothing.
+    """
+    found, names, keys = {}, batch.schema.names, tuple(table_keys)
+    for index in indexes:
+        if not batch.num_rows or not set(index.key_names) <= set(names):
+            continue
+        wanted = {*keys, *index.key_names, *(index.projected or ())}
+        held = [name for name in names if index.projected is None or name in wanted]
+        is_there = functools.reduce(pc.and_, [pc.is_valid(batch.column(name)) for name in index.key_names])
+        with suppress(EncodeError, SchemaError):
+            sizes = item_bytes(batch.select(held).filter(is_there)).to_numpy()
+            units = np.maximum(1, -(-sizes // WRITE_UNIT_BYTES))
+            found[index.name] = float(units.sum()) / batch.num_rows
+    return found
+
+
+# A key of the sample counts as frequent if so many rows have it: it will be about as frequent among all rows.
+_FREQUENT = 3
+
+
+def frequent_index_keys(
+    batch: pa.RecordBatch, indexes: Iterable[IndexDescription]
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the shares of the frequent partition keys of each global index, among the rows that are in it."""
+    names = batch.schema.names
+    return tuple(
+        (each.name, _frequent_shares(map(repr, batch.column(each.key_names[0]).drop_null().to_pylist())))
+        for each in indexes
+        if each.is_global and each.key_names and each.key_names[0] in names
+    )
+
+
+def _frequent_shares(values: Iterable[str]) -> tuple[float, ...]:
+    counts = Counter(values)
+    return tuple(count / counts.total() for _, count in counts.most_common() if count >= _FREQUENT)
+
+
+@dataclass(frozen=True)
+class SampledWrites:
+    """Hold what writing an item costs on average, and the frequent partition keys of each global index."""
+
+    cost: WriteCost
+    index_keys: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrites | None:
+    """Return what writing sampled items to a table and its indexes costs; None without items."""
+    cost = mean_write_cost(items, table)
+    if cost is None:
+        return None
+    keys = tuple(
+        (each.name, _frequent_shares(repr(item[each.key_names[0]]) for item in items if each.key_names[0] in item))
+        for each in table.indexes
+        if each.is_global and each.key_names
+    )
+    return SampledWrites(cost, keys)
+
+
+def mean_write_cost(items: Iterable[Item], table: TableDescription) -> WriteCost | None:
+    """Return the mean cost of writing new items to a table and its indexes; None without items."""
+    keys = [name for name, _ in table.key_types]
+    indexes = [SecondaryIndex(each.name, each.key_names, each.projected, each.is_global) for each in table.indexes]
+    costs = [write_cost(None, item, keys, indexes) for item in items]
+    if not costs:
+        return None
+    of_table = sum(map(operator.attrgetter("table"), costs)) / len(costs)
+    return WriteCost(
+        of_table, {each.name: sum(cost.indexes.get(each.name, 0.0) for cost in costs) / len(costs) for each in indexes}
+    )

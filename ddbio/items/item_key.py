@@ -1,0 +1,489 @@
+"""Identify items by their keys: as bytes, as 64-bit hashes, and as fingerprints to find duplicates by.
+
+The identity of a key is, for each key attribute in the given order: the letter of its type (``S``, ``N`` or ``B``), the
+length of its content in four bytes, little-endian, and the content: UTF-8, the number in canonical form, or the bytes.
+Equal identities mean equal keys, whatever the text form or the column types: N 1, 1.0 and 1E0 are one key, S "1" is
+another. The hash is the XXH64 of the identity with seed 0: the same on every machine and in every release.
+"""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.errors import DecodeError, SchemaError
+from ddbio.items.attribute import decode_base64
+from ddbio.items.decode import Decoder
+from ddbio.items.encode import EncodeOptions
+from ddbio.items.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, valid_of, words_of
+from ddbio.items.kernel.encode.fields import plain_fields, time_array
+from ddbio.items.kernel.hash.keys import PREFIX_BYTES, hash_keys, print_decimals, print_numbers
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.number import LONGEST_NUMBER
+from ddbio.items.number import MAX_DIGITS, canonical_number
+from ddbio.items.reference import items_of
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.items.schema.folded import fold
+from ddbio.items.schema.own_names import column_name, told_apart
+from ddbio.items.time_columns import stored_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from ddbio.items.attribute import Item
+
+    _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+    _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+    _Columns: TypeAlias = Sequence[tuple[pa.Array[Any], pa.Field[Any]]]
+    _Spans: TypeAlias = tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int64]]]
+
+_CONTENTS: dict[str, Callable[[str], bytes]] = {
+    "S": str.encode,
+    "N": lambda text: canonical_number(text).encode(),
+    "B": decode_base64,
+}
+_LENGTH_BYTES = 4
+# Columns of these types hold nothing but keys of these types, in the form that is hashed.
+_EXACT_TYPES: dict[pa.DataType, str] = {
+    pa.string(): "S",
+    pa.large_string(): "S",
+    pa.binary(): "B",
+    pa.large_binary(): "B",
+    pa.int64(): "N",
+}
+_OPTIONS = EncodeOptions()
+
+
+def key_identity(item: Item, keys: Sequence[str]) -> bytes:
+    """Return the identity of an item's key: equal exactly for equal keys.
+
+    Parameters
+    ----------
+    item
+        The parsed DynamoDB JSON.
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError
+        The item lacks a key attribute, or it is neither S, N nor B.
+    DecodeError
+        A number or a binary is not one.
+    """
+    parts = []
+    for name in keys:
+        ((tag, content),) = item.get(name, {"": None}).items()
+        if tag not in _CONTENTS:
+            found = f"of type {tag}" if tag else "missing"
+            raise SchemaError(f"{name} is {found}: every item has its key attributes, and each is S, N or B")
+        encoded = _CONTENTS[tag](content)
+        parts.append(tag.encode() + len(encoded).to_bytes(_LENGTH_BYTES, "little") + encoded)
+    return b"".join(parts)
+
+
+class KeyColumns(NamedTuple):
+    """Hold the keys of some rows of a batch, in columns without nulls.
+
+    Attributes
+    ----------
+    rows
+        The places of the rows in the batch.
+    columns
+        A column for each key attribute, in the order of the attributes, and its field.
+    """
+
+    rows: np.ndarray[Any, np.dtype[np.int64]] | slice
+    columns: _Columns
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The columns as a batch."""
+        arrays, fields = zip(*self.columns, strict=True)
+        return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
+
+
+def key_columns(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> list[KeyColumns]:
+    """Return the keys of all rows: an attribute is in its column, or in the rescue column if the column has no value.
+
+    Usually each batch is one part, whose columns are those of the batch. Rows with a rescued key attribute are in other
+    parts, by the types of their attributes: there a number is text in a column of type N.
+
+    Parameters
+    ----------
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError
+        There is no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
+    DecodeError
+        A number or a binary in the rescue column is not one.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        return _columns_of_batch(rows, keys)
+    start, found = 0, list[KeyColumns]()
+    for batch in key_rows(rows, keys).to_batches():
+        end = start + batch.num_rows
+        for places, columns in _columns_of_batch(batch, keys):
+            found.append(KeyColumns(slice(start, end) if isinstance(places, slice) else start + places, columns))
+        start = end
+    return found
+
+
+def key_rows(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the key columns of rows, and the rescue column if some row may have a key attribute there."""
+    names, schema = {*keys}, told_apart(rows.schema)
+    places = [place for place, field in enumerate(schema) if name_of_field(field) in names]
+    if len(places) < len(names) or any(rows.column(place).null_count for place in places):
+        places += [place for place, field in enumerate(rows.schema) if field.name == RESCUE_NAME]
+    return rows.select(places)
+
+
+def key_values(columns: _Columns) -> list[list[Any]]:
+    """Return the values of each column of :func:`key_columns` as Python compares and sorts them, as DynamoDB does."""
+    return [
+        [Decimal(str(each)) for each in canonical_texts(column).to_pylist()]
+        if tag_of_field(field) == "N" and not pa.types.is_integer(field.type)
+        else column.to_pylist()
+        for column, field in columns
+    ]
+
+
+def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
+    known = _attributes_of(batch.schema)
+    columns = _whole_columns(batch, keys, known)
+    if columns is not None:
+        return [KeyColumns(slice(None), columns)]
+    if any(known.count(name) > 1 for name in keys):
+        # A column of ddbio's own may be called as a key attribute that has another column.
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=told_apart(batch.schema))
+        known = _attributes_of(batch.schema)
+    for name in keys:
+        if name not in known:
+            if RESCUE_NAME not in batch.schema.names:
+                raise SchemaError(f"{name}: the batch has no such attribute: it has {', '.join(filter(None, known))}")
+            # Another attribute, or a column of ddbio's own, may be called so.
+            own = column_name(name, {fold(each) for each in batch.schema.names})
+            column = tagged_field(own, pa.string(), "S", attribute=name)
+            batch = batch.append_column(column, pa.nulls(batch.num_rows, pa.string()))
+            known.append(name)
+    batch = _convertible(batch, keys)
+    fields = {name_of_field(field): field for field in normalize_schema(batch.schema) if field.name != RESCUE_NAME}
+    columns = [(batch.column(fields[name].name), fields[name]) for name in keys]
+    if any(tag_of_field(field) not in _CONTENTS for _, field in columns):
+        return _parsed_keys(batch, np.arange(batch.num_rows), keys)
+    is_whole = np.logical_and.reduce([valid_of(column) for column, _ in columns])
+    if is_whole.all():
+        return [KeyColumns(slice(None), columns)]
+    whole, rows = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
+    found = [KeyColumns(whole, _taken(columns, whole))] if len(whole) else []
+    return [*found, *_rescued_keys(take_rows(batch, rows), rows, [fields[name] for name in keys])]
+
+
+def _attributes_of(schema: pa.Schema) -> list[str]:
+    """Return the attribute of each column; the rescue column has none."""
+    return [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
+
+
+def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
+    """Return the hash of each row's key: equal for equal identities.
+
+    Parameters
+    ----------
+    batch
+        Its columns' types do not matter: int64 1, decimal 1.0 and the text ``1E0`` of type N have one hash.
+    keys
+        The key attributes' names: partition key, then sort key.
+
+    Raises
+    ------
+    SchemaError, DecodeError
+        As ``key_columns``; or a number is beyond 38 digits or out of range.
+    """
+    parts = key_columns(batch, keys)
+    if len(parts) == 1 and isinstance(parts[0].rows, slice):
+        return _hashes(parts[0].columns)
+    hashes = np.empty(batch.num_rows, np.uint64)
+    for rows, columns in parts:
+        hashes[rows] = _hashes(columns)
+    return hashes
+
+
+def _whole_columns(
+    batch: pa.RecordBatch, keys: Sequence[str], known: Sequence[str]
+) -> list[tuple[pa.Array[Any], pa.Field[Any]]] | None:
+    """Return the columns of keys that can be hashed as they are; None if one is missing, or has to be converted."""
+    columns = []
+    for name in keys:
+        if known.count(name) != 1:
+            return None
+        place = known.index(name)
+        column, field = batch.column(place), batch.schema.field(place)
+        tag = (field.metadata or {}).get(DDB_TYPE)
+        if column.null_count or tag is None or _exact_tag(field.type) != tag.decode():
+            return None
+        columns.append((column, field))
+    return columns
+
+
+def _exact_tag(arrow_type: Any) -> str | None:
+    """Return the type of the keys that columns of an Arrow type hold, if they can be hashed as they are."""
+    tag = _EXACT_TYPES.get(arrow_type)
+    is_decimal = tag is None and pa.types.is_decimal128(arrow_type) and 0 <= arrow_type.scale <= MAX_DIGITS
+    return "N" if is_decimal else tag
+
+
+def _convertible(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the columns that may hold keys, converted to types that DynamoDB has."""
+    kept = [place for place, field in enumerate(batch.schema)
+            if field.name == RESCUE_NAME or name_of_field(field) in keys]  # fmt: skip
+    batch = stored_batch(batch.select(kept))
+    fields, _ = plain_fields(batch.schema, _OPTIONS)
+    columns = [time_array(plain_array(batch.column(field.name)), _OPTIONS).cast(field.type) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _taken(columns: _Columns, rows: np.ndarray[Any, Any]) -> _Columns:
+    """Return some rows of the columns of keys."""
+    return [(column.take(pa.array(rows, pa.int64())), field) for column, field in columns]
+
+
+def _rescued_keys(
+    batch: pa.RecordBatch, rows: np.ndarray[Any, Any], fields: Sequence[pa.Field[Any]]
+) -> list[KeyColumns]:
+    """Return the keys of rows that are in their columns or in the rescue column."""
+    counts, found = np.zeros(len(rows), np.int64), list[KeyColumns]()
+    rescued = _rescue_columns(batch, [name_of_field(field) for field in fields])
+    choices = [[(batch.column(field.name), field), *others] for field, others in zip(fields, rescued, strict=True)]
+    for columns in itertools.product(*choices):
+        held = np.flatnonzero(np.logical_and.reduce([valid_of(column) for column, _ in columns]))
+        if len(held):
+            found.append(KeyColumns(rows[held], _taken(columns, held)))
+            counts[held] += 1
+    if (counts == 1).all():
+        return found
+    return _parsed_keys(batch, rows, [name_of_field(field) for field in fields])
+
+
+def _rescue_columns(batch: pa.RecordBatch, names: Sequence[str]) -> list[list[tuple[pa.Array[Any], pa.Field[Any]]]]:
+    """Return for each key a column of each type that it may have in the rescue column."""
+    found: list[list[tuple[pa.Array[Any], pa.Field[Any]]]] = [[] for _ in names]
+    if RESCUE_NAME not in batch.schema.names:
+        return found
+    texts = [text or b"{}" for text in binary_array(batch.column(RESCUE_NAME)).to_pylist()]
+    if not all(text.startswith(b"{") and text.endswith(b"}") for text in texts):
+        return found
+    for tag in _CONTENTS:
+        schema = pa.schema([_text_field(name, tag) for name in names])
+        try:
+            items = Decoder(schema).decode(b"\n".join(texts), "items")
+        except DecodeError:
+            return found
+        # Each text begins and ends an item: if there are as many items as texts, each text is one.
+        if items.num_rows != batch.num_rows:
+            return found
+        for columns, name in zip(found, names, strict=True):
+            columns.append((items.column(name), schema.field(name)))
+    return found
+
+
+def _text_field(name: str, tag: str) -> pa.Field[Any]:
+    return tagged_field(name, pa.binary() if tag == "B" else pa.string(), tag)
+
+
+def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequence[str]) -> list[KeyColumns]:
+    """Return the keys of rows by the plain reference, which says what is wrong with a row."""
+    by_type: dict[tuple[str, ...], list[tuple[int, Item]]] = {}
+    for row, item in zip(rows.tolist(), items_of(batch), strict=True):
+        try:
+            key_identity(item, keys)
+        except SchemaError as error:
+            raise SchemaError(f"row {row}: {error}") from None
+        by_type.setdefault(tuple(next(iter(item[name])) for name in keys), []).append((row, item))
+    found = []
+    for tags, items in by_type.items():
+        columns = []
+        for name, tag in zip(keys, tags, strict=True):
+            field, contents = _text_field(name, tag), [item[name][tag] for _, item in items]
+            columns.append((pa.array([_CONTENTS[tag](each) for each in contents], pa.binary()).cast(field.type), field))
+        found.append(KeyColumns(np.array([row for row, _ in items], np.int64), columns))
+    return found
+
+
+def _hashes(columns: _Columns, times: int = 1) -> _Words:
+    """Return the hashes of keys, or of each key so many times behind itself."""
+    contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
+    tags = [ord(tag_of_field(field)) for _, field in columns]
+    return _hashed(contents * times, np.array(tags * times, np.uint8))
+
+
+def _numbers(column: pa.Array[Any]) -> _Spans:
+    """Return the canonical texts of numbers."""
+    ends = np.zeros(len(column) + 1, np.int64)
+    out = np.empty(LONGEST_NUMBER * len(column) + PAD, np.uint8)
+    given: Any = column.type
+    if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
+        print_decimals(words_of(column, 2), given.scale, out, ends[1:])
+        return out, ends
+    texts: Any = text_array(column)
+    data, offsets = spans_of(texts)
+    if pa.types.is_integer(given):
+        return data, offsets
+    refused = print_numbers(data, offsets, out, ends[1:])
+    if refused >= 0:
+        canonical_number(texts[refused].as_buffer().to_pybytes().decode(errors="replace"))
+    return out, ends
+
+
+def canonical_texts(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Return the canonical texts of a column of numbers, as they are in DynamoDB; null for null.
+
+    Raises
+    ------
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    data, ends = _numbers(column)
+    missing = None if not column.null_count else pa.array(~valid_of(column))
+    held: list[Any] = [ends, data]
+    texts: Any = pa.Array.from_buffers(pa.large_string(), len(column), [None, *map(pa.py_buffer, held)])
+    found: pa.Array[Any] = texts.cast(pa.string())
+    return found if missing is None else pc.if_else(missing, pa.scalar(None, pa.string()), found)
+
+
+def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
+    n_rows = len(contents[0][1]) - 1
+    places, parts, end = np.empty((len(contents), n_rows + 1), np.int64), [], 0
+    for key, (data, offsets) in enumerate(contents):
+        first, stop = int(offsets[0]), int(offsets[-1])
+        places[key] = offsets + (end - first)
+        parts.append(data[first:stop])
+        end += stop - first
+    # The keys of no row are longer than the longest of each together.
+    widest = sum(int((each[1:] - each[:-1]).max(initial=0)) for each in places) + len(tags) * PREFIX_BYTES
+    hashes = np.empty(n_rows, np.uint64)
+    hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places, tags, end, hashes)
+    return hashes
+
+
+class Fingerprints(NamedTuple):
+    """Hold 128 bits of each row's key in two words: enough that no two of 100 million keys collide by chance."""
+
+    high: _Words
+    low: _Words
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fingerprints]) -> Fingerprints:
+        """Return the fingerprints of several batches as one."""
+        return cls(np.concatenate([each.high for each in parts]), np.concatenate([each.low for each in parts]))
+
+
+def key_fingerprints(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> Fingerprints:
+    """Return the fingerprint of each row's key: equal for equal keys.
+
+    Raises
+    ------
+    SchemaError, DecodeError
+        As ``key_hashes``.
+    """
+    found = Fingerprints(np.empty(rows.num_rows, np.uint64), np.empty(rows.num_rows, np.uint64))
+    for places, columns in key_columns(rows, keys):
+        found.high[places], found.low[places] = _hashes(columns), _hashes(columns, 2)
+    return found
+
+
+class KeySet:
+    """Find repeated keys in a long stream, at 16 bytes a key.
+
+    Fingerprints are held in sorted runs, each at least twice as long as the next.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[Fingerprints] = []
+
+    def add(self, fingerprints: Fingerprints) -> _Flags:
+        """Return which rows have a new key; of several rows with one key, the first has it."""
+        order = _order(fingerprints)
+        sorted_ = Fingerprints(fingerprints.high[order], fingerprints.low[order])
+        new = _begins(sorted_)
+        for run in self._runs:
+            new &= _places_in(run, sorted_) < 0
+        self._insert(Fingerprints(sorted_.high[new], sorted_.low[new]))
+        mask = np.empty(len(order), bool)
+        mask[order] = new
+        return mask
+
+    def _insert(self, run: Fingerprints) -> None:
+        while self._runs and len(self._runs[-1].high) < 2 * len(run.high):
+            other = self._runs.pop()
+            run = Fingerprints.joined([other, run])
+            order = _order(run)
+            run = Fingerprints(run.high[order], run.low[order])
+        self._runs.append(run)
+
+
+class KeyGroups:
+    """Group rows by their keys, and find the rows of other keys' fingerprints.
+
+    Attributes
+    ----------
+    known
+        The fingerprint of each group's key, in order.
+    rows
+        The numbers of the rows, those of a group one after the other.
+    starts, counts
+        Where each group begins in them, and how many it has.
+    """
+
+    def __init__(self, fingerprints: Fingerprints) -> None:
+        self.rows = _order(fingerprints)
+        sorted_ = Fingerprints(fingerprints.high[self.rows], fingerprints.low[self.rows])
+        self.starts = np.flatnonzero(_begins(sorted_))
+        self.counts = np.diff(self.starts, append=len(self.rows))
+        self.known = Fingerprints(sorted_.high[self.starts], sorted_.low[self.starts])
+
+    def find(self, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Return the group of each key, -1 if there is none."""
+        return _places_in(self.known, fingerprints)
+
+
+def _begins(fingerprints: Fingerprints) -> _Flags:
+    """Return which of some sorted fingerprints differ from the one before."""
+    begins = np.ones(len(fingerprints.high), bool)
+    begins[1:] = (fingerprints.high[1:] != fingerprints.high[:-1]) | (fingerprints.low[1:] != fingerprints.low[:-1])
+    return begins
+
+
+def _order(fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return a stable order of the fingerprints."""
+    order = np.argsort(fingerprints.high, kind="stable")
+    high = fingerprints.high[order]
+    if not (high[1:] == high[:-1]).any():
+        return order
+    # Fingerprints with equal first words may differ in the second.
+    return np.lexsort((fingerprints.low, fingerprints.high))
+
+
+def _places_in(run: Fingerprints, fingerprints: Fingerprints) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the places of fingerprints in a sorted run that has none twice; -1 of those that it lacks."""
+    found = np.full(len(fingerprints.high), -1, np.intp)
+    if not len(run.high):
+        return found
+    first = np.searchsorted(run.high, fingerprints.high)
+    while True:
+        # If a run has several fingerprints with one first word, each is compared.
+        place = np.minimum(first, len(run.high) - 1)
+        same = (first < len(run.high)) & (run.high[place] == fingerprints.high) & (found < 0)
+        found = np.where(same & (run.low[place] == fingerprints.low), place, found)
+        same &= found < 0
+        if not same.any():
+            return found
+        first = first + same

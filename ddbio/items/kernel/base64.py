@@ -1,0 +1,158 @@
+"""Check, decode and encode base64 with padding; any other character is refused, as in the plain reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.memory import load64, out_of_line, peek, poke, store64_reversed
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_CHARACTERS = np.frombuffer(_ALPHABET, np.uint8)
+_PADDING = ord("=")
+_INVALID = 0x80
+_SEXTETS = np.full(256, _INVALID, dtype=np.uint8)
+_SEXTETS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint8)
+
+
+@inner
+def decoded_length(data: Any, place: int, length: int) -> Any:
+    """Return how many bytes a text of base64 decodes to, or -1 if its length or padding is wrong."""
+    if length == 0:
+        return 0
+    if length & 3:
+        return -1
+    stop = place + length
+    padding = 0
+    if peek(data, stop - 1) == _PADDING:
+        padding = 2 if peek(data, stop - 2) == _PADDING else 1
+    return (length >> 2) * 3 - padding
+
+
+@inner
+def _quad(data: Any, place: int) -> Any:
+    first, second = np.int64(_SEXTETS[peek(data, place)]), np.int64(_SEXTETS[peek(data, place + 1)])
+    third, fourth = np.int64(_SEXTETS[peek(data, place + 2)]), np.int64(_SEXTETS[peek(data, place + 3)])
+    if (first | second | third | fourth) & _INVALID:
+        return -1
+    return first << 18 | second << 12 | third << 6 | fourth
+
+
+@inner
+def _last_quad(data: Any, place: int, size: int) -> Any:
+    """Return three bytes of four characters of which the last one or two are padding."""
+    third = np.int64(_SEXTETS[peek(data, place + 2)]) if size == 2 else 0  # noqa: PLR2004 - one padding character
+    first, second = np.int64(_SEXTETS[peek(data, place)]), np.int64(_SEXTETS[peek(data, place + 1)])
+    if (first | second | third) & _INVALID:
+        return -1
+    return first << 18 | second << 12 | third << 6
+
+
+@inner
+def is_base64(data: Any, place: int, length: int) -> Any:
+    """Return whether a text is base64."""
+    out_of_line()
+    size = decoded_length(data, place, length)
+    if size <= 0:
+        return size == 0
+    for _ in range(size // 3):
+        if _quad(data, place) < 0:
+            return False
+        place += 4
+    rest = size % 3
+    return rest == 0 or _last_quad(data, place, rest) >= 0
+
+
+@inner
+def is_exact_base64(data: Any, place: int, length: int) -> Any:
+    """Return whether a text is the canonical base64 of its bytes: the unused bits of its last character are 0."""
+    stop = place + length
+    if length == 0 or peek(data, stop - 1) != _PADDING:
+        return True
+    if peek(data, stop - 2) == _PADDING:
+        return np.int64(_SEXTETS[peek(data, stop - 3)]) & 15 == 0
+    return np.int64(_SEXTETS[peek(data, stop - 2)]) & 3 == 0
+
+
+@inner
+def decode_base64(target: int, at: int, data: Any, place: int, size: int) -> Any:
+    """Write the ``size`` bytes that a checked text of base64 decodes to."""
+    for _ in range(size // 3):
+        quad = _quad(data, place)
+        poke(target, at, quad >> 16)
+        poke(target, at + 1, quad >> 8 & 0xFF)
+        poke(target, at + 2, quad & 0xFF)
+        place += 4
+        at += 3
+    rest = size % 3
+    if rest > 0:
+        quad = _last_quad(data, place, rest)
+        poke(target, at, quad >> 16)
+        if rest == 2:  # noqa: PLR2004 - one padding character
+            poke(target, at + 1, quad >> 8 & 0xFF)
+
+
+PAIRS = np.full(1 << 16, 1 << 15, np.uint16)
+"""The twelve bits that two characters stand for, by their bytes as a little-endian word; the highest bit refuses."""
+for _high, _first in enumerate(_ALPHABET):
+    PAIRS[_CHARACTERS.astype(np.int64) << 8 | _first] = _high << 6 | np.arange(64)
+_REFUSED = np.uint64(1 << 15)
+_PAIR_BITS, _WORD_BITS, _PAIR_MASK = np.uint64(12), np.uint64(16), np.uint64(0xFFFF)
+
+
+@inner
+def decode_whole_base64(target: Any, at: int, data: Any, place: int, length: int, pairs: Any) -> Any:
+    """Write the bytes that a text of base64 decodes to; return how many they are, or -1 if it is none.
+
+    Parameters
+    ----------
+    pairs
+        ``PAIRS``.
+    """
+    size = decoded_length(data, place, length)
+    if size <= 0:
+        return size
+    left, refused = size, np.uint64(0)
+    # Eight characters are six bytes, and two more are written: the last ones are written one by one.
+    while left > 8:  # noqa: PLR2004 - as it says
+        word = load64(data, place)
+        one = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))
+        two = np.uint64(peek(pairs, np.int64(word >> _WORD_BITS & _PAIR_MASK)))
+        word >>= np.uint64(32)
+        three = np.uint64(peek(pairs, np.int64(word & _PAIR_MASK)))
+        four = np.uint64(peek(pairs, np.int64(word >> _WORD_BITS)))
+        refused |= one | two | three | four
+        word = ((one << _PAIR_BITS | two) << _PAIR_BITS | three) << _PAIR_BITS | four
+        store64_reversed(target, at, word << _WORD_BITS)
+        place += 8
+        at += 6
+        left -= 6
+    if refused & _REFUSED != 0 or not is_base64(data, place, (left + 2) // 3 * 4):
+        return -1
+    decode_base64(target, at, data, place, left)
+    return size
+
+
+@inner
+def encode_base64(out: Any, at: int, data: Any, place: int, length: int) -> Any:
+    """Print bytes as base64 with padding; return the place after it."""
+    stop = place + length
+    while place < stop:
+        # Bytes read beyond the end are overwritten below.
+        quad = peek(data, place) << 16 | peek(data, place + 1) << 8 | peek(data, place + 2)
+        left = stop - place
+        if left < 3:  # noqa: PLR2004 - the last of three bytes
+            quad &= 0xFF0000 if left == 1 else 0xFFFF00
+        poke(out, at, _CHARACTERS[quad >> 18])
+        poke(out, at + 1, _CHARACTERS[quad >> 12 & 63])
+        poke(out, at + 2, _CHARACTERS[quad >> 6 & 63])
+        poke(out, at + 3, _CHARACTERS[quad & 63])
+        at += 4
+        place += 3
+    if place > stop:
+        poke(out, at - 1, _PADDING)
+        if place - stop == 2:  # noqa: PLR2004 - two bytes are missing
+            poke(out, at - 2, _PADDING)
+    return at

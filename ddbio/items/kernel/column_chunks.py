@@ -1,0 +1,241 @@
+"""Read from the footer of a Parquet file what it says of each column chunk, and nothing else.
+
+A footer that names a member twice, or with another type than the format has, is refused: other readers take something
+else from it.
+
+References
+----------
+https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0915
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddbio.errors import DecodeError
+from ddbio.items.kernel.jit import loop
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KIND, UNCOMPRESSED, COMPRESSED, DICTIONARY, BOUNDS, TEXT_BYTES, REPETITIONS, DEFINITIONS, ENCRYPTED = (
+    *(0, 1, 2, 3),
+    *(4, 8, 9, 10, 11),
+)
+"""Places of facts of a column chunk: numbers, the lengths of four bounds and two lists, and whether two members are."""
+
+FACTS = 12
+"""How many facts a column chunk has; what the footer does not say is -1."""
+
+# How many structs and lists may be within each other, and how many numbers the loop notes of each.
+_LEVELS, _LEVEL = 16, 3
+# A column chunk has the type of its values, their sizes and the place of a page.
+_LEAST_CHUNK_BYTES = 8
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
+_DOUBLE_BYTES, _LONG_LIST, _MOST_NUMBER, _MORE = 8, 15, (1 << 15) - 1, 128
+_NUMBER_BITS, _MOST_BITS = 56, 63
+# What a struct is.
+_OTHER, _FILE, _GROUP, _CHUNK, _META, _STATISTICS, _SIZES = range(7)
+_MEMBERS, _WITHIN_SHIFT, _FACT_SHIFT, _ELEMENT_SHIFT, _KIND_MASK = 32, 8, 12, 4, 15
+
+
+def _table() -> Any:
+    """Return the type of each member of each struct, that of its elements, what it is, and the fact that it tells."""
+    table = np.zeros((_SIZES + 1, _MEMBERS), np.int64)
+
+    def add(struct: int, number: int, kind: int, element: int = 0, within: int = _OTHER, fact: int = -1) -> None:
+        table[struct, number] = kind | element << _ELEMENT_SHIFT | within << _WITHIN_SHIFT | fact + 1 << _FACT_SHIFT
+
+    add(_FILE, 2, _LIST, _STRUCT)
+    add(_FILE, 4, _LIST, _STRUCT, _GROUP)
+    add(_FILE, 5, _LIST, _STRUCT)
+    add(_FILE, 7, _LIST, _STRUCT)
+    add(_GROUP, 1, _LIST, _STRUCT, _CHUNK)
+    add(_GROUP, 4, _LIST, _STRUCT)
+    add(_CHUNK, 3, _STRUCT, within=_META)
+    add(_CHUNK, 8, _STRUCT, fact=ENCRYPTED)
+    add(_META, 1, _I32, fact=KIND)
+    add(_META, 2, _LIST, _I32)
+    add(_META, 3, _LIST, _BINARY)
+    add(_META, 6, _I64, fact=UNCOMPRESSED)
+    add(_META, 7, _I64, fact=COMPRESSED)
+    add(_META, 8, _LIST, _STRUCT)
+    add(_META, 11, _I64, fact=DICTIONARY)
+    add(_META, 12, _STRUCT, within=_STATISTICS)
+    add(_META, 13, _LIST, _STRUCT)
+    add(_META, 16, _STRUCT, within=_SIZES)
+    for place, number in enumerate((1, 2, 5, 6)):
+        add(_STATISTICS, number, _BINARY, fact=BOUNDS + place)
+    add(_SIZES, 1, _I64, fact=TEXT_BYTES)
+    add(_SIZES, 2, _LIST, _I64, fact=REPETITIONS)
+    add(_SIZES, 3, _LIST, _I64, fact=DEFINITIONS)
+    return table.ravel()
+
+
+_TABLE = _table()
+
+
+def chunks_by_loop(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]:
+    """Return the facts of each row group's column chunks.
+
+    Raises
+    ------
+    DecodeError
+        The footer is damaged.
+    """
+    count = _count(footer, groups, leaves)
+    stack, facts = np.array(_FIRST_LEVELS), np.full(count * FACTS, -1, np.int64)
+    found = _read_chunks(np.frombuffer(footer, np.int8), _TABLE, leaves, stack, facts)
+    return _whole(facts, found, groups, leaves)
+
+
+def chunks_plainly(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]:
+    """Return what ``chunks_by_loop`` returns, by the same code without compiling it."""
+    stack, facts = [*_FIRST_LEVELS], [-1] * (_count(footer, groups, leaves) * FACTS)
+    found = _read_chunks.py_func(footer, _TABLE.tolist(), leaves, stack, facts)
+    return _whole(np.array(facts, np.int64), found, groups, leaves)
+
+
+def _count(footer: bytes, groups: int, leaves: int) -> int:
+    if groups * leaves * _LEAST_CHUNK_BYTES > len(footer):
+        raise DecodeError(_DAMAGED)
+    return groups * leaves
+
+
+def _whole(facts: NDArray[np.int64], found: int, groups: int, leaves: int) -> NDArray[np.int64]:
+    if found != groups * leaves:
+        raise DecodeError(_DAMAGED)
+    return facts.reshape(groups, leaves, FACTS)
+
+
+_DAMAGED = "its footer is damaged: it is not as the format says"
+_FIRST_LEVELS = [_FILE] + [0] * (_LEVELS * _LEVEL - 1)
+
+
+@loop
+def _read_chunks(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -> Any:
+    """Write the facts of each column chunk; return how many there are, or -1 if the footer is damaged.
+
+    Python runs it as it is, too, with lists.
+
+    Parameters
+    ----------
+    data
+        The footer: signed bytes, or bytes of Python's.
+    members
+        ``_TABLE``.
+    leaves
+        How many column chunks a row group has.
+    stack
+        Of ``_LEVELS`` times ``_LEVEL`` numbers; the first are 1, 0, 0. A level is a struct, and its last member, or
+        a list: the complement of the type of its elements, how many follow, and what they are.
+    facts
+        ``FACTS`` for each column chunk that there may be, all -1.
+    """
+    place, stop, top, chunk = 0, len(data), 0, -1
+    while True:
+        element, within, fact = _I32, _OTHER, 0
+        if stack[top] >= 0:
+            if place >= stop:
+                return -1
+            head = data[place] & 255
+            place += 1
+            if head == 0:
+                if top == 0:
+                    return chunk + 1
+                top -= _LEVEL
+                continue
+            kind, number = head & 15, stack[top + 1] + (head >> 4)
+            if head < 16:  # noqa: PLR2004 - the number follows
+                number, shift = 0, 0
+                while True:
+                    if place >= stop or shift > _LONG_LIST:
+                        return -1
+                    byte = data[place] & 255
+                    place += 1
+                    number |= (byte & 127) << shift
+                    shift += 7
+                    if byte < _MORE:
+                        break
+                if number & 1:
+                    return -1
+                number >>= 1
+            if number <= stack[top + 1] or number > _MOST_NUMBER:
+                return -1
+            stack[top + 1] = number
+            member = members[stack[top] * _MEMBERS + number] if number < _MEMBERS else 0
+            if member and member & _KIND_MASK != kind:
+                return -1
+            if stack[top] != _OTHER:
+                # What the format has no member for, all readers skip. Within structs that are none of these it has
+                # lists of 32-bit numbers only.
+                element = member >> _ELEMENT_SHIFT & _KIND_MASK
+            within, fact = member >> _WITHIN_SHIFT & _KIND_MASK, member >> _FACT_SHIFT
+            if kind in (_TRUE, _FALSE):
+                continue
+        else:
+            if stack[top + 1] == 0:
+                top -= _LEVEL
+                continue
+            stack[top + 1] -= 1
+            kind, within = ~stack[top], stack[top + 2]
+        value, kind_within = 0, 0
+        if kind in (_TRUE, _FALSE, _BYTE):
+            place += 1
+        elif kind == _DOUBLE:
+            place += _DOUBLE_BYTES
+        elif kind in (_LIST, _SET):
+            if place >= stop:
+                return -1
+            head = data[place] & 255
+            place += 1
+            kind_within, value = head & 15, head >> 4
+        elif kind not in (_I16, _I32, _I64, _BINARY, _STRUCT):
+            return -1
+        if kind in (_I16, _I32, _I64, _BINARY) or value == _LONG_LIST:
+            value, shift = 0, 0
+            while True:
+                if place >= stop or shift > _MOST_BITS:
+                    return -1
+                byte = data[place] & 255
+                place += 1
+                value |= (byte & 127) << shift
+                shift += 7
+                if byte < _MORE:
+                    break
+            if shift > _NUMBER_BITS + 7:
+                # A number of 64 bits; none of those that are used is as large.
+                if fact or kind not in (_I16, _I32, _I64):
+                    return -1
+            elif kind in (_I16, _I32, _I64):
+                value = max(0, (value >> 1) ^ -(value & 1))
+        if kind in (_BINARY, _LIST, _SET) and value > stop - place:
+            return -1
+        if fact:
+            if chunk < 0:
+                return -1
+            facts[chunk * FACTS + fact - 1] = value
+        if kind == _BINARY:
+            place += value
+        elif kind in (_STRUCT, _LIST, _SET):
+            top += _LEVEL
+            if top >= len(stack):
+                return -1
+            if kind == _STRUCT:
+                stack[top], stack[top + 1] = within, 0
+                if within == _CHUNK:
+                    chunk += 1
+            else:
+                if value and element and kind_within != element:
+                    return -1
+                if within == _CHUNK and (value != leaves or (chunk + 1 + value) * FACTS > len(facts)):
+                    return -1
+                stack[top], stack[top + 1], stack[top + 2] = ~kind_within, value, within
+        if place > stop:
+            return -1

@@ -1,0 +1,419 @@
+"""Walk the members of change lines and of stream records, in any order.
+
+A line is a change of an incremental export, a stream record, or a body whose ``Records`` are stream records. The time
+of a stream record is held as digits and a power of ten until its unit is known. Anything that is not exactly one
+change is refused, as are times that only the plain reader might read.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0915
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.items.kernel.codes import (
+    AROUND,
+    CHANGE_INSTANCE,
+    CHANGE_MEMBERS,
+    DELETED,
+    ERROR,
+    INSTANCE,
+    KEYS,
+    NEW_IMAGE,
+    OLD_IMAGE,
+    RECORDS_FIRST,
+    RECORDS_LATER,
+    TIME,
+    TIME_POWER,
+    WRITE_TIME,
+)
+from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.memory import load64, out_of_line, peek, poke
+from ddbio.items.kernel.number import MINUS, POINT, ZERO, read_digits
+from ddbio.items.kernel.skip import (
+    CLOSE_ARRAY,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    is_null,
+    remember_name,
+    skip_json,
+)
+from ddbio.items.kernel.text import QUOTE, hash_text, read_text, same_text, skip_blank
+
+
+def _word(text: bytes) -> int:
+    return int.from_bytes(text, "little", signed=True)
+
+
+_TIME_NAME = b"WriteTimestampMicros"
+_TIME_START, _TIME_MIDDLE, _TIME_END = _word(_TIME_NAME[:8]), _word(_TIME_NAME[8:16]), _word(_TIME_NAME[16:])
+_TIME_LENGTH = len(_TIME_NAME)
+_FOUR_BYTES = 0xFFFFFFFF
+_LETTER_N = ord("N")
+_MAX_DIGITS = 18
+# As many are the same in a double's shortest text.
+_MAX_DOUBLE_DIGITS = 15
+_LARGEST_EXPONENT, _TEN = np.uint64(30), np.uint64(10)
+_SECONDS_POWER = 6
+_LARGEST = (1 << 63) // 10 - 1
+_EXPONENTS = (ord("e"), ord("E"))
+_PLUS = ord("+")
+_UNITS = np.frombuffer(bytearray(b"MILLISECONDMICROSECOND"), np.uint8)
+_UNIT_LENGTH = len("MICROSECOND")
+_END_OF_TIME, _THOUSAND = 253_402_300_800, 1_000
+
+
+@inner
+def read_time(data: Any, place: int, state: Any) -> Any:
+    """Read a JSON number; return the place after it, or a negative status."""
+    negative = peek(data, place) == MINUS
+    first = place + negative
+    magnitude, stop = read_digits(data, first)
+    power: Any = 0
+    n_digits, is_double = stop - first, False
+    if n_digits == 0 or n_digits > _MAX_DIGITS or (n_digits > 1 and peek(data, first) == ZERO):
+        return -ERROR
+    if peek(data, stop) == POINT:
+        fraction, after = read_digits(data, stop + 1)
+        power = stop + 1 - after
+        n_digits -= power
+        if power == 0 or n_digits > _MAX_DOUBLE_DIGITS:
+            return -ERROR
+        for _ in range(-power):
+            magnitude *= _TEN
+        magnitude += fraction
+        stop, is_double = after, True
+    if peek(data, stop) in _EXPONENTS:
+        stop += 1
+        is_below = peek(data, stop) == MINUS
+        stop += is_below or peek(data, stop) == _PLUS
+        exponent, after = read_digits(data, stop)
+        if after == stop or exponent > _LARGEST_EXPONENT:
+            return -ERROR
+        power += -np.int64(exponent) if is_below else np.int64(exponent)
+        stop, is_double = after, True
+    if is_double and n_digits > _MAX_DOUBLE_DIGITS:
+        return -ERROR
+    state[TIME] = -np.int64(magnitude) if negative else np.int64(magnitude)
+    state[TIME_POWER] += power
+    return stop
+
+
+@inner
+def read_precision(data: Any, place: int, state: Any) -> Any:
+    """Read the unit of a time; return the place after its name, or a negative status."""
+    if peek(data, place) != QUOTE:
+        return -ERROR
+    start, length, place = read_text(data, place + 1, state)
+    if place < 0:
+        return place
+    if length == _UNIT_LENGTH and same_text(data, start, _UNITS, 0, length):
+        state[TIME_POWER] -= 3
+    elif length == _UNIT_LENGTH and same_text(data, start, _UNITS, length, length):
+        state[TIME_POWER] -= 6
+    else:
+        return -ERROR
+    return place
+
+
+@inner
+def scaled_time(state: Any, has_unit: bool) -> Any:  # noqa: FBT001 - compiled code
+    """Return the microseconds of a stream's time, cut to whole ones, and whether they fit 64 bits.
+
+    Without a unit the magnitude tells it, as in ``ticks_per_second``.
+    """
+    time, power = state[TIME], _SECONDS_POWER + state[TIME_POWER]
+    magnitude = -time if time < 0 else time
+    if not has_unit:
+        whole, is_large = magnitude, False
+        for _ in range(power - _SECONDS_POWER):
+            is_large |= whole >= _END_OF_TIME * _THOUSAND
+            whole = whole if is_large else whole * 10
+        for _ in range(_SECONDS_POWER - power):
+            whole //= 10
+        if is_large or whole >= _END_OF_TIME * _THOUSAND:
+            power -= 6
+        elif whole >= _END_OF_TIME:
+            power -= 3
+    for _ in range(power):
+        if magnitude > _LARGEST:
+            return 0, False
+        magnitude *= 10
+    for _ in range(-power):
+        magnitude //= 10
+    return (-magnitude if time < 0 else magnitude), True
+
+
+@inner
+def _behind_colon(data: Any, place: int) -> Any:
+    place = skip_blank(data, place)
+    return skip_blank(data, place + 1) if peek(data, place) == COLON else -ERROR
+
+
+@inner
+def read_metadata(data: Any, place: int, state: Any) -> Any:
+    """Return the time that a line's metadata holds and nothing else, and the place after it."""
+    if peek(data, place) != OPEN_OBJECT:
+        return 0, -ERROR
+    place = skip_blank(data, place + 1)
+    if peek(data, place) != QUOTE:
+        return 0, -ERROR
+    start, length, place = read_text(data, place + 1, state)
+    if place < 0:
+        return 0, place
+    if (
+        length != _TIME_LENGTH
+        or np.int64(load64(data, start)) != _TIME_START
+        or np.int64(load64(data, start + 8)) != _TIME_MIDDLE
+        or np.int64(load64(data, start + 16)) & _FOUR_BYTES != _TIME_END
+    ):
+        return 0, -ERROR
+    place = _behind_colon(data, place)
+    if place < 0:
+        return 0, place
+    is_tagged = peek(data, place) == OPEN_OBJECT
+    if is_tagged:
+        place = skip_blank(data, place + 1)
+        if peek(data, place) != QUOTE or peek(data, place + 1) != _LETTER_N or peek(data, place + 2) != QUOTE:
+            return 0, -ERROR
+        place = _behind_colon(data, place + 3)
+        if place < 0:
+            return 0, place
+    time, place = _read_microseconds(data, place, is_tagged)
+    if place < 0:
+        return 0, place
+    if is_tagged:
+        place = skip_blank(data, place)
+        if peek(data, place) != CLOSE_OBJECT:
+            return 0, -ERROR
+        place += 1
+    place = skip_blank(data, place)
+    return (time, place + 1) if peek(data, place) == CLOSE_OBJECT else (0, -ERROR)
+
+
+@inner
+def _read_microseconds(data: Any, place: int, is_tagged: bool) -> Any:  # noqa: FBT001 - compiled code
+    is_text = peek(data, place) == QUOTE
+    if is_tagged and not is_text:
+        return 0, -ERROR
+    place += is_text
+    negative = peek(data, place) == MINUS
+    first = place + negative
+    magnitude, stop = read_digits(data, first)
+    if stop == first or stop - first > _MAX_DIGITS:
+        return 0, -ERROR
+    if is_text:
+        if peek(data, stop) != QUOTE:
+            return 0, -ERROR
+    elif stop - first > 1 and peek(data, first) == ZERO:
+        return 0, -ERROR
+    time = np.int64(magnitude)
+    return (-time if negative else time), stop + is_text
+
+
+# What members are called, by their numbers, which for time and images are those of their nodes.
+_NAMES = (
+    *(b"", b"Metadata", b"Keys", b"NewImage", b"OldImage", b"dynamodb", b"eventName", b"Records"),
+    *(b"ApproximateCreationDateTime", b"ApproximateCreationDateTimePrecision"),
+)
+_RECORD, _EVENT, _RECORDS, _CREATED, _PRECISION = 5, 6, 7, 8, 9
+_TEXTS = np.frombuffer(bytearray(b"".join(_NAMES)), np.uint8)
+_LENGTHS = np.array([len(name) for name in _NAMES], np.int64)
+_PLACES = np.cumsum(_LENGTHS) - _LENGTHS
+_REMOVE = np.frombuffer(bytearray(b"REMOVE"), np.uint8)
+
+# What is known of a change, above a bit for each of its members.
+_HAS_OTHERS, _IS_EXPORTED, _IS_REMOVED, _IS_WITHIN = 1 << 0, 1 << 16, 1 << 17, 1 << 18
+_EXPORTED_NEEDS = 1 << WRITE_TIME | 1 << KEYS
+_RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
+
+
+@inner
+def next_image(work: Any, place: int, row: int, inside: int) -> Any:
+    """Return the place of the next image and its node, or the place after the change and what it is in.
+
+    The third value is whether a change has ended.
+    """
+    out_of_line()
+    data, state = work.data, work.state
+    is_behind = inside > 0
+    if not is_behind:
+        if peek(data, place) != OPEN_OBJECT:
+            return -ERROR, 0, False
+        state[INSTANCE] += 2
+        state[CHANGE_INSTANCE] = state[INSTANCE] - 1
+        state[CHANGE_MEMBERS], state[AROUND], state[TIME_POWER] = 0, inside, 0
+        place = skip_blank(data, place + 1)
+    while True:
+        members = state[CHANGE_MEMBERS]
+        if is_behind:
+            place = skip_blank(data, place)
+            byte = peek(data, place)
+            if byte == CLOSE_OBJECT:
+                if members & _IS_WITHIN == 0:
+                    return _end_change(work, place + 1, row)
+                if members & _RECORD_NEEDS != _RECORD_NEEDS:
+                    return -ERROR, 0, False
+                state[CHANGE_MEMBERS] = members & ~_IS_WITHIN
+                place += 1
+                continue
+            if byte != COMMA:
+                return -ERROR, 0, False
+            place = skip_blank(data, place + 1)
+        is_behind = True
+        if peek(data, place) != QUOTE:
+            return -ERROR, 0, False
+        start, length, place = read_text(data, place + 1, state)
+        if place < 0:
+            return place, 0, False
+        member = _member(data, start, length)
+        place = skip_blank(data, place)
+        if peek(data, place) != COLON:
+            return -ERROR, 0, False
+        place = skip_blank(data, place + 1)
+        is_within = members & _IS_WITHIN != 0
+        # Names of the other level are any other names.
+        is_outer = member in (WRITE_TIME, _RECORD, _EVENT, _RECORDS)
+        if is_within == is_outer and member not in (KEYS, NEW_IMAGE, OLD_IMAGE):
+            member = 0
+        if members >> member & 1 and member > 0:
+            return -ERROR, 0, False
+        state[CHANGE_MEMBERS] = members | 1 << member
+        if WRITE_TIME <= member <= OLD_IMAGE:
+            if not is_within:
+                state[CHANGE_MEMBERS] |= _IS_EXPORTED
+            if member != WRITE_TIME:
+                poke(work.valid, peek(work.valid_place, member) + row, 1)
+                return place, member, False
+            time, place = read_metadata(data, place, state)
+            state[TIME] = time
+        elif member == _RECORD:
+            if members & _IS_EXPORTED or peek(data, place) != OPEN_OBJECT:
+                return -ERROR, 0, False
+            state[CHANGE_MEMBERS] |= _IS_WITHIN
+            place = skip_blank(data, place + 1)
+            is_behind = False
+        elif member == _EVENT:
+            place = _read_event(data, place, state)
+        elif member == _RECORDS:
+            return _enter_records(work, place, members)
+        elif member == _CREATED:
+            place = read_time(data, place, state)
+        elif member == _PRECISION:
+            place = read_precision(data, place, state)
+        else:
+            instance = state[CHANGE_INSTANCE] + is_within
+            status = remember_name(work.seen_names, hash_text(data, start, length), instance, state)
+            if status != 0:
+                return -status, 0, False
+            place = skip_json(work, place)
+        if place < 0:
+            return place, 0, False
+
+
+@inner
+def _member(data: Any, start: int, length: int) -> Any:
+    for member in range(1, len(_LENGTHS)):
+        if _LENGTHS[member] == length and same_text(data, start, _TEXTS, _PLACES[member], length):
+            return member
+    return 0
+
+
+@inner
+def _read_event(data: Any, place: int, state: Any) -> Any:
+    """Read what has happened; null is as no event at all."""
+    if is_null(data, place):
+        state[CHANGE_MEMBERS] = state[CHANGE_MEMBERS] & ~(1 << _EVENT) | _HAS_OTHERS
+        return place + 4
+    if peek(data, place) != QUOTE:
+        return -ERROR
+    start, length, place = read_text(data, place + 1, state)
+    if place >= 0 and length == len(_REMOVE) and same_text(data, start, _REMOVE, 0, length):
+        state[CHANGE_MEMBERS] |= _IS_REMOVED
+    return place
+
+
+@inner
+def _end_change(work: Any, place: int, row: int) -> Any:
+    state = work.state
+    members = state[CHANGE_MEMBERS]
+    is_deleted = members >> NEW_IMAGE & 1 == 0
+    if members >> _RECORD & 1:
+        if members & _IS_EXPORTED:
+            return -ERROR, 0, False
+        is_deleted = members & _IS_REMOVED != 0 or (members >> _EVENT & 1 == 0 and is_deleted)
+        time, is_whole = scaled_time(state, members >> _PRECISION & 1 != 0)
+        if not is_whole:
+            return -ERROR, 0, False
+    else:
+        lacks = members & _EXPORTED_NEEDS != _EXPORTED_NEEDS
+        if lacks or members & (_HAS_OTHERS | 1 << _EVENT) or state[AROUND] < 0:
+            return -ERROR, 0, False
+        time = state[TIME]
+    poke(work.valid, peek(work.valid_place, WRITE_TIME) + row, 1)
+    poke(work.values, peek(work.value_place, WRITE_TIME) + row, time)
+    poke(work.valid, peek(work.valid_place, DELETED) + row, 1)
+    poke(work.values, peek(work.value_place, DELETED) + row, np.int64(is_deleted))
+    if state[AROUND] == 0:
+        return place, 0, True
+    place, around = _behind_record(work, place)
+    return place, around, True
+
+
+@inner
+def _enter_records(work: Any, place: int, members: int) -> Any:
+    """Return the place of the first record, and what it is in; other members are all before it or all after."""
+    data, state = work.data, work.state
+    if state[AROUND] < 0 or members & ~_HAS_OTHERS or peek(data, place) != OPEN_ARRAY:
+        return -ERROR, 0, False
+    around = RECORDS_LATER if members else RECORDS_FIRST
+    place = skip_blank(data, place + 1)
+    if peek(data, place) == CLOSE_ARRAY:
+        place, around = _end_records(work, place, around)
+    return place, around, False
+
+
+@inner
+def _behind_record(work: Any, place: int) -> Any:
+    """Return the place of the next record, or of the next line, and what it is in."""
+    data, state = work.data, work.state
+    place = skip_blank(data, place)
+    if peek(data, place) == COMMA:
+        return skip_blank(data, place + 1), state[AROUND]
+    if peek(data, place) != CLOSE_ARRAY:
+        return -ERROR, 0
+    return _end_records(work, place, state[AROUND])
+
+
+@inner
+def _end_records(work: Any, place: int, around: int) -> Any:
+    """Return the place after the body whose records end at ``place``, and 0."""
+    data, state = work.data, work.state
+    place = skip_blank(data, place + 1)
+    if around == RECORDS_FIRST:
+        state[INSTANCE] += 1
+        instance = state[INSTANCE]
+        while peek(data, place) == COMMA:
+            place = skip_blank(data, place + 1)
+            if peek(data, place) != QUOTE:
+                return -ERROR, 0
+            start, length, place = read_text(data, place + 1, state)
+            if place < 0:
+                return place, 0
+            status = remember_name(work.seen_names, hash_text(data, start, length), instance, state)
+            if status != 0 or _member(data, start, length) in (_RECORD, _RECORDS):
+                return -max(status, ERROR), 0
+            place = skip_blank(data, place)
+            if peek(data, place) != COLON:
+                return -ERROR, 0
+            place = skip_json(work, skip_blank(data, place + 1))
+            if place < 0:
+                return place, 0
+            place = skip_blank(data, place)
+    return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)

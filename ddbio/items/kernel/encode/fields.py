@@ -1,0 +1,213 @@
+"""Map any Arrow schema to fields that DynamoDB has a type for; write dates and times as texts or counts, exactly.
+
+Types without an exact form in DynamoDB are refused, calendar intervals among them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.errors import SchemaError
+from ddbio.items.schema.arrow import (
+    DDB_TYPE,
+    RESCUE_FIELD,
+    RESCUE_NAME,
+    SETS,
+    is_item_bytes,
+    is_list,
+    is_nulls,
+    is_text,
+    normalize_field,
+    require_unique,
+)
+
+
+def plain_fields(schema: pa.Schema, options: Any) -> tuple[list[pa.Field[Any]], dict[str, int]]:
+    """Return normalised fields, the rescue column last, and the decimal places of counts of time by path.
+
+    Raises
+    ------
+    SchemaError
+        A type has no form, a name occurs twice, or the options name a set that is none.
+    """
+    require_unique(list(schema), "schema")
+    scales: dict[str, int] = {}
+    fields = []
+    has_rescue = False
+    for name in options.sets:
+        if name not in schema.names:
+            raise SchemaError(
+                f"{name}: named in sets, but there is no such column: known are {', '.join(schema.names)}"
+            )
+    for each in schema:
+        if each.name == RESCUE_NAME and is_text(_plain_type(each.type, each.name, options, scales)):
+            has_rescue = True
+            continue
+        if is_item_bytes(each) or is_nulls(each):
+            continue
+        plain = _plain_field(each, each.name, options, scales)
+        if each.name in options.sets and DDB_TYPE not in (each.metadata or {}):
+            plain = _as_set(plain)
+        fields.append(normalize_field(plain, each.name))
+    return [*fields, RESCUE_FIELD] if has_rescue else fields, scales
+
+
+def _plain_field(each: pa.Field[Any], path: str, options: Any, scales: dict[str, int]) -> pa.Field[Any]:
+    return pa.field(each.name, _plain_type(each.type, path, options, scales), metadata=each.metadata)
+
+
+def _plain_type(arrow_type: Any, path: str, options: Any, scales: dict[str, int]) -> pa.DataType:  # noqa: C901, PLR0911 - one line a type
+    types = pa.types
+    refuse_interval(path, arrow_type)
+    if is_time(arrow_type):
+        scales[path] = scale_of(arrow_type, options)
+        return pa.string() if form_of(arrow_type, options) == "iso" else pa.int64()
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _plain_type(arrow_type.storage_type, path, options, scales)
+    if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
+        return _plain_type(arrow_type.value_type, path, options, scales)
+    if types.is_map(arrow_type):
+        key = _plain_type(arrow_type.key_type, path, options, scales)
+        return pa.map_(key, _plain_field(arrow_type.item_field, f"{path}.*", options, scales))  # type: ignore[call-overload, no-any-return] # stubs lack fields
+    if types.is_nested(arrow_type) and hasattr(arrow_type, "value_field"):
+        return pa.list_(_plain_field(arrow_type.value_field, f"{path}[]", options, scales))
+    if types.is_struct(arrow_type):
+        members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+        return pa.struct([_plain_field(member, f"{path}.{member.name}", options, scales) for member in members])
+    if types.is_string_view(arrow_type):
+        return pa.string()
+    if types.is_binary_view(arrow_type) or types.is_fixed_size_binary(arrow_type):
+        return pa.binary()
+    if types.is_float16(arrow_type):
+        return pa.float32()
+    if types.is_decimal(arrow_type) and not types.is_decimal256(arrow_type):
+        return pa.decimal128(arrow_type.precision, arrow_type.scale)
+    return arrow_type  # type: ignore[no-any-return]
+
+
+def _as_set(each: pa.Field[Any]) -> pa.Field[Any]:
+    if not is_list(each.type):
+        raise SchemaError(f"{each.name}: named in sets, but it is an Arrow {each.type}: only lists become sets")
+    element = normalize_field(each.type.field(0).with_name("element"), f"{each.name}[]")
+    tag = (element.metadata or {})[DDB_TYPE].decode() + "S"
+    if tag not in SETS:
+        raise SchemaError(f"{each.name}: named in sets, but DynamoDB has sets of text, numbers and binary only")
+    return each.with_metadata({**(each.metadata or {}), DDB_TYPE: tag.encode()})  # type: ignore[dict-item] # stubs
+
+
+_EXPONENTS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DAY_MULTIPLES = {"d": 1, "s": 86_400, "ms": 86_400_000}
+_LONGEST_COUNT = 19
+
+
+def is_time(arrow_type: Any) -> bool:
+    """Return whether the type is a date, a time of day, a timestamp or a duration."""
+    return (pa.types.is_temporal(arrow_type) and not pa.types.is_interval(arrow_type)) or pa.types.is_duration(
+        arrow_type
+    )
+
+
+def form_of(arrow_type: Any, options: Any) -> str:
+    """Return the form that the options ask for: ``iso`` or a unit."""
+    if pa.types.is_timestamp(arrow_type):
+        return str(options.timestamps)
+    if pa.types.is_date(arrow_type):
+        return str(options.dates)
+    return str(options.durations if pa.types.is_duration(arrow_type) else options.times)
+
+
+def scale_of(arrow_type: Any, options: Any) -> int:
+    """Return how many decimal places the count of the column's unit has in the asked unit; negative for zeros."""
+    form = form_of(arrow_type, options)
+    if form == "iso" or pa.types.is_date(arrow_type):
+        return 0
+    return _EXPONENTS[arrow_type.unit] - _EXPONENTS[form]
+
+
+def time_array(array: Any, options: Any) -> Any:
+    """Return texts or counts for an array of dates or times, any other array as it is."""
+    given = array.type
+    if not is_time(given):
+        return array
+    form = form_of(given, options)
+    if form != "iso":
+        return _counts(array, form)
+    if pa.types.is_timestamp(given):
+        if given.tz is not None:
+            array = array.cast(pa.timestamp(given.unit, "UTC"))
+        return pc.replace_substring(array.cast(pa.string()), " ", "T")
+    if pa.types.is_duration(given):
+        return pc.binary_join_element_wise("PT", *_seconds(array.cast(pa.int64()), _EXPONENTS[given.unit]), "S", "")
+    return array.cast(pa.date32() if pa.types.is_date(given) else given).cast(pa.string())
+
+
+def _counts(array: Any, form: str) -> Any:
+    given = array.type
+    if pa.types.is_date(given):
+        days = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        return pc.multiply_checked(days, _DAY_MULTIPLES[form])
+    return array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_time32(given) else array.cast(pa.int64())
+
+
+def _seconds(counts: Any, places: int) -> list[Any]:
+    """Return the sign, and the digits before and after the point, of counts of 10^-``places``."""
+    whole = counts.cast(pa.decimal128(_LONGEST_COUNT, 0))
+    sign = pc.if_else(pc.less(counts, pa.scalar(0)), "-", "")
+    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), places + 1, "0")
+    if not places:
+        return [sign, digits]
+    return [sign, pc.utf8_slice_codeunits(digits, 0, -places), ".", pc.utf8_slice_codeunits(digits, -places)]
+
+
+def refuse_interval(path: str, arrow_type: Any) -> None:
+    """Raise SchemaError if the type is a calendar interval."""
+    if pa.types.is_interval(arrow_type):
+        raise SchemaError(f"{path}: an Arrow {arrow_type} has months and days of no fixed length: write text instead")
+
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_SECONDS = 86_400
+# The first day of the year 0 and the last of the year 9999: years between have four digits.
+_FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
+_INT64 = np.iinfo(np.int64)
+
+
+def unfit_times(array: Any, options: Any) -> tuple[list[int], str]:
+    """Return which entries have no form in text, and the message about them; none if the array holds no times."""
+    given = array.type
+    if not is_time(given) or pa.types.is_duration(given) or not len(array):
+        return [], ""
+    counts: npt.NDArray[np.int64] = _raw_counts(array)
+    unfit = np.zeros(len(array), np.bool_)
+    if pa.types.is_date64(given):
+        unfit = counts % (_DAY_SECONDS * _PER_SECOND["ms"]) != 0
+    if form_of(given, options) == "iso":
+        first, last = _range(given)
+        unfit |= (counts < first) | (counts > last)
+    return (np.flatnonzero(unfit).tolist(), _message(given)) if unfit.any() else ([], "")
+
+
+def _message(given: Any) -> str:
+    if pa.types.is_time(given):
+        return "it is no time of a day"
+    what = "no whole day within" if pa.types.is_date(given) else "not within"
+    return f"it is {what} the years 0000 to 9999"
+
+
+def _raw_counts(array: Any) -> Any:
+    is_short = pa.types.is_date32(array.type) or pa.types.is_time32(array.type)
+    return array.view(pa.int32() if is_short else pa.int64()).fill_null(0).to_numpy().astype(np.int64, copy=False)
+
+
+def _range(given: Any) -> tuple[int, int]:
+    if pa.types.is_date32(given):
+        return _FIRST_DAY, _LAST_DAY
+    per_day = _DAY_SECONDS * _PER_SECOND["ms" if pa.types.is_date64(given) else given.unit]
+    if pa.types.is_time(given):
+        return 0, per_day - 1
+    return max(_FIRST_DAY * per_day, int(_INT64.min)), min((_LAST_DAY + 1) * per_day - 1, int(_INT64.max))

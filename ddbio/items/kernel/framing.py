@@ -1,0 +1,119 @@
+"""Open and close the frames of items: the lines of an export, and pages.
+
+A frame with any other member is refused; the plain reference decides what is wrong with it.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.items.kernel.codes import ERROR, EXPORT, ITEMS
+from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.memory import load64, out_of_line, peek
+from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
+from ddbio.items.kernel.text import QUOTE, read_text, skip_blank
+
+_EXPORT_START = int.from_bytes(b'{"Item":', "little")
+_PAGE_START = int.from_bytes(b'{"Items"', "little")
+
+
+@inner
+def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
+    """Return where the first item of a line or page begins, and 1 within a page; -1 for a page without items."""
+    out_of_line()
+    start = np.int64(load64(data, place))
+    if framing == EXPORT and start == _EXPORT_START:
+        return skip_blank(data, place + 8), 0
+    if framing != EXPORT and start == _PAGE_START and peek(data, place + 8) == COLON:
+        place += 9
+    else:
+        if peek(data, place) != OPEN_OBJECT:
+            return -ERROR, 0
+        place = skip_blank(data, place + 1)
+        if peek(data, place) != QUOTE:
+            return -ERROR, 0
+        text, length, place = read_text(data, place + 1, state)
+        if place < 0:
+            return place, 0
+        is_item = np.int64(load64(data, text)) & 0xFFFFFFFF == 0x6D657449  # noqa: PLR2004 - "Item"
+        if not is_item or length != (4 if framing == EXPORT else 5) or (length == 5 and peek(data, text + 4) != 115):  # noqa: PLR2004 - "s"
+            return -ERROR, 0
+        place = skip_blank(data, place)
+        if peek(data, place) != COLON:
+            return -ERROR, 0
+        place += 1
+    place = skip_blank(data, place)
+    if framing == EXPORT:
+        return place, 0
+    if peek(data, place) != OPEN_ARRAY:
+        return -ERROR, 0
+    place = skip_blank(data, place + 1)
+    if peek(data, place) != CLOSE_ARRAY:
+        return place, 1
+    place = skip_blank(data, place + 1)
+    return (place + 1, -1) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+
+
+@inner
+def close_document(data: Any, place: int, framing: int) -> Any:
+    """Return where the next document or item begins, and 1 for the latter."""
+    place = skip_blank(data, place)
+    if framing != EXPORT:
+        if peek(data, place) == COMMA:
+            return skip_blank(data, place + 1), 1
+        if peek(data, place) != CLOSE_ARRAY:
+            return -ERROR, 0
+        place = skip_blank(data, place + 1)
+    return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
+
+
+_FIVE_BYTES = np.uint64(0xFFFFFFFFFF)
+
+_ITEM_NAME = np.uint64(int.from_bytes(b'Item"', "little"))
+_ITEMS_NAME = np.uint64(int.from_bytes(b"Items", "little"))
+
+
+@inner
+def enter_document(data: Any, place: int, framing: int) -> Any:
+    """Return the place of the first item of a document, or of the end of a page without items."""
+    if framing == ITEMS:
+        return place
+    if peek(data, place) != OPEN_OBJECT:
+        return -ERROR
+    place = skip_blank(data, place + 1)
+    if peek(data, place) != QUOTE:
+        return -ERROR
+    if load64(data, place + 1) & _FIVE_BYTES != (_ITEM_NAME if framing == EXPORT else _ITEMS_NAME):
+        return -ERROR
+    place += 6
+    if framing != EXPORT:
+        if peek(data, place) != QUOTE:
+            return -ERROR
+        place += 1
+    place = skip_blank(data, place)
+    if peek(data, place) != COLON:
+        return -ERROR
+    place = skip_blank(data, place + 1)
+    if framing == EXPORT:
+        return place
+    return skip_blank(data, place + 1) if peek(data, place) == OPEN_ARRAY else -ERROR
+
+
+@inner
+def leave_document(data: Any, place: int, framing: int) -> Any:
+    """Return the place after a document whose last item has ended, and after what is blank."""
+    if framing != ITEMS:
+        place = skip_blank(data, place)
+        if framing != EXPORT:
+            if peek(data, place) != CLOSE_ARRAY:
+                return -ERROR
+            place = skip_blank(data, place + 1)
+        if peek(data, place) != CLOSE_OBJECT:
+            return -ERROR
+        place += 1
+    return skip_blank(data, place)

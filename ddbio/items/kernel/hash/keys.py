@@ -1,0 +1,143 @@
+"""Hash the keys of rows to 64 bits by XXH64 with seed 0, the same on every machine and in every release.
+
+Numbers are hashed in canonical form, which is printed here; text that is no number is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import copy_bytes, load64, peek, pointers, poke
+from ddbio.items.kernel.number import canonicalise_number, print_decimal128
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+# https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh64-algorithm-description
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+_STRIPE_BYTES = 32
+
+PREFIX_BYTES = 1 + 4
+"""The bytes before the content of each key: its tag and its length."""
+
+
+@inner
+def _turned(word: Any, bits: int) -> Any:
+    return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
+
+
+@inner
+def _taken(lane: Any, word: Any) -> Any:
+    return _turned(lane + word * _PRIME_2, 31) * _PRIME_1
+
+
+@inner
+def _merged(value: Any, lane: Any) -> Any:
+    return (value ^ _taken(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+
+
+@inner
+def _stripes(data: Any, place: int, stop: int) -> Any:
+    one, two, three, four = _PRIME_1 + _PRIME_2, _PRIME_2, np.uint64(0), np.uint64(0) - _PRIME_1
+    while place + _STRIPE_BYTES <= stop:
+        one = _taken(one, load64(data, place))
+        two = _taken(two, load64(data, place + 8))
+        three = _taken(three, load64(data, place + 16))
+        four = _taken(four, load64(data, place + 24))
+        place += _STRIPE_BYTES
+    value = _turned(one, 1) + _turned(two, 7) + _turned(three, 12) + _turned(four, 18)
+    return _merged(_merged(_merged(_merged(value, one), two), three), four)
+
+
+@inner
+def xxh64(data: Any, place: int, stop: int) -> Any:
+    """Return the hash of some bytes."""
+    size = stop - place
+    value = _PRIME_5
+    if size >= _STRIPE_BYTES:
+        value = _stripes(data, place, stop)
+        place += size // _STRIPE_BYTES * _STRIPE_BYTES
+    value += np.uint64(size)
+    while place + 8 <= stop:
+        value = _turned(value ^ _taken(np.uint64(0), load64(data, place)), 27) * _PRIME_1 + _PRIME_4
+        place += 8
+    if place + 4 <= stop:
+        word = np.uint64(0)
+        for index in range(4):
+            word |= np.uint64(peek(data, place + index)) << np.uint64(8 * index)
+        value = _turned(value ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        place += 4
+    while place < stop:
+        value = _turned(value ^ (np.uint64(peek(data, place)) * _PRIME_5), 11) * _PRIME_1
+        place += 1
+    value = (value ^ (value >> np.uint64(33))) * _PRIME_2
+    value = (value ^ (value >> np.uint64(29))) * _PRIME_3
+    return value ^ (value >> np.uint64(32))
+
+
+class _Data(NamedTuple):
+    data: npt.NDArray[np.uint8]
+
+
+@loop
+def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
+    """Hash per row each key's tag, its content's length and its content, put together from ``at``.
+
+    A key's content lies in ``data`` from ``contents[key, row]`` to ``contents[key, row + 1]``; a tag of 0 is left out,
+    with the length. ``data`` is long enough for the longest row.
+    """
+    _hash_keys(pointers(_Data(data)).data, contents, tags, at, hashes)
+
+
+@inner
+def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
+    n_keys = contents.shape[0]
+    for row in range(contents.shape[1] - 1):
+        stop = at
+        for key in range(n_keys):
+            place = contents[key, row]
+            size = contents[key, row + 1] - place
+            if tags[key]:
+                poke(data, stop, tags[key])
+                for index in range(4):
+                    poke(data, stop + 1 + index, size >> (8 * index) & 0xFF)
+                stop += PREFIX_BYTES
+            stop = copy_bytes(data, stop, data, place, size)
+        hashes[row] = xxh64(data, at, stop)
+
+
+_DIGITS_ROOM = 64
+
+
+@loop
+def print_decimals(words: Any, scale: int, out: Any, ends: Any) -> None:
+    """Print numbers of two words, low first, over ten to the power of ``scale``; fill in where each one ends."""
+    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+    at = 0
+    for row in range(len(ends)):
+        at, _ = print_decimal128(out, at, np.int64(words[2 * row]), np.int64(words[2 * row + 1]), scale, digits)
+        ends[row] = at
+
+
+@loop
+def print_numbers(data: Any, offsets: Any, out: Any, ends: Any) -> Any:
+    """Print numbers given as texts, and fill in where each one ends; return the first that is none, else -1.
+
+    An entry without text has none.
+    """
+    digits = np.zeros(_DIGITS_ROOM, np.uint8)
+    at = 0
+    for row in range(len(offsets) - 1):
+        if offsets[row + 1] > offsets[row]:
+            at, _ = canonicalise_number(out, at, data, offsets[row], offsets[row + 1] - offsets[row], digits)
+            if at < 0:
+                return row
+        ends[row] = at
+    return -1

@@ -1,0 +1,146 @@
+"""Mix words, bytes and numbers into the two halves of a hash, as ``core.digest`` defines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ddbio.items.digest import BLOCK, FINAL, LEAST_EXPONENT, N
+from ddbio.items.kernel.jit import inlined, inner
+from ddbio.items.kernel.memory import load64, out_of_line, peek
+from ddbio.items.kernel.number import parse_number, unscaled
+
+BLOCK_BYTES = 16
+NOT_A_NUMBER = np.uint64(0)
+"""In the place of what ``finish`` takes last: nothing is hashed as 0."""
+
+_LEFT_BLOCK, _RIGHT_BLOCK = (np.uint64(word) for word in BLOCK)
+_LEFT_FINAL, _RIGHT_FINAL = (np.uint64(word) for word in FINAL)
+_BYTE_BITS, _TEN = np.uint64(8), np.uint64(10)
+_HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
+_KEPT = [(1 << 8 * count) - 1 for count in range(BLOCK_BYTES + 1)]
+_FIRST_KEPT = np.array([mask & (1 << 64) - 1 for mask in _KEPT], np.uint64)
+_SECOND_KEPT = np.array([mask >> 64 for mask in _KEPT], np.uint64)
+
+
+def _multiply_fold(_typing: Any, _one: Any, _other: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        folded = builder.xor(product, builder.lshr(product, ir.Constant(wide, 64)))
+        return builder.trunc(folded, ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+_fold: Any = intrinsic(_multiply_fold)
+
+
+@inlined
+def absorb(left: Any, right: Any, first: Any, second: Any) -> Any:
+    """Return the lanes after two words."""
+    return _fold(first ^ _LEFT_BLOCK, second ^ left), _fold(first ^ _RIGHT_BLOCK, second ^ right)
+
+
+@inlined
+def finish(left: Any, right: Any, last: Any) -> Any:
+    """Return the hash of what the lanes have taken in, and of a size and a code."""
+    return _fold(left ^ last, _LEFT_FINAL), _fold(right ^ last, _RIGHT_FINAL)
+
+
+@inlined
+def absorb_bytes(left: Any, right: Any, data: Any, place: int, stop: int, end: int) -> Any:
+    """Return the lanes after bytes, in blocks that zeros fill up; nothing is read from ``end`` on."""
+    while stop - place > BLOCK_BYTES:
+        left, right = absorb(left, right, load64(data, place), load64(data, place + 8))
+        place += BLOCK_BYTES
+    rest = stop - place
+    if rest > 0:
+        if place + BLOCK_BYTES <= end:
+            first = load64(data, place) & _FIRST_KEPT[rest]
+            second = load64(data, place + 8) & _SECOND_KEPT[rest]
+        else:
+            first, second = _last_words(data, place, rest)
+        left, right = absorb(left, right, first, second)
+    return left, right
+
+
+@inner
+def _last_words(data: Any, place: int, count: int) -> Any:
+    out_of_line()
+    first, second = np.uint64(0), np.uint64(0)
+    for index in range(count):
+        byte = np.uint64(peek(data, place + index))
+        if index < 8:  # noqa: PLR2004 - bytes of a word
+            first |= byte << np.uint64(8 * index)
+        else:
+            second |= byte << np.uint64(8 * index - 64)
+    return first, second
+
+
+@inlined
+def last_of(size: int, code: int) -> Any:
+    """Return a size and a code as ``finish`` takes them."""
+    return np.uint64(size) << _BYTE_BITS | np.uint64(code)
+
+
+@inlined
+def _number_last(exponent: int, negative: Any) -> Any:
+    return last_of(2 * (exponent - LEAST_EXPONENT) + negative, N)
+
+
+@inlined
+def word_number(magnitude: Any, negative: Any, exponent: int) -> Any:
+    """Return the words of a number's stripped coefficient and what goes last."""
+    if magnitude == 0:
+        return magnitude, np.uint64(0), np.uint64(N)
+    while magnitude % _TEN == 0:
+        magnitude //= _TEN
+        exponent += 1
+    return magnitude, np.uint64(0), _number_last(exponent, negative)
+
+
+@inlined
+def wide_number(low: Any, high: Any, exponent: int) -> Any:
+    """Return the same of a signed number of two words."""
+    if np.int64(high) == np.int64(low) >> 63:
+        negative = np.int64(low) < 0
+        return word_number(np.uint64(0) - low if negative else low, negative, exponent)
+    return _very_wide_number(low, high, exponent)
+
+
+@inner
+def _very_wide_number(low: Any, high: Any, exponent: int) -> Any:
+    out_of_line()
+    negative = np.int64(high) < 0
+    if negative:
+        low, high = ~low + np.uint64(1), ~high
+        if low == 0:
+            high += np.uint64(1)
+    while True:
+        # A tenth, by long division half a word at a time.
+        tenth_high, rest = high // _TEN, high % _TEN
+        part = rest << _HALF | low >> _HALF
+        upper, rest = part // _TEN, part % _TEN
+        part = rest << _HALF | low & _LOW_HALF
+        tenth_low, rest = upper << _HALF | part // _TEN, part % _TEN
+        if rest != 0:
+            return low, high, _number_last(exponent, negative)
+        low, high = tenth_low, tenth_high
+        exponent += 1
+
+
+@inner
+def text_number(data: Any, place: int, stop: int, digits: Any) -> Any:
+    """Return the same of a number in any form; ``NOT_A_NUMBER`` goes last if it is none."""
+    is_number, negative, count, point = parse_number(data, place, stop, digits)
+    if not is_number:
+        return np.uint64(0), np.uint64(0), NOT_A_NUMBER
+    if count == 0:
+        return np.uint64(0), np.uint64(0), np.uint64(N)
+    high, low = unscaled(digits, count, point, count - point)
+    return low, high, _number_last(point - count, negative)

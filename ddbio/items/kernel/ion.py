@@ -1,0 +1,448 @@
+"""Convert lines of Amazon Ion text, as exports have them, to lines of DynamoDB JSON.
+
+Numbers are printed in canonical form. A line with rare syntax is refused and left to the plain reference.
+Duplicate names, base64 and UTF-8 are checked by whoever decodes the printed lines.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0917
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
+from ddbio.items.kernel.number import (
+    LONGEST_NUMBER,
+    MINUS,
+    NINE,
+    PLUS,
+    POINT,
+    ZERO,
+    is_canonical,
+    parse_number,
+    print_number,
+)
+from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, read_literal
+from ddbio.items.kernel.text import BACKSLASH, QUOTE
+
+FULL, REFUSED = 1, 2
+"""Why printing ends, negated: the output is full; the line is left to the reference."""
+
+SPACE = ord(" ")
+_TAB, _RETURN, _APOSTROPHE, _DOLLAR = ord("\t"), ord("\r"), ord("'"), ord("$")
+_LETTER_D, _LETTER_E, _LOWER_CASE = ord("d"), ord("e"), 32
+_LONGEST_EXPONENT = 16
+_STEP = 32
+
+# Characters of names without quotes and of base64, and the escapes that mean the same in JSON.
+_IS_NAME = np.zeros(256, np.uint8)
+_IS_BASE64 = np.zeros(256, np.uint8)
+for _letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789":
+    _IS_NAME[_letter] = _IS_BASE64[_letter] = 1
+for _letter in b"$_":
+    _IS_NAME[_letter] = 1
+for _letter in b"+/=":
+    _IS_BASE64[_letter] = 1
+_ESCAPES = np.zeros(256, np.uint8)
+for _letter in b'"\\/bfnrtu':
+    _ESCAPES[_letter] = 1
+
+
+@inner
+def skip_spaces(data: Any, place: int) -> Any:
+    """Return the first place that holds no white space; a line's end is none."""
+    while True:
+        byte = peek(data, place)
+        if byte not in (SPACE, _TAB, _RETURN):
+            return place
+        place += 1
+
+
+@inner
+def is_end(data: Any, place: int) -> Any:
+    """Return whether a number or a word has ended here."""
+    return peek(data, place) in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY, SPACE)
+
+
+@inner
+def print_text(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print a text whose quote is passed; return the places after the closing quote and after the output."""
+    while True:
+        if at > limit:
+            return -FULL, at
+        step = special32(data, place)
+        copy32(out, at, data, place)
+        place += step
+        at += step
+        if step == _STEP:
+            continue
+        byte = peek(data, place)
+        if byte == QUOTE:
+            return place + 1, at
+        letter = peek(data, place + 1)
+        if byte != BACKSLASH or _ESCAPES[letter] == 0:
+            return -REFUSED, at
+        poke(out, at, byte)
+        poke(out, at + 1, letter)
+        place += 2
+        at += 2
+
+
+@inner
+def print_name(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print the name of a field and its colon; return the place of its value, and the one after the output."""
+    poke(out, at, QUOTE)
+    byte = peek(data, place)
+    if byte == QUOTE:
+        place, at = print_text(data, place + 1, out, at + 1, limit)
+    elif byte == _APOSTROPHE:
+        place, at = _print_quoted(data, place + 1, out, at + 1, limit)
+    else:
+        place, at = _print_bare(data, place, out, at + 1, limit)
+    if place < 0:
+        return place, at
+    place = skip_spaces(data, place)
+    if peek(data, place) != COLON:
+        return -REFUSED, at
+    poke(out, at, QUOTE)
+    poke(out, at + 1, COLON)
+    at += 2
+    return (skip_spaces(data, place + 1) if at <= limit else -FULL), at
+
+
+@inner
+def _print_quoted(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print a name between apostrophes; refuse escapes in it."""
+    out_of_line()
+    while at <= limit:
+        byte = peek(data, place)
+        place += 1
+        if byte == _APOSTROPHE:
+            return place, at
+        if byte == BACKSLASH or byte < SPACE:
+            return -REFUSED, at
+        if byte == QUOTE:
+            poke(out, at, BACKSLASH)
+            at += 1
+        poke(out, at, byte)
+        at += 1
+    return -FULL, at
+
+
+@inner
+def _print_bare(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print a name without quotes: an identifier, and no symbol number."""
+    first = peek(data, place)
+    if ZERO <= first <= NINE or (first == _DOLLAR and ZERO <= peek(data, place + 1) <= NINE):
+        return -REFUSED, at
+    start = place
+    while at <= limit:
+        byte = peek(data, place)
+        if _IS_NAME[byte] == 0:
+            return (place if place > start else -REFUSED), at
+        poke(out, at, byte)
+        place += 1
+        at += 1
+    return -FULL, at
+
+
+@inner
+def print_blob(data: Any, place: int, out: Any, at: int, limit: int) -> Any:
+    """Print the base64 of a blob; return the places after its braces and after the output."""
+    while at <= limit:
+        byte = peek(data, place)
+        if _IS_BASE64[byte] == 0:
+            is_end = byte == CLOSE_OBJECT and peek(data, place + 1) == CLOSE_OBJECT
+            return (place + 2 if is_end else -REFUSED), at
+        poke(out, at, byte)
+        place += 1
+        at += 1
+    return -FULL, at
+
+
+@inner
+def print_decimal(data: Any, place: int, out: Any, at: int, digits: Any) -> Any:
+    """Print a decimal in canonical form, without exponent and superfluous zeros."""
+    start, stop = place, at
+    place += peek(data, place) == MINUS
+    count, place = _behind_digits(data, place)
+    if count == 0:
+        return -REFUSED, at
+    if peek(data, place) == POINT:
+        _, place = _behind_digits(data, place + 1)
+    if place - start > LONGEST_NUMBER:
+        return -REFUSED, at
+    for index in range(start, place):
+        poke(out, stop, peek(data, index))
+        stop += 1
+    if peek(out, stop - 1) == POINT:
+        stop -= 1
+    if peek(data, place) | _LOWER_CASE == _LETTER_D:
+        poke(out, stop, _LETTER_E)
+        stop += 1
+        start = place + 1
+        count, place = _behind_digits(data, start + (peek(data, start) in (PLUS, MINUS)))
+        if count == 0 or count > _LONGEST_EXPONENT:
+            return -REFUSED, at
+        for index in range(start, place):
+            poke(out, stop, peek(data, index))
+            stop += 1
+    if not is_end(data, place):
+        return -REFUSED, at
+    if is_canonical(out, at, stop):
+        return place, stop
+    is_number, negative, count, point = parse_number(out, at, stop, digits)
+    if not is_number:
+        return -REFUSED, at
+    return place, print_number(out, at, negative, digits, 0, count, point)
+
+
+@inner
+def _behind_digits(data: Any, place: int) -> Any:
+    """Return how many digits there are, and the place after them."""
+    start = place
+    while ZERO <= peek(data, place) <= NINE:
+        place += 1
+    return place - start, place
+
+
+DONE = 0
+"""All of the data is printed; ``FULL`` and ``REFUSED`` say why it is not."""
+
+MAX_DEPTH = 64
+"""More levels than an item may have, and the structs around it."""
+
+ROOM = 2 * LONGEST_NUMBER + 64
+"""Bytes that are free before each value: more than any value is printed as, except a text, a blob or a name."""
+
+_NEWLINE = ord("\n")
+_LETTER_S, _LETTER_N, _LETTER_B = ord("S"), ord("N"), ord("B")
+
+_HEAD_BYTES = 32
+_HEADS = np.frombuffer(
+    b"".join(
+        head.ljust(_HEAD_BYTES, b"\0")
+        for head in (
+            b"", b"{", b'{"M":{', b'{"L":[', b'{"SS":[', b'{"NS":[', b'{"BS":[',
+            b'{"S":"', b'{"N":"', b'{"B":"', b'{"NULL":true}', b'{"BOOL":true}', b'{"BOOL":false}',
+        )
+    ),
+    np.uint8,
+)  # fmt: skip
+# What is open: the line's own struct, an image, a struct, a list or a set; each is numbered as its head.
+_OUTER, _MEMBERS, _STRUCT, _LIST, _SET, _NOTHING = 0, 1, 2, 3, 4, 7
+_HEAD_OF_S, _HEAD_OF_N, _HEAD_OF_B, _NULL, _TRUE, _FALSE = 7, 8, 9, 10, 11, 12
+_SCALAR_BYTES, _SET_BYTES, _WORD_BYTES = 6, 7, 13
+
+_VERSION = int.from_bytes(b"$ion_1_0", "little")
+_SET_MARK = int.from_bytes(b"$dynamod", "little")
+_SET_MARK_MIDDLE = int.from_bytes(b"b_", "little")
+_SET_MARK_END = int.from_bytes(b"S::[", "little")
+_SET_MARK_BYTES = len("$dynamodb_SS::[")
+_WORD_NULL = int.from_bytes(b"null", "little")
+_RECORD, _RECORD_BYTES = int.from_bytes(b"Record", "little"), len("Record")
+_TWO_BYTES, _FOUR_BYTES, _SIX_BYTES = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF
+
+
+@loop
+def print_ion(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+    """Print whole lines; return what became of them, where the next line begins, and how many bytes were printed.
+
+    ``data`` has ``PAD`` zeros beyond ``stop``, where every search ends, and ``out`` as many bytes beyond its length.
+    """
+    return _print_lines(data, place, stop, out, levels, digits)
+
+
+@inner
+def _print_lines(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
+    limit = len(out) - ROOM
+    at = 0
+    while True:
+        line = skip_spaces(data, place)
+        while np.int64(load64(data, line)) == _VERSION and peek(data, line + 8) == SPACE:
+            line = skip_spaces(data, line + 8)
+        if line >= stop:
+            return DONE, stop, at
+        if peek(data, line) == _NEWLINE:
+            place = line + 1
+            continue
+        if at > limit:
+            return FULL, place, at
+        end, behind = _print_line(data, line, out, at, limit, levels, digits)
+        if end < 0:
+            return -end, place, at
+        end = skip_spaces(data, end)
+        if end < stop and peek(data, end) != _NEWLINE:
+            return REFUSED, place, at
+        poke(out, behind, _NEWLINE)
+        at = behind + 1
+        place = end + 1
+        if end >= stop:
+            return DONE, stop, at
+
+
+@inner
+def _print_line(data: Any, place: int, out: Any, at: int, limit: int, levels: Any, digits: Any) -> Any:
+    """Return where a line's struct ends and where its print does; a negative status if not all of it was printed."""
+    if peek(data, place) != OPEN_OBJECT:
+        return -REFUSED, at
+    poke(out, at, OPEN_OBJECT)
+    at += 1
+    inside = _record_at(data, place + 1)
+    is_wrapped = inside > 0
+    place = inside if is_wrapped else place + 1
+    depth, kind = 0, _OUTER
+    while True:
+        # A member or an element begins, or ends what holds it.
+        place = skip_spaces(data, place)
+        byte = peek(data, place)
+        if at > limit:
+            return -FULL, at
+        if byte == _closing(kind):
+            if peek(out, at - 1) == COMMA:
+                return -REFUSED, at
+            place += 1
+            poke(out, at, byte)
+            at += 1
+            if kind == _OUTER:
+                if not is_wrapped:
+                    return place, at
+                place = skip_spaces(data, place)
+                return (place + 1 if peek(data, place) == CLOSE_OBJECT else -REFUSED), at
+            if kind != _MEMBERS:
+                poke(out, at, CLOSE_OBJECT)
+                at += 1
+            depth -= 1
+            kind = levels[depth]
+        else:
+            if kind <= _STRUCT:
+                place, at = print_name(data, place, out, at, limit)
+                if place < 0:
+                    return place, at
+                byte = peek(data, place)
+            opened = _opened_at(data, place, kind)
+            if opened != _NOTHING:
+                if opened < 0 or depth == MAX_DEPTH:
+                    return -REFUSED, at
+                place += _SET_MARK_BYTES if opened >= _SET else 1
+                copy32(out, at, _HEADS, _HEAD_BYTES * opened)
+                at += 1 if opened == _MEMBERS else _SET_BYTES if opened >= _SET else _SCALAR_BYTES
+                poke(levels, depth, kind)
+                depth += 1
+                kind = opened
+                continue
+            place, at = _print_scalar(data, place, out, at, limit, kind, digits)
+            if place < 0:
+                return place, at
+        # A value has ended.
+        place = skip_spaces(data, place)
+        byte = peek(data, place)
+        if byte == COMMA:
+            poke(out, at, COMMA)
+            at += 1
+            place += 1
+        elif byte != _closing(kind):
+            return -REFUSED, at
+
+
+@inner
+def _record_at(data: Any, place: int) -> Any:
+    """Return where the members of a change begin that is within one more struct, -1 where there is none."""
+    place = skip_spaces(data, place)
+    if np.int64(load64(data, place)) & _SIX_BYTES != _RECORD:
+        return -1
+    place = skip_spaces(data, place + _RECORD_BYTES)
+    if peek(data, place) != COLON:
+        return -1
+    place = skip_spaces(data, place + 1)
+    return place + 1 if peek(data, place) == OPEN_OBJECT else -1
+
+
+@inner
+def _closing(kind: int) -> Any:
+    return CLOSE_OBJECT if kind <= _STRUCT else CLOSE_ARRAY
+
+
+@inner
+def _opened_at(data: Any, place: int, kind: int) -> Any:
+    """Return which struct, list or set begins, ``_NOTHING`` where none does, -1 where that is not for these loops."""
+    byte = peek(data, place)
+    is_struct = byte == OPEN_OBJECT and peek(data, place + 1) != OPEN_OBJECT
+    if kind == _OUTER:
+        return _MEMBERS if is_struct else -1
+    if not is_struct and byte not in (OPEN_ARRAY, _DOLLAR):
+        return _NOTHING
+    if kind >= _SET:
+        return -1
+    if byte == _DOLLAR:
+        return _set_at(data, place)
+    return _STRUCT if is_struct else _LIST
+
+
+@inner
+def _print_scalar(data: Any, place: int, out: Any, at: int, limit: int, kind: int, digits: Any) -> Any:
+    byte = peek(data, place)
+    if byte == QUOTE:
+        head = _HEAD_OF_S
+    elif byte == OPEN_OBJECT:
+        head = _HEAD_OF_B
+    elif ZERO <= byte <= NINE or byte == MINUS:
+        head = _HEAD_OF_N
+    elif kind >= _SET:
+        return -REFUSED, at
+    else:
+        return _print_word(data, place, out, at)
+    if kind < _SET:
+        copy32(out, at, _HEADS, _HEAD_BYTES * head)
+        at += _SCALAR_BYTES
+    elif head - _HEAD_OF_S != kind - _SET:
+        return -REFUSED, at
+    else:
+        poke(out, at, QUOTE)
+        at += 1
+    if head == _HEAD_OF_S:
+        place, at = print_text(data, place + 1, out, at, limit)
+    elif head == _HEAD_OF_N:
+        place, at = print_decimal(data, place, out, at, digits)
+    else:
+        place, at = print_blob(data, place + 2, out, at, limit)
+    poke(out, at, QUOTE)
+    poke(out, at + 1, CLOSE_OBJECT)
+    return place, at + (1 if kind >= _SET else 2)
+
+
+@inner
+def _set_at(data: Any, place: int) -> Any:
+    """Return which set's mark and bracket are here, else -1."""
+    middle, end = np.int64(load64(data, place + 8)), np.int64(load64(data, place + 11))
+    if np.int64(load64(data, place)) != _SET_MARK or middle & _TWO_BYTES != _SET_MARK_MIDDLE:
+        return -1
+    if end & _FOUR_BYTES != _SET_MARK_END:
+        return -1
+    letter = peek(data, place + 10)
+    if letter == _LETTER_S:
+        return _SET
+    if letter == _LETTER_N:
+        return _SET + 1
+    return _SET + 2 if letter == _LETTER_B else -1
+
+
+@inner
+def _print_word(data: Any, place: int, out: Any, at: int) -> Any:
+    """Print null, true or false."""
+    literal = read_literal(data, place)
+    head, length = _TRUE, 4
+    if literal == 0:
+        head, length = _FALSE, 5
+    elif literal < 0:
+        head = _NULL
+        if np.int64(load64(data, place)) & _FOUR_BYTES != _WORD_NULL:
+            return -REFUSED, at
+    if not is_end(data, place + length):
+        return -REFUSED, at
+    copy32(out, at, _HEADS, _HEAD_BYTES * head)
+    return place + length, at + _WORD_BYTES + (head == _FALSE)

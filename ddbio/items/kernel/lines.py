@@ -1,0 +1,252 @@
+"""Copy texts into lines: the items of a page, the texts of a column, rows in another order.
+
+The bytes of values are copied as they are, and not checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import (
+    PAD,
+    copy32,
+    copy_bytes,
+    copy_bytes_unpadded,
+    load64,
+    out_of_line,
+    peek,
+    pointers,
+    poke,
+    special32,
+)
+from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT
+from ddbio.items.kernel.text import BACKSLASH, QUOTE, skip_blank
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+ROOM_RATIO = 5
+"""Lines have no more bytes than so many times the page's: the least item, with its comma, has three."""
+
+_SPACE, _NEWLINE, _STEP = ord(" "), ord("\n"), 32
+_HEAD = np.frombuffer(b'{"Item":'.ljust(_STEP, b"\0"), np.uint8)
+_HEAD_BYTES = 8
+_SCALAR_BYTES = 8
+_SCALAR, _BUT_TYPE = (
+    int.from_bytes(text, "little", signed=True) for text in (b'":{"\0":"', b"\xff\xff\xff\xff\0\xff\xff\xff")
+)
+
+
+@loop
+def split_items(data: Any, place: int, out: Any) -> Any:
+    """Print the items after the bracket at ``place``; return how many, or -1, and how many bytes were printed.
+
+    ``data`` has ``PAD`` zeros beyond its end, where every search ends.
+    """
+    return _split_items(data, place, out)
+
+
+@inner
+def _split_items(data: Any, place: int, out: Any) -> Any:
+    count, at = 0, 0
+    place = skip_blank(data, place)
+    if peek(data, place) == CLOSE_ARRAY:
+        return 0, 0
+    while True:
+        if peek(data, place) != OPEN_OBJECT:
+            return -1, at
+        copy32(out, at, _HEAD, 0)
+        at += _HEAD_BYTES
+        stop = end_of_compact(data, place)
+        if stop > 0:
+            at = copy_bytes(out, at, data, place, stop - place)
+            place = stop
+        else:
+            place, at = _print_value(data, place, out, at)
+            if place < 0:
+                return -1, at
+        poke(out, at, CLOSE_OBJECT)
+        poke(out, at + 1, _NEWLINE)
+        at += 2
+        count += 1
+        place = skip_blank(data, place)
+        byte = peek(data, place)
+        if byte == CLOSE_ARRAY:
+            return count, at
+        if byte != COMMA:
+            return -1, at
+        place = skip_blank(data, place + 1)
+
+
+@inner
+def end_of_compact(data: Any, place: int) -> Any:
+    """Return the place after an object that has no white space between tokens, or -1."""
+    depth = 0
+    while True:
+        byte = peek(data, place)
+        place += 1
+        if byte == QUOTE:
+            stop = end_of_text(data, place)
+            if np.int64(load64(data, stop)) & _BUT_TYPE == _SCALAR:
+                # A name, and before its text or number what opens the value.
+                stop = end_of_text(data, stop + _SCALAR_BYTES)
+                depth += 1
+            if peek(data, stop) != QUOTE:
+                return -1
+            place = stop + 1
+        elif byte in (OPEN_OBJECT, OPEN_ARRAY):
+            depth += 1
+        elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
+            depth -= 1
+            if depth == 0:
+                return place
+        elif byte <= _SPACE:
+            return -1
+
+
+@inner
+def end_of_text(data: Any, place: int) -> Any:
+    """Return the place of the quote that ends a text, or of a control character in it."""
+    while True:
+        step = special32(data, place)
+        place += step
+        if step < _STEP:
+            if peek(data, place) != BACKSLASH:
+                return place
+            # What is escaped is no quote that ends the text.
+            place += 2
+
+
+@inner
+def _print_value(data: Any, place: int, out: Any, at: int) -> Any:
+    """Print an object without white space between tokens; return the places after it and after the output."""
+    out_of_line()
+    depth = 0
+    while True:
+        byte = peek(data, place)
+        place += 1
+        if byte <= _SPACE:
+            if byte == 0:
+                return -1, at
+            continue
+        poke(out, at, byte)
+        at += 1
+        if byte == QUOTE:
+            place, at = _print_text(data, place, out, at)
+            if place < 0:
+                return -1, at
+        elif byte in (OPEN_OBJECT, OPEN_ARRAY):
+            depth += 1
+        elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
+            depth -= 1
+            if depth == 0:
+                return place, at
+
+
+@inner
+def _print_text(data: Any, place: int, out: Any, at: int) -> Any:
+    """Print a text up to its closing quote, and that."""
+    while True:
+        step = special32(data, place)
+        copy32(out, at, data, place)
+        place += step
+        at += step
+        if step == _STEP:
+            continue
+        byte = peek(data, place)
+        poke(out, at, byte)
+        place += 1
+        at += 1
+        if byte == QUOTE:
+            return place, at
+        if byte != BACKSLASH:
+            return -1, at
+        # What is escaped is no quote that ends the text.
+        poke(out, at, peek(data, place))
+        place += 1
+        at += 1
+
+
+_OPEN, _CLOSE, _LINE_END = ord("{"), ord("}"), ord("\n")
+_BLANKS = 1 << ord(" ") | 1 << ord("\t") | 1 << ord("\r") | 1 << ord("\n")
+
+
+class Rows(NamedTuple):
+    """Hold the texts of a column, and the array that they are joined in."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    joined: npt.NDArray[np.uint8]
+    places: npt.NDArray[np.int64]
+    """Where each row begins in what was joined last."""
+
+
+@loop
+def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
+    """Join rows from ``row`` on; return the next row, and how many bytes these are.
+
+    ``joined`` has ``most_bytes`` and ``PAD`` more.
+    """
+    end = min(row + most_rows, len(rows.offsets) - 1)
+    return _join_rows(pointers(rows), len(rows.data), row, end, most_bytes)
+
+
+@inner
+def _join_rows(c: Any, n_bytes: int, row: int, end: int, most_bytes: int) -> Any:
+    at = 0
+    while row < end:
+        place, stop = peek(c.offsets, row), peek(c.offsets, row + 1)
+        while place < stop and _is_blank(peek(c.data, place)):
+            place += 1
+        while place < stop and _is_blank(peek(c.data, stop - 1)):
+            stop -= 1
+        length = stop - place
+        if length < 2 or peek(c.data, place) != _OPEN or peek(c.data, stop - 1) != _CLOSE or at + length >= most_bytes:  # noqa: PLR2004 - both braces
+            break
+        poke(c.places, row, at)
+        while place < stop:
+            if place + _STEP <= n_bytes:
+                copy32(c.joined, at, c.data, place)
+                step = min(_STEP, stop - place)
+            else:
+                poke(c.joined, at, peek(c.data, place))
+                step = 1
+            place += step
+            at += step
+        poke(c.joined, at, _LINE_END)
+        at += 1
+        row += 1
+    return row, at
+
+
+@inner
+def _is_blank(byte: int) -> Any:
+    return byte <= 32 and _BLANKS >> byte & 1  # noqa: PLR2004 - a space
+
+
+class _Texts(NamedTuple):
+    texts: npt.NDArray[np.uint8]
+    separator: npt.NDArray[np.uint8]
+    out: npt.NDArray[np.uint8]
+
+
+@loop
+def take_texts(  # noqa: PLR0913, PLR0917 - compiled code has no objects
+    texts: Any, begins: Any, ends: Any, rows: Any, separator: Any, out: Any, starts: Any
+) -> None:
+    """Copy the texts of the given rows in this order, the separator after each, and note where each begins.
+
+    A row's text lies from ``begins`` to ``ends``. ``separator`` and ``out`` are padded; ``starts`` has one place more
+    than ``rows``: where the last copy ends.
+    """
+    p = pointers(_Texts(texts, separator, out))
+    at, end = 0, len(texts)
+    for place in range(len(rows)):
+        starts[place] = at
+        first = begins[rows[place]]
+        at = copy_bytes_unpadded(p.out, at, p.texts, first, ends[rows[place]] - first, end)
+        at = copy_bytes(p.out, at, p.separator, 0, len(separator) - PAD)
+    starts[len(rows)] = at

@@ -1,0 +1,248 @@
+"""Find the values of a few members wherever they stand in JSON, without parsing it; values in base64 are decoded.
+
+And tell which of a few texts occur anywhere.
+
+A member is looked for by what stands before its value: its name and the quote that opens a text. A quote within a text
+is escaped, so nothing else matches. What has escapes of its own, or is no JSON, is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ddbio.items.kernel.base64 import PAIRS, decode_whole_base64, decoded_length
+from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import PAD, copy_bytes, equal32, load64, lowest_bit, peek, pointers, poke
+from ddbio.items.kernel.text import QUOTE, same_text, text_end
+
+_STEP, _WORD, _NEWLINE = 32, 8, ord("\n")
+# An opening ends with so many letters of the name, and so many signs.
+_LETTERS, _SIGNS = 5, 3
+_QUOTE_AND_COLON = np.frombuffer(b'"' * _STEP + b":" * _STEP, np.uint8)
+NO_BASE64 = -1
+
+
+class _Walk(NamedTuple):
+    """Hold what a walk reads and writes; the first three are padded, and so is each part of ``values``."""
+
+    data: npt.NDArray[np.uint8]
+    openings: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.uint8]
+    signs: npt.NDArray[np.uint8]
+    pairs: npt.NDArray[np.uint16]
+    words: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    rooms: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+
+
+class Openings:
+    """Know what stands before the values that are looked for.
+
+    Parameters
+    ----------
+    names
+        The names of the members.
+    base64
+        Which of them is in base64, or ``NO_BASE64``.
+    """
+
+    def __init__(self, names: tuple[bytes, ...], base64: int = NO_BASE64) -> None:
+        texts = [b'"' + name + b'":"' for name in names]
+        self.base64, self.least = base64, min(map(len, texts))
+        self.lengths = np.array([len(text) for text in texts], np.int64)
+        width = int(self.lengths.max())
+        self.texts = np.frombuffer(b"".join(text.ljust(width, b"\0") for text in texts) + bytes(PAD), np.uint8)
+        lasts = [text[-_LETTERS - _SIGNS :] for text in texts]
+        self.words = np.array([int.from_bytes(each, "little", signed=True) for each in lasts], np.int64)
+
+    def find(self, text: bytes | bytearray | memoryview) -> list[Any] | None:
+        """Return the values of each member as an array, of texts or of what was decoded; None if one is refused.
+
+        In the memory of what was decoded each value is followed by the end of a line, which belongs to it.
+        """
+        given = np.frombuffer(text, np.uint8)
+        size = len(given)
+        data = scratch.allocate(size + PAD)
+        data[:size], data[size:] = given, QUOTE
+        rooms = np.full(len(self.words), size, np.int64)
+        if self.base64 >= 0:
+            rooms[self.base64] = size * 3 // 4
+        starts = np.cumsum(rooms + PAD) - rooms - PAD
+        most = size // self.least + 2
+        values = scratch.allocate(int(rooms.sum()) + PAD * len(rooms))
+        ends, counts = np.zeros(most * len(rooms), np.int32), np.zeros(len(rooms), np.int64)
+        walk = _Walk(
+            data, self.texts, values, _QUOTE_AND_COLON, PAIRS, self.words, self.lengths, starts, rooms, ends, counts
+        )
+        if find_members(walk, size, most, self.base64) < 0:
+            return None
+        found = [
+            (values[start:], ends[member * most :][: count + 1].copy())
+            for member, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True))
+        ]
+        try:
+            return [_array(*each, is_text=member != self.base64) for member, each in enumerate(found)]
+        except pa.ArrowInvalid:
+            # A text is not UTF-8.
+            return None
+
+
+class _Search(NamedTuple):
+    """Hold what a search reads: two signs of each opening, repeated, and what follows each of them."""
+
+    data: npt.NDArray[np.uint8]
+    signs: npt.NDArray[np.uint8]
+    texts: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.int64]
+    masks: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+
+
+class Marks:
+    """Know some texts, and tell which of them occur in another one, in a single pass over it.
+
+    Parameters
+    ----------
+    *texts
+        From 2 to 32 bytes each.
+    """
+
+    def __init__(self, *texts: bytes) -> None:
+        # Those that begin alike are looked for together.
+        ordered = sorted(texts)
+        self._texts, openings = ordered, sorted({each[:2] for each in ordered})
+        signs = b"".join(bytes([sign]) * _STEP for each in openings for sign in each)
+        bounds = [0, *(sum(each[:2] <= opening for each in ordered) for opening in openings)]
+        self._arrays = (
+            np.frombuffer(signs, np.uint8),
+            np.frombuffer(b"".join(each.ljust(_STEP, b"\0") for each in ordered) + bytes(PAD), np.uint8),
+            np.array([_word_of(each[:_WORD]) for each in ordered], np.int64),
+            np.array([_word_of(b"\xff" * len(each[:_WORD])) for each in ordered], np.int64),
+            np.array([len(each) for each in ordered], np.int64),
+            np.array(bounds, np.int64),
+        )
+
+    def found(self, text: bytes | memoryview) -> frozenset[bytes]:
+        """Return those that occur in a text."""
+        # What is behind the last whole steps is looked at in a copy that has room behind it.
+        most = max(0, len(text) - PAD)
+        rest = bytes(text[most:]) + bytes(PAD)
+        bits = 0
+        for data, stop in ((text, most), (rest, len(text) - most)):
+            bits |= int(find_marks(_Search(np.frombuffer(data, np.uint8), *self._arrays), stop))
+        return frozenset(each for place, each in enumerate(self._texts) if bits >> place & 1)
+
+
+def _word_of(data: bytes) -> int:
+    return int.from_bytes(data.ljust(_WORD, b"\0"), "little", signed=True)
+
+
+def _array(values: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, is_text: bool) -> Any:
+    # What was found is less than there is room for.
+    buffer = pa.py_buffer(values[: ends[-1]].copy().data)
+    array = pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.data), buffer])
+    return array.cast(pa.string()) if is_text else array
+
+
+@loop
+def find_marks(search: Any, stop: int) -> Any:
+    """Return a bit for each text that begins before ``stop``; behind that are ``PAD`` bytes at least."""
+    return _find_marks(pointers(search), len(search.bounds) - 1, stop)
+
+
+@inner
+def _find_marks(w: Any, n_openings: int, stop: int) -> Any:
+    data, place, found = w.data, 0, 0
+    while place < stop:
+        for opening in range(n_openings):
+            signs = 2 * _STEP * opening
+            hits = equal32(data, place, w.signs, signs) & equal32(data, place + 1, w.signs, signs + _STEP)
+            while hits != 0:
+                at = place + lowest_bit(np.uint64(hits))
+                hits &= hits - 1
+                if at >= stop:
+                    break
+                word = np.int64(load64(data, at))
+                for mark in range(peek(w.bounds, opening), peek(w.bounds, opening + 1)):
+                    if word & peek(w.masks, mark) == peek(w.words, mark) and same_text(
+                        data, at, w.texts, _STEP * mark, peek(w.lengths, mark)
+                    ):
+                        found |= 1 << mark
+        place += _STEP
+    return found
+
+
+@loop
+def find_members(walk: Any, stop: int, most: int, base64: int) -> Any:
+    """Find the values; return 0, or -1 if the text is refused."""
+    n_members = len(walk.words)
+    width = (len(walk.openings) - PAD) // n_members
+    return _find_members(pointers(walk), n_members, width, stop, most, base64)
+
+
+@inner
+def _find_members(w: Any, n_members: int, width: int, stop: int, most: int, base64: int) -> Any:
+    data, place = w.data, 0
+    while place < stop:
+        # A name has ended, and a text begins.
+        hits = equal32(data, place, w.signs, 0) & equal32(data, place + 1, w.signs, _STEP)
+        hits &= equal32(data, place + 2, w.signs, 0)
+        after = place + _STEP
+        while hits != 0:
+            at = place + lowest_bit(np.uint64(hits))
+            hits &= hits - 1
+            if at < _LETTERS or at >= stop:
+                continue
+            word, begin = np.int64(load64(data, at - _LETTERS)), at + _SIGNS
+            for member in range(n_members):
+                length = peek(w.lengths, member)
+                if (
+                    word != peek(w.words, member)
+                    or begin < length
+                    or not same_text(data, begin - length, w.openings, member * width, length)
+                ):
+                    continue
+                end = text_end(data, begin)
+                is_text = peek(data, end) == QUOTE and end < stop
+                if not is_text or not _take(w, member, begin, end - begin, most, member == base64):
+                    return -1
+                if end >= after:
+                    after, hits = end, 0
+                break
+        place = after
+    return 0
+
+
+@inner
+def _take(w: Any, member: int, place: int, length: int, most: int, is_decoded: bool) -> Any:  # noqa: FBT001 - compiled code
+    """Copy or decode a value; return whether there was room, and it is what it should be."""
+    count = peek(w.counts, member)
+    at = np.int64(peek(w.ends, member * most + count))
+    target = peek(w.starts, member) + at
+    if count + 1 >= most:
+        return False
+    if is_decoded:
+        if at + decoded_length(w.data, place, length) >= peek(w.rooms, member) + PAD:
+            return False
+        size = decode_whole_base64(w.values, target, w.data, place, length, w.pairs)
+        if size < 0:
+            return False
+        poke(w.values, target + size, _NEWLINE)
+        at += size + 1
+    else:
+        if at + length > peek(w.rooms, member):
+            return False
+        copy_bytes(w.values, target, w.data, place, length)
+        at += length
+    poke(w.ends, member * most + count + 1, np.int32(at))
+    poke(w.counts, member, count + 1)
+    return True

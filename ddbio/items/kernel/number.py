@@ -1,0 +1,335 @@
+"""Parse, check and print DynamoDB's numbers exactly; nothing is ever rounded.
+
+``parse_number`` is the one place where compiled code validates a number: at most 38 significant digits from 1E-130 to
+9.99E+125. Short plain numbers are read faster by ``read_digits``, eight digits a step. Numbers are printed in
+canonical form: plain decimal without exponent or superfluous zeros.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: PLR0913, PLR0917
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.memory import load64, lowest_bit, out_of_line, peek, poke
+from ddbio.items.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
+
+LONGEST_NUMBER = MAX_DIGITS - MIN_EXPONENT + 16
+"""More bytes than the canonical text of any number has."""
+
+MAX_SHORT_DIGITS = 19
+"""As many digits as always fit an unsigned word."""
+
+PLUS, MINUS, POINT, ZERO, NINE = ord("+"), ord("-"), ord("."), ord("0"), ord("9")
+_EXPONENTS = (ord("e"), ord("E"))
+_LARGEST_EXPONENT = 10**17
+
+_ZEROS = np.uint64(0x3030303030303030)
+_TO_HIGH = np.uint64(0x7676767676767676)
+_HIGH = np.uint64(0x8080808080808080)
+_PAIR_MASK = np.uint64(0x000000FF000000FF)
+_PAIRS_LOW = np.uint64(100 + (1_000_000 << 32))
+_PAIRS_HIGH = np.uint64(1 + (10_000 << 32))
+_EIGHT_DIGITS = np.uint64(10**8)
+_TEN = np.uint64(10)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_WORD_BYTES = 8
+_BYTE_BITS = np.uint64(8)
+_TWO_BYTES_BITS = np.uint64(16)
+_POWERS = np.array([10**power for power in range(20)], dtype=np.uint64)
+
+
+@inner
+def power_of_ten(power: int) -> Any:
+    """Return 10 to the power of 0 to 19 as an unsigned word."""
+    return _POWERS[power]
+
+
+@inner
+def _eight_digits(word: Any) -> Any:
+    word = word * _TEN + (word >> _BYTE_BITS)
+    low = (word & _PAIR_MASK) * _PAIRS_LOW
+    high = ((word >> _TWO_BYTES_BITS) & _PAIR_MASK) * _PAIRS_HIGH
+    return (low + high) >> _HALF
+
+
+@inner
+def read_digits(data: Any, place: int) -> Any:
+    """Return the value of the digits at ``place`` and where they end; beyond 19 of them the value is worthless."""
+    value = np.uint64(0)
+    limit = place + 3 * 8
+    while True:
+        word = load64(data, place) ^ _ZEROS
+        count = lowest_bit(((word + _TO_HIGH) | word) & _HIGH) >> 3
+        if count < _WORD_BYTES:
+            break
+        value = value * _EIGHT_DIGITS + _eight_digits(word)
+        place += 8
+        if place >= limit:
+            return value, place
+    if count > 0:
+        value = value * _POWERS[count] + _eight_digits(word << np.uint64(64 - 8 * count))
+    return value, place + count
+
+
+@inner
+def parse_number(data: Any, place: int, stop: int, digits: Any) -> Any:
+    """Return whether a text is a number, its sign, how many significant digits were put in ``digits``, and the point.
+
+    The value is 0.digits times ten to the power of the point; zero has no digits.
+    """
+    out_of_line()
+    negative = False
+    if place < stop and (peek(data, place) == MINUS or peek(data, place) == PLUS):
+        negative = peek(data, place) == MINUS
+        place += 1
+    total, significant, fraction = 0, 0, 0
+    has_digits, in_fraction = False, False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == POINT and not in_fraction:
+            in_fraction = True
+        elif ZERO <= byte <= NINE:
+            has_digits = True
+            fraction += in_fraction
+            if total > 0 or byte != ZERO:
+                if total < MAX_DIGITS:
+                    poke(digits, total, byte)
+                total += 1
+                if byte != ZERO:
+                    significant = total
+        else:
+            break
+        place += 1
+    is_number, exponent = _exponent(data, place, stop)
+    if not has_digits or not is_number:
+        return False, False, 0, 0
+    if significant == 0:
+        return True, False, 0, 0
+    point = total - fraction + exponent
+    within = MIN_EXPONENT <= point - 1 <= MAX_EXPONENT
+    return significant <= MAX_DIGITS and within, negative, significant, point
+
+
+@inner
+def _exponent(data: Any, place: int, stop: int) -> Any:
+    """Return whether a number ends with an exponent or none, and the exponent, cut far out of range."""
+    if place == stop:
+        return True, 0
+    if peek(data, place) not in _EXPONENTS:
+        return False, 0
+    place += 1
+    negative = False
+    if place < stop and (peek(data, place) == MINUS or peek(data, place) == PLUS):
+        negative = peek(data, place) == MINUS
+        place += 1
+    first = place
+    value = 0
+    while place < stop and ZERO <= peek(data, place) <= NINE:
+        value = min(value * 10 + peek(data, place) - ZERO, _LARGEST_EXPONENT)
+        place += 1
+    return place == stop and place > first, -value if negative else value
+
+
+@inner
+def is_canonical(data: Any, place: int, stop: int) -> Any:
+    """Return whether a text is a number in canonical form, short enough to be in range for certain."""
+    out_of_line()
+    if stop - place > MAX_DIGITS:
+        return False
+    if peek(data, place) == MINUS:
+        place += 1
+        if peek(data, place) == ZERO and stop - place == 1:
+            return False
+    first = place
+    while place < stop and ZERO <= peek(data, place) <= NINE:
+        place += 1
+    whole = place - first
+    if whole == 0 or (whole > 1 and peek(data, first) == ZERO):
+        return False
+    if place == stop:
+        return True
+    if peek(data, place) != POINT:
+        return False
+    place += 1
+    first = place
+    while place < stop and ZERO <= peek(data, place) <= NINE:
+        place += 1
+    return place == stop and place > first and peek(data, stop - 1) != ZERO
+
+
+@inner
+def unscaled(digits: Any, count: int, point: int, scale: int) -> Any:
+    """Return the two words, high first, of a parsed number times ten to ``scale``: at most 38 digits, all exact."""
+    out_of_line()
+    high, low = np.uint64(0), np.uint64(0)
+    for index in range(point + scale if count > 0 else 0):
+        digit = np.uint64(peek(digits, index) - ZERO if index < count else 0)
+        part = (low & _LOW_HALF) * _TEN + digit
+        upper = (low >> _HALF) * _TEN + (part >> _HALF)
+        low = (upper << _HALF) | (part & _LOW_HALF)
+        high = high * _TEN + (upper >> _HALF)
+    return high, low
+
+
+_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint8)
+_MOST_POWERS = 20
+_HUNDRED = np.uint64(100)
+_GROUP = np.uint64(10**9)
+_GROUPS, _GROUP_DIGITS = 5, 9
+
+
+@inner
+def _count_digits(magnitude: Any) -> Any:
+    """Return how many digits a whole number has that is not 0."""
+    if magnitude < _POWERS[8]:
+        if magnitude < _POWERS[4]:
+            if magnitude < _HUNDRED:
+                return 1 + (magnitude >= _TEN)
+            return 3 + (magnitude >= _POWERS[3])
+        if magnitude < _POWERS[6]:
+            return 5 + (magnitude >= _POWERS[5])
+        return 7 + (magnitude >= _POWERS[7])
+    n_digits = 9
+    while n_digits < _MOST_POWERS and magnitude >= _POWERS[n_digits]:
+        n_digits += 1
+    return n_digits
+
+
+@inner
+def _print_lowest(out: Any, place: int, magnitude: Any, count: int) -> Any:
+    """Print so many of the lowest digits of a whole number before ``place``; return the number without them."""
+    while count >= 2:  # noqa: PLR2004 - a pair
+        rest = magnitude // _HUNDRED
+        pair = np.int64(magnitude - rest * _HUNDRED) * 2
+        magnitude = rest
+        place -= 2
+        poke(out, place, _PAIRS[pair])
+        poke(out, place + 1, _PAIRS[pair + 1])
+        count -= 2
+    if count > 0:
+        rest = magnitude // _TEN
+        poke(out, place - 1, np.int64(magnitude - rest * _TEN) + ZERO)
+        magnitude = rest
+    return magnitude
+
+
+@inner
+def _print_zeros(out: Any, at: int, count: int) -> Any:
+    for place in range(at, at + count):
+        poke(out, place, ZERO)
+    return at + count
+
+
+@inner
+def number_size(n_digits: int, negative: Any) -> Any:
+    """Return the bytes that an item's size counts for a number of so many significant digits."""
+    return (n_digits + 1) // 2 + 1 + negative
+
+
+@inner
+def print_integer(out: Any, at: int, magnitude: Any, negative: Any, scale: int) -> Any:
+    """Print ``magnitude`` x 10^-``scale``; return the place after it and its size."""
+    if magnitude == 0:
+        poke(out, at, ZERO)
+        return at + 1, 1
+    tenth = magnitude // _TEN
+    while tenth * _TEN == magnitude:
+        magnitude = tenth
+        scale -= 1
+        tenth = magnitude // _TEN
+    n_digits = _count_digits(magnitude)
+    if negative:
+        poke(out, at, MINUS)
+        at += 1
+    size = number_size(n_digits, negative)
+    if scale <= 0:
+        _print_lowest(out, at + n_digits, magnitude, n_digits)
+        return _print_zeros(out, at + n_digits, -scale), size
+    if scale >= n_digits:
+        poke(out, at, ZERO)
+        poke(out, at + 1, POINT)
+        stop = _print_zeros(out, at + 2, scale - n_digits) + n_digits
+        _print_lowest(out, stop, magnitude, n_digits)
+        return stop, size
+    stop = at + n_digits + 1
+    whole = _print_lowest(out, stop, magnitude, scale)
+    poke(out, stop - scale - 1, POINT)
+    _print_lowest(out, stop - scale - 1, whole, n_digits - scale)
+    return stop, size
+
+
+@inner
+def print_decimal128(out: Any, at: int, low: int, high: int, scale: int, digits: Any) -> Any:
+    """Print a decimal of 128 bits; return the place after it and its size."""
+    if high == low >> 63:
+        negative = low < 0
+        magnitude = np.uint64(0) - np.uint64(low) if negative else np.uint64(low)
+        return print_integer(out, at, magnitude, negative, scale)
+    return _print_wide(out, at, low, high, scale, digits)
+
+
+@inner
+def _print_wide(out: Any, at: int, low: int, high: int, scale: int, digits: Any) -> Any:
+    out_of_line()
+    negative = high < 0
+    first, second = np.uint64(low), np.uint64(high)
+    if negative:
+        first, second = ~first + np.uint64(1), ~second
+        if first == 0:
+            second += np.uint64(1)
+    for group in range(_GROUPS):
+        # Long division of two words by 10^9, half a word at a time.
+        part = second >> _HALF
+        quotient, rest = part // _GROUP, part % _GROUP
+        part = rest << _HALF | second & _LOW_HALF
+        second, rest = quotient << _HALF | part // _GROUP, part % _GROUP
+        part = rest << _HALF | first >> _HALF
+        quotient, rest = part // _GROUP, part % _GROUP
+        part = rest << _HALF | first & _LOW_HALF
+        first, rest = quotient << _HALF | part // _GROUP, part % _GROUP
+        _print_lowest(digits, (_GROUPS - group) * _GROUP_DIGITS, rest, _GROUP_DIGITS)
+    start, stop = 0, _GROUPS * _GROUP_DIGITS
+    while peek(digits, start) == ZERO:
+        start += 1
+    point = stop - start - scale
+    while peek(digits, stop - 1) == ZERO:
+        stop -= 1
+    end = print_number(out, at, negative, digits, start, stop - start, point)
+    return end, number_size(stop - start, negative)
+
+
+@inner
+def print_number(out: Any, at: int, negative: Any, digits: Any, start: int, count: int, point: int) -> Any:
+    """Print 0.digits x 10^``point`` in canonical form, the digits from ``start`` on; return the place after it."""
+    if count == 0:
+        poke(out, at, ZERO)
+        return at + 1
+    if negative:
+        poke(out, at, MINUS)
+        at += 1
+    if point <= 0:
+        poke(out, at, ZERO)
+        poke(out, at + 1, POINT)
+        at = _print_zeros(out, at + 2, -point)
+    for index in range(count):
+        if index == point and index > 0:
+            poke(out, at, POINT)
+            at += 1
+        poke(out, at, peek(digits, start + index))
+        at += 1
+    return _print_zeros(out, at, max(point - count, 0))
+
+
+@inner
+def canonicalise_number(out: Any, at: int, data: Any, place: int, length: int, digits: Any) -> Any:
+    """Print a number given as text; return the place after it and its size, or -1 if DynamoDB has no such number."""
+    is_number, negative, count, point = parse_number(data, place, place + length, digits)
+    if not is_number:
+        return -1, 0
+    return print_number(out, at, negative, digits, 0, count, point), number_size(count, negative)

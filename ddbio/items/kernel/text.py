@@ -1,0 +1,354 @@
+"""Read JSON strings: find where they end, replace escapes, hash them; check that bytes are UTF-8.
+
+Control characters and unpaired surrogates are refused, as in the plain reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ddbio.items.kernel.codes import ERROR, GROW_UNESCAPED, UNESCAPED, UNESCAPED_END
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import PAD, copy32, is_ascii35, is_utf8_32, load64, out_of_line, peek, poke, special32
+
+QUOTE, BACKSLASH = ord('"'), ord("\\")
+_SPACE, _TAB, _NEWLINE, _RETURN = ord(" "), ord("\t"), ord("\n"), ord("\r")
+_ESCAPES = np.zeros(128, dtype=np.uint8)
+for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
+    _ESCAPES[_letter] = _meant
+_UNICODE = ord("u")
+# What stands behind the backslash for a byte that JSON must escape.
+_LETTERS = np.zeros(256, dtype=np.uint8)
+_LETTERS[:32] = _UNICODE
+for _letter, _meant in zip(b'"\\bfnrt', b'"\\\b\f\n\r\t', strict=True):
+    _LETTERS[_meant] = _letter
+_HEXADECIMAL = np.frombuffer(b"0123456789abcdef", np.uint8)
+_LONGEST_STEP = 40
+_WORD_BYTES = 8
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+HASH_HIGH_BITS = 40
+_HASH_SHIFT = np.uint64(29)
+
+
+@inner
+def skip_blank(data: Any, place: int) -> Any:
+    """Return the first place that holds no white space."""
+    while True:
+        byte = peek(data, place)
+        if byte not in (_SPACE, _NEWLINE, _RETURN, _TAB):
+            return place
+        place += 1
+
+
+@inner
+def text_end(data: Any, place: int) -> Any:
+    """Return the place of the first quote, backslash or control character."""
+    while True:
+        step = special32(data, place)
+        place += step
+        if step < 32:  # noqa: PLR2004 - the width of a step
+            return place
+
+
+@inner
+def read_text(data: Any, place: int, state: Any) -> Any:
+    """Return where a text begins, its length without escapes, and the place after its quote, or a negative status.
+
+    A text with escapes is first written without them to the space before the data.
+    """
+    stop = text_end(data, place)
+    if peek(data, stop) == QUOTE:
+        return place, stop - place, stop + 1
+    return _read_escaped(data, place, stop, state)
+
+
+@inner
+def _read_escaped(data: Any, place: int, stop: int, state: Any) -> Any:
+    out_of_line()
+    target = state[UNESCAPED]
+    start = target
+    while True:
+        # All before ``stop`` is as it is meant.
+        while place < stop:
+            if target + _LONGEST_STEP > state[UNESCAPED_END]:
+                return 0, 0, -GROW_UNESCAPED
+            copy32(data, target, data, place)
+            step = min(stop - place, 32)
+            target += step
+            place += step
+        byte = peek(data, place)
+        if byte == QUOTE:
+            state[UNESCAPED] = target
+            return start, target - start, place + 1
+        if byte != BACKSLASH:
+            return 0, 0, -ERROR
+        if target + _LONGEST_STEP > state[UNESCAPED_END]:
+            return 0, 0, -GROW_UNESCAPED
+        place, target = _unescape(data, place + 1, target)
+        if place < 0:
+            return 0, 0, place
+        stop = text_end(data, place)
+
+
+@inner
+def _unescape(data: Any, place: int, target: int) -> Any:
+    letter = peek(data, place)
+    if letter != _UNICODE:
+        meant = _ESCAPES[letter] if letter < 128 else 0  # noqa: PLR2004 - ASCII
+        if meant == 0:
+            return -ERROR, target
+        poke(data, target, meant)
+        return place + 1, target + 1
+    code = _hexadecimal(data, place + 1)
+    place += 5
+    if 0xD800 <= code < 0xDC00:  # noqa: PLR2004 - the first half of a surrogate pair
+        low = -1
+        if peek(data, place) == BACKSLASH and peek(data, place + 1) == _UNICODE:
+            low = _hexadecimal(data, place + 2)
+        if not 0xDC00 <= low < 0xE000:  # noqa: PLR2004 - the second half
+            return -ERROR, target
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+        place += 6
+    elif code < 0 or 0xDC00 <= code < 0xE000:  # noqa: PLR2004 - as above
+        return -ERROR, target
+    return place, _put_utf8(data, target, code)
+
+
+@inner
+def canonical_json(data: Any, place: int, stop: int, state: Any) -> Any:
+    """Return where JSON text without white space between tokens and needless escapes begins and stops.
+
+    It is the text itself if it has neither; else it is written to the space before the data. The text must be JSON; the
+    stop is a negative status if there is no space.
+    """
+    if _is_canonical(data, place, stop):
+        return place, stop
+    return _write_canonical(data, place, stop, state)
+
+
+@inner
+def _is_canonical(data: Any, place: int, stop: int) -> Any:
+    inside = False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == QUOTE:
+            inside = not inside
+        elif byte == BACKSLASH or (not inside and byte <= _SPACE):
+            return False
+        place += 1
+    return True
+
+
+@inner
+def _write_canonical(data: Any, place: int, stop: int, state: Any) -> Any:
+    out_of_line()
+    # No form of a character is shorter than the one that is written.
+    start = at = state[UNESCAPED]
+    if start + stop - place + PAD > state[UNESCAPED_END]:
+        return 0, -GROW_UNESCAPED
+    inside = False
+    while place < stop:
+        byte = peek(data, place)
+        if byte == BACKSLASH:
+            place, after = _unescape(data, place + 1, at)
+            at = _escape(data, at) if after == at + 1 else after
+            continue
+        if byte == QUOTE:
+            inside = not inside
+        if inside or byte > _SPACE:
+            poke(data, at, byte)
+            at += 1
+        place += 1
+    state[UNESCAPED] = at
+    return start, at
+
+
+@inner
+def _escape(data: Any, at: int) -> Any:
+    """Write the byte at ``at`` as JSON has it within a text; return the place after it."""
+    byte = peek(data, at)
+    letter = _LETTERS[byte]
+    if letter == 0:
+        return at + 1
+    poke(data, at, BACKSLASH)
+    poke(data, at + 1, letter)
+    if letter != _UNICODE:
+        return at + 2
+    poke(data, at + 2, _HEXADECIMAL[0])
+    poke(data, at + 3, _HEXADECIMAL[0])
+    poke(data, at + 4, _HEXADECIMAL[byte >> 4])
+    poke(data, at + 5, _HEXADECIMAL[byte & 15])
+    return at + 6
+
+
+@inner
+def _hexadecimal(data: Any, place: int) -> Any:
+    code = 0
+    for index in range(place, place + 4):
+        byte = peek(data, index)
+        if 48 <= byte <= 57:  # noqa: PLR2004 - 0 to 9
+            digit = byte - 48
+        elif 97 <= (byte | 32) <= 102:  # noqa: PLR2004 - a to f, A to F
+            digit = (byte | 32) - 87
+        else:
+            return -1
+        code = code * 16 + digit
+    return code
+
+
+@inner
+def _put_utf8(data: Any, target: int, code: int) -> Any:
+    if code < 0x80:  # noqa: PLR2004 - one byte
+        poke(data, target, code)
+        return target + 1
+    if code < 0x800:  # noqa: PLR2004 - two bytes
+        poke(data, target, 0xC0 | code >> 6)
+    else:
+        if code < 0x10000:  # noqa: PLR2004 - three bytes
+            poke(data, target, 0xE0 | code >> 12)
+        else:
+            poke(data, target, 0xF0 | code >> 18)
+            target += 1
+            poke(data, target, 0x80 | code >> 12 & 0x3F)
+        target += 1
+        poke(data, target, 0x80 | code >> 6 & 0x3F)
+    target += 1
+    poke(data, target, 0x80 | code & 0x3F)
+    return target + 1
+
+
+@inner
+def hash_text(data: Any, place: int, length: int) -> Any:
+    """Return a word that differs for most texts that differ."""
+    value = np.uint64(length) * _MULTIPLIER
+    while length > 0:
+        word = load64(data, place)
+        if length < _WORD_BYTES:
+            word &= (np.uint64(1) << np.uint64(8 * length)) - np.uint64(1)
+        value = (value ^ word) * _MULTIPLIER
+        value ^= value >> _HASH_SHIFT
+        place += 8
+        length -= 8
+    return value
+
+
+def hash_text_plainly(text: bytes) -> int:
+    """Return what ``hash_text`` returns, in plain Python."""
+    whole, multiplier = (1 << 64) - 1, int(_MULTIPLIER)
+    value = len(text) * multiplier & whole
+    for place in range(0, len(text), 8):
+        value = (value ^ int.from_bytes(text[place : place + 8], "little")) * multiplier & whole
+        value ^= value >> int(_HASH_SHIFT)
+    return value
+
+
+@inner
+def same_text(data: Any, place: int, other: Any, start: int, length: int) -> Any:
+    """Return whether two stretches of bytes agree."""
+    for index in range(length):  # noqa: SIM110 - compiled code has no generators
+        if peek(data, place + index) != peek(other, start + index):
+            return False
+    return True
+
+
+# So many bytes are checked at once, and so many before them say what they must be.
+_STEP, _BEFORE = 32, 3
+
+
+def is_utf8(body: bytes | memoryview | npt.NDArray[np.uint8]) -> bool:
+    """Return whether the bytes are UTF-8."""
+    data = np.frombuffer(body, np.uint8)
+    # The loop is compiled for arrays that cannot be written.
+    data.flags.writeable = False
+    return bool(check_utf8(data, np.zeros(PAD + _STEP, np.uint8)))
+
+
+def copy_utf8(body: bytes | memoryview | npt.NDArray[np.uint8], target: npt.NDArray[np.uint8], at: int) -> bool:
+    """Copy the bytes to a place in ``target``; return whether they are UTF-8: if not, not all may be copied."""
+    data = np.frombuffer(body, np.uint8)
+    data.flags.writeable = False
+    return bool(check_and_copy_utf8(data, np.zeros(PAD + _STEP, np.uint8), target, at))
+
+
+@loop
+def check_utf8(data: Any, edge: Any) -> Any:
+    """Return whether ``data`` is UTF-8.
+
+    Parameters
+    ----------
+    edge
+        Zeros, of which the first and the last bytes of the data take some: nothing is read outside of both.
+    """
+    return _check_utf8(data, edge, None, 0)
+
+
+@loop
+def check_and_copy_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
+    """Copy ``data`` to a place in ``target`` while it is UTF-8; return whether all of it is."""
+    return _check_utf8(data, edge, target, at)
+
+
+@inner
+def _check_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
+    """Check, and copy if ``target`` is not None."""
+    length = len(data)
+    place = min(length, _STEP)
+    for index in range(place):
+        edge[_BEFORE + index] = data[index]
+        if target is not None:
+            poke(target, at + index, data[index])
+    if not is_utf8_32(edge, _BEFORE):
+        return False
+    while place + _STEP <= length:
+        if target is not None:
+            copy32(target, at + place, data, place)
+        if not is_ascii35(data, place) and not is_utf8_32(data, place):
+            return False
+        place += _STEP
+    if target is not None:
+        for index in range(place, length):
+            poke(target, at + index, data[index])
+    # At least one zero follows the data, which goes on with no character.
+    for index in range(_BEFORE + _STEP):
+        at = place - _BEFORE + index
+        edge[index] = data[at] if 0 <= at < length else 0
+    return is_utf8_32(edge, _BEFORE)
+
+
+NOT_UTF8 = "the text is not UTF-8"
+_FIRST_BITS, _GOES_ON = 0xC0, 0x80
+
+
+def broken_texts(array: Any, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]) -> list[int]:
+    """Return which entries are not UTF-8.
+
+    Parameters
+    ----------
+    array
+        Texts with offsets.
+    offsets
+        Where each begins, and where the last ends.
+    data
+        All their bytes, from the first offset on.
+    """
+    if not len(data) or data.view(np.int8).min() >= 0:
+        return []
+    starts = offsets[: np.searchsorted(offsets, offsets[-1])] - offsets[0]
+    # Texts side by side are UTF-8 where all their bytes are, and none begins within a character.
+    if is_utf8(data) and not (data[starts] & _FIRST_BITS == _GOES_ON).any():
+        return []
+    texts = array.cast(pa.large_binary()).to_pylist()
+    return [entry for entry, text in enumerate(texts) if text is not None and not _is_utf8(text)]
+
+
+def _is_utf8(text: bytes) -> bool:
+    # For one short text Python's own check is quicker to call.
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

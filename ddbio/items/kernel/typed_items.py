@@ -1,0 +1,272 @@
+"""Turn objects of plain JSON into lines of DynamoDB JSON: each value gets the type that it has in JSON.
+
+Members that are null are left out; a null in a list is NULL. Texts and numbers are copied as they are: whoever decodes
+the lines checks them.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0915
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ddbio.items.kernel.codes import ERROR, INSTANCE, NAMES, NAMES_MASK, STATE_LENGTH
+from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.lines import end_of_text
+from ddbio.items.kernel.memory import PAD, copy_bytes, peek, pointers, poke
+from ddbio.items.kernel.number import MINUS, NINE, ZERO
+from ddbio.items.kernel.skip import (
+    CLOSE_ARRAY,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    is_null,
+    read_literal,
+    remember_name,
+    skip_number,
+)
+from ddbio.items.kernel.text import BACKSLASH, QUOTE, hash_text, skip_blank
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_REFUSED, _NO_ROOM, _NO_NAMES = -1, -2, -3
+# Far more than an item may have, which the decoder says.
+_LEVELS = 64
+_IS_MAP, _HAS_MEMBERS = 1, 2
+_NEWLINE = ord("\n")
+_SURROGATE = rb"\ud"
+_DOUBLE_DIGITS, _EXPONENTS = 15, (ord("e"), ord("E"))
+# The most that a value adds: {"BOOL":…} with a comma.
+_STEP = 32
+_FIRST_NAMES = 1 << 12
+_OPEN_S, _OPEN_N, _OPEN_BOOL, _OPEN_MAP, _OPEN_LIST, _NULL = (
+    np.frombuffer(text.ljust(_STEP, b"\0"), np.uint8)
+    for text in (b'{"S":', b'{"N":"', b'{"BOOL":', b'{"M":{', b'{"L":[', b'{"NULL":true}')
+)
+
+
+class _Walk(NamedTuple):
+    """Hold what a walk reads and writes.
+
+    Attributes
+    ----------
+    data, out, nulls
+        The text, the lines, and the names of the rows' members that are null, each with a comma; all padded.
+    levels
+        What is open: a map or a list, and whether it has members already.
+    names
+        The names of open objects, if one may be null.
+    """
+
+    data: npt.NDArray[np.uint8]
+    out: npt.NDArray[np.uint8]
+    nulls: npt.NDArray[np.uint8]
+    levels: npt.NDArray[np.int64]
+    names: npt.NDArray[np.uint64]
+    state: npt.NDArray[np.int64]
+
+
+class TypedLines(NamedTuple):
+    """Hold lines of DynamoDB JSON, and what they do not show.
+
+    Attributes
+    ----------
+    lines
+        A line for each object.
+    nulls
+        The names of the objects' members that are null, quoted, with commas between them.
+    has_long_numbers
+        Whether a number has an exponent or more than 15 characters: doubles hold all others exactly.
+    """
+
+    lines: memoryview
+    nulls: bytes
+    has_long_numbers: bool
+
+
+def typed_lines(text: bytes) -> TypedLines | None:
+    """Return the objects of a text as DynamoDB JSON; None where only the plain reference tells what is wrong."""
+    size, has_nulls = len(text), b"null" in text
+    data = scratch.allocate(size + PAD)
+    data[:size], data[size:] = np.frombuffer(text, np.uint8), 0
+    room, slots = 2 * size + _STEP, _FIRST_NAMES if has_nulls else 2
+    nulls = scratch.allocate((size if has_nulls else 0) + PAD)
+    levels = np.zeros(_LEVELS, np.int64)
+    while True:
+        out, state = scratch.allocate(room + PAD), np.zeros(STATE_LENGTH, np.int64)
+        state[NAMES_MASK] = slots - 1
+        walk = _Walk(data, out, nulls, levels, np.zeros(slots, np.uint64), state)
+        stop, null_bytes, long_numbers = map(int, type_items(walk, size, room, has_nulls))
+        if stop >= 0:
+            names = nulls[: max(0, null_bytes - 1)].tobytes()
+            # Half of a surrogate pair is no name; those of other members the decoder looks at.
+            if _SURROGATE in names.lower():
+                return None
+            return TypedLines(out[:stop].data, names, bool(long_numbers))
+        if stop == _REFUSED:
+            return None
+        room, slots = (4 * room, slots) if stop == _NO_ROOM else (room, 8 * slots)
+
+
+@inner
+def _has_exponent(data: Any, place: int, end: int) -> Any:
+    for index in range(place, end):  # noqa: SIM110 - compiled code has no generators
+        if peek(data, index) in _EXPONENTS:
+            return True
+    return False
+
+
+@loop
+def type_items(walk: Any, stop: int, room: int, has_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
+    """Print the objects before ``stop``; return the bytes of lines and of names, or a negative status.
+
+    The last number is that of long numbers.
+    """
+    return _type_items(pointers(walk), stop, room, has_nulls, len(walk.names))
+
+
+@inner
+def _type_items(w: Any, stop: int, room: int, has_nulls: bool, slots: int) -> Any:  # noqa: FBT001 - compiled code
+    data, out, levels, state = w.data, w.out, w.levels, w.state
+    at, null_bytes, long_numbers = 0, 0, 0
+    place = skip_blank(data, 0)
+    while place < stop:
+        if peek(data, place) != OPEN_OBJECT:
+            return _REFUSED, 0, 0
+        if at + _STEP > room:
+            return _NO_ROOM, 0, 0
+        if state[NAMES] * 8 > slots:
+            # Objects that are closed need no names: cleared so late, all rows together take no longer.
+            for slot in range(slots):
+                poke(w.names, slot, np.uint64(0))
+            state[NAMES] = 0
+        poke(out, at, OPEN_OBJECT)
+        at += 1
+        place += 1
+        depth, is_first = 1, True
+        state[INSTANCE] += 1
+        poke(levels, 0, state[INSTANCE] << 2 | _IS_MAP)
+        while depth > 0:
+            level = peek(levels, depth - 1) & (_IS_MAP | _HAS_MEMBERS)
+            place = skip_blank(data, place)
+            if at + _STEP > room:
+                return _NO_ROOM, 0, 0
+            has_ended = is_first and peek(data, place) == (CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
+            if not has_ended:
+                name, length = place, 0
+                if level & _IS_MAP:
+                    if peek(data, place) != QUOTE:
+                        return _REFUSED, 0, 0
+                    end = end_of_text(data, place + 1)
+                    if peek(data, end) != QUOTE:
+                        return _REFUSED, 0, 0
+                    length = end + 1 - name
+                    place = skip_blank(data, end + 1)
+                    if peek(data, place) != COLON:
+                        return _REFUSED, 0, 0
+                    place = skip_blank(data, place + 1)
+                    if has_nulls:
+                        # The decoder does not see names of what is left out.
+                        for index in range(name, end):
+                            if peek(data, index) == BACKSLASH:
+                                return _REFUSED, 0, 0
+                        value = hash_text(data, name + 1, length - 2)
+                        status = remember_name(w.names, value, peek(levels, depth - 1) >> 2, state)
+                        if status != 0:
+                            return (_REFUSED if status == ERROR else _NO_NAMES), 0, 0
+                byte = peek(data, place)
+                if level & _IS_MAP and is_null(data, place):
+                    place += 4
+                    if depth == 1:
+                        null_bytes = copy_bytes(w.nulls, null_bytes, data, name, length)
+                        poke(w.nulls, null_bytes, COMMA)
+                        null_bytes += 1
+                else:
+                    if level & _HAS_MEMBERS:
+                        poke(out, at, COMMA)
+                        at += 1
+                    poke(levels, depth - 1, peek(levels, depth - 1) | _HAS_MEMBERS)
+                    if length > 0:
+                        if at + length + 2 * _STEP > room:
+                            return _NO_ROOM, 0, 0
+                        at = copy_bytes(out, at, data, name, length)
+                        poke(out, at, COLON)
+                        at += 1
+                    if byte == QUOTE:
+                        end = end_of_text(data, place + 1)
+                        if peek(data, end) != QUOTE:
+                            return _REFUSED, 0, 0
+                        length = end + 1 - place
+                        if at + length + _STEP > room:
+                            return _NO_ROOM, 0, 0
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_S, 0, 5), data, place, length)
+                        place = end + 1
+                        poke(out, at, CLOSE_OBJECT)
+                        at += 1
+                    elif byte in (OPEN_OBJECT, OPEN_ARRAY):
+                        if depth == _LEVELS:
+                            return _REFUSED, 0, 0
+                        is_map = byte == OPEN_OBJECT
+                        at = copy_bytes(out, at, _OPEN_MAP if is_map else _OPEN_LIST, 0, 6)
+                        place += 1
+                        state[INSTANCE] += 1
+                        poke(levels, depth, state[INSTANCE] << 2 | (_IS_MAP if is_map else 0))
+                        depth += 1
+                        is_first = True
+                        continue
+                    elif byte == MINUS or ZERO <= byte <= NINE:
+                        end = skip_number(data, place)
+                        length = end - place
+                        if end < 0:
+                            return _REFUSED, 0, 0
+                        if at + length + _STEP > room:
+                            return _NO_ROOM, 0, 0
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_N, 0, 6), data, place, length)
+                        long_numbers += length > _DOUBLE_DIGITS or _has_exponent(data, place, end)
+                        place = end
+                        poke(out, at, QUOTE)
+                        poke(out, at + 1, CLOSE_OBJECT)
+                        at += 2
+                    elif is_null(data, place):
+                        at = copy_bytes(out, at, _NULL, 0, 13)
+                        place += 4
+                    else:
+                        literal = read_literal(data, place)
+                        if literal < 0:
+                            return _REFUSED, 0, 0
+                        length = 5 - literal
+                        at = copy_bytes(out, copy_bytes(out, at, _OPEN_BOOL, 0, 8), data, place, length)
+                        place += length
+                        poke(out, at, CLOSE_OBJECT)
+                        at += 1
+            # What has ended may end what it is in.
+            while True:
+                if has_ended:
+                    place += 1
+                    depth -= 1
+                    if at + _STEP > room:
+                        return _NO_ROOM, 0, 0
+                    poke(out, at, CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
+                    poke(out, at + 1, CLOSE_OBJECT if depth > 0 else _NEWLINE)
+                    at += 2
+                    if depth == 0:
+                        break
+                place = skip_blank(data, place)
+                byte = peek(data, place)
+                level = peek(levels, depth - 1)
+                if byte == COMMA:
+                    place += 1
+                    is_first = False
+                    break
+                has_ended = byte == (CLOSE_OBJECT if level & _IS_MAP else CLOSE_ARRAY)
+                if not has_ended:
+                    return _REFUSED, 0, 0
+        place = skip_blank(data, place)
+    return at, null_bytes, long_numbers

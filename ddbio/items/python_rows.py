@@ -1,0 +1,196 @@
+"""Make Arrow tables of Python's dictionaries: rows as people have them in memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ddbio.errors import DecodeError, EncodeError, SchemaError
+from ddbio.items.attribute import decode_base64
+from ddbio.items.json_text import compact_json
+from ddbio.items.number import canonical_number, quoted
+from ddbio.items.python_values import attribute_value, is_missing
+from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, is_attribute_name, nulls_field, tagged_field
+from ddbio.items.schema.column import column_names
+from ddbio.items.time_columns import declare_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddbio.items.attribute import AttributeValue
+    from ddbio.items.schema.times import TimeForm
+
+# Arrow takes these as they are; int only if 64 bits hold all values.
+_NATIVE: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_TYPES: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "BOOL": pa.bool_()}
+NO_FORMS: Mapping[str, TimeForm | None] = {}
+
+
+def python_rows(
+    rows: Sequence[Mapping[Any, Any]], forms: Mapping[str, TimeForm | None] = NO_FORMS, *, names_nulls: bool = False
+) -> pa.Table:
+    """Return a table of dictionaries, a row each; what one of them lacks is null, which means missing.
+
+    A value that DynamoDB cannot store, or a name that no attribute can have, refuses only its row when that is encoded.
+
+    Parameters
+    ----------
+    forms
+        How times are written, by attribute.
+    names_nulls
+        Whether to add the column of ``nulls_field``, which tells what a row has as null from what it lacks.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names if is_attribute_name(name)}
+    if len(columns) < len(names) or not names:
+        # No column can have such a name. The encoder refuses the rows that have one in the rescue column.
+        strange = [_strange_members(row) for row in rows]
+        rescued = columns.get(RESCUE_NAME, [None] * len(rows))
+        columns[RESCUE_NAME] = [
+            _json(own).decode() if own else each for own, each in zip(strange, rescued, strict=True)
+        ]
+    table = python_columns(columns, forms)
+    if not names_nulls:
+        return table
+    field = nulls_field(table.schema)
+    nulls = [
+        [name for name, value in row.items() if is_missing(value) and is_attribute_name(name)] or None for row in rows
+    ]
+    return table.append_column(field, pa.array(nulls, field.type))
+
+
+def python_columns(columns: Mapping[str, Iterable[Any]], forms: Mapping[str, TimeForm | None] = NO_FORMS) -> pa.Table:
+    """Return a table of columns by name; see :func:`python_rows`.
+
+    Raises
+    ------
+    SchemaError
+        If a name is no text, or the columns are no lists of one length.
+    """
+    made = [python_column(name, _listed(name, values), forms) for name, values in columns.items()]
+    try:
+        return pa.table([array for _, array in made], schema=pa.schema([field for field, _ in made]))
+    except (pa.ArrowException, ValueError) as error:
+        raise SchemaError(f"the columns make no table: {error}") from error
+
+
+def item_columns(items: Sequence[Mapping[str, Any]], more: Iterable[str] = ()) -> pa.RecordBatch:
+    """Return items as columns of JSON, whose values the encoder checks row by row: they need not be legal.
+
+    Parameters
+    ----------
+    more
+        Names that have a column even if no item has them.
+    """
+    given = itertools.chain(itertools.chain.from_iterable(items), more)
+    names = column_names([name for name in dict.fromkeys(given) if is_attribute_name(name)])
+    fields = [tagged_field(column, pa.string(), "JSON", attribute=name) for name, column in names.items()]
+    texts = [[_json(_canonical(item[name])) if name in item else None for item in items] for name in names]
+    others = [{name: value for name, value in item.items() if name not in names} for item in items]
+    if any(others):
+        fields.append(RESCUE_FIELD)
+        texts.append([_json(each) if each else None for each in others])
+    columns: list[Any] = [pa.array(each, pa.string()) for each in texts]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _canonical(value: Any) -> Any:
+    """Return an attribute value with numbers as the service stores them: it refuses zeros with some exponents."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    match value:
+        case {"N": str(text)}:
+            with suppress(DecodeError):
+                return {"N": canonical_number(text)}
+        case {"NS": list(texts)}:
+            numbers = [_canonical({"N": text}) for text in texts]
+            return {"NS": [number["N"] for number in numbers]}
+        case {"L": list(elements)}:
+            return {"L": [_canonical(element) for element in elements]}
+        case {"M": dict(members)}:
+            return {"M": {name: _canonical(member) for name, member in members.items()}}
+    return value
+
+
+def python_column(
+    name: str, values: list[Any], forms: Mapping[str, TimeForm | None] = NO_FORMS
+) -> tuple[pa.Field[Any], pa.Array[Any]]:
+    """Return a column of values; see :func:`python_rows`."""
+    kinds, form = set(map(type, values)) - {type(None)}, forms.get(name)
+    if len(kinds) == 1:
+        # Some values do not fit: an int of more than 64 bits, a text with half of a surrogate pair.
+        with suppress(pa.ArrowException, OverflowError, UnicodeError, EncodeError):
+            kind = kinds.pop()
+            if form is not None and kind in {dt.datetime, dt.date}:
+                return _times(name, values, form)
+            if form is None and kind in _NATIVE:
+                return pa.field(name, _NATIVE[kind]), pa.array(values, _NATIVE[kind])
+    return _column_of(name, [None if is_missing(value) else _stored(name, value, form) for value in values])
+
+
+def _times(name: str, values: list[Any], form: TimeForm) -> tuple[pa.Field[Any], pa.Array[Any]]:
+    """Return times as the text or numbers of their form."""
+    zones = {getattr(value, "tzinfo", None) is None for value in values if value is not None}
+    if len(zones) > 1:
+        raise EncodeError(f"{name}: some times have a zone", 0, name, "time")
+    unit: Any = "ns" if any(getattr(value, "nanosecond", 0) for value in values) else "us"
+    is_date = any(type(value) is dt.date for value in values)
+    kind = pa.date32() if is_date else pa.timestamp(unit, None if True in zones else "UTC")
+    batch = declare_forms(pa.RecordBatch.from_arrays([pa.array(values, kind)], [name]), {name: form})
+    return batch.schema.field(0), batch.column(0)
+
+
+def _stored(name: str, value: Any, form: TimeForm | None) -> AttributeValue:
+    """Return a value's attribute value; of one that DynamoDB cannot store, a number that nothing accepts."""
+    try:
+        if form is None:
+            return attribute_value(value)
+        if not isinstance(value, dt.date):
+            return {"N": f"{type(value).__name__} {quoted(value)} is no time"}
+        return {form.tag: str(_times(name, [value], form)[1][0].as_py())}
+    except (SchemaError, EncodeError) as error:
+        return {"N": str(error)}
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError):
+        return {"N": f"{type(value).__name__} {quoted(value)}"}
+
+
+def _strange_members(row: Mapping[Any, Any]) -> dict[str, AttributeValue] | None:
+    members = {name: value for name, value in row.items() if not is_attribute_name(name)}
+    return {name if isinstance(name, str) else "": _stored("", value, None) for name, value in members.items()} or None
+
+
+def _json(value: Any) -> bytes:
+    # Half of a surrogate pair stays an escape, which the encoder refuses.
+    return compact_json(value).encode(errors="backslashreplace")
+
+
+def _listed(name: Any, values: Any) -> list[Any]:
+    if not isinstance(name, str):
+        raise SchemaError(f"column {name!r}: a name is text")
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise SchemaError(
+            f"column {name!r} is a {type(values).__name__}, not a list of values: give one row as a list of one "
+            "dictionary, [{…}]"
+        )
+    return list(values)
+
+
+def _column_of(name: str, values: list[AttributeValue | None]) -> tuple[pa.Field[Any], pa.Array[Any]]:
+    """Return attribute values as a column of their type, or of JSON if they have several, or are nested."""
+    tags = set(itertools.chain.from_iterable(filter(None, values)))
+    tag = tags.pop() if len(tags) == 1 else "JSON" if tags else "NULL"
+    if tag == "NULL":
+        return pa.field(name, pa.null()), pa.nulls(len(values))
+    if tag in _TYPES:
+        contents = [None if value is None else value[tag] for value in values]
+        if tag == "B":
+            contents = [None if content is None else decode_base64(content) for content in contents]
+        with suppress(UnicodeError):
+            return tagged_field(name, _TYPES[tag], tag), pa.array(contents, _TYPES[tag])
+    texts = [None if value is None else _json(value) for value in values]
+    return tagged_field(name, pa.string(), "JSON"), pa.array(texts, pa.string())

@@ -1,0 +1,451 @@
+"""Pass items on as the text they came as: found, checked, measured and hashed by key, but not decoded.
+
+``RawItemReader`` does this for writes; ``PageSplitter`` cuts pages into export lines. The plain reference reads what
+the compiled walk does not take. Text that is not DynamoDB JSON is a DecodeError; an item that breaks a rule of the
+table is passed on, marked as doubtful, for the writer to reject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ddbio.errors import DecodeError
+from ddbio.items.attribute import TAGS, check_item
+from ddbio.items.framing import NOT_ITEMS, check_object, checked_items
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.kernel import item_spans as walk
+from ddbio.items.kernel.codes import FRAMINGS, PLACE, ROWS, STATE_LENGTH, UNESCAPED, UNESCAPED_END
+from ddbio.items.kernel.encode.load import allocate
+from ddbio.items.kernel.encode.rules import key_rules
+from ddbio.items.kernel.lines import ROOM_RATIO, split_items
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.text import copy_utf8, hash_text_plainly
+from ddbio.items.page import ITEMS_MEMBER
+from ddbio.items.rescue import MisfitLog
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from ddbio.core.table_description import IndexKey
+    from ddbio.items.framing import Framing
+    from ddbio.items.kernel.encode.rules import KeyRule
+
+PIECE_BYTES = 2 << 20
+"""Bytes of text to walk at a time, so that it stays in the processor's caches."""
+
+MAX_DOCUMENT_BYTES = 32 << 20
+"""The largest item, a list of the longest numbers, is 18.4 MB of text."""
+
+# Space for the texts of one item without their escapes; an item has no more than 400 KB.
+_SIDE_BYTES = 512 * 1024
+_LEAST_ITEM_BYTES = 48
+_COUNTED_BYTES = 64 * 1024
+_SCRATCH_BYTES = 8192
+_LOOK_BYTES = 64 * 1024
+_DIGITS_BYTES = 128
+_QUOTE, _LINE_END = b'"\n'
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE = re.compile(r"^line [0-9]+")
+
+
+@dataclass(frozen=True)
+class RawItems:
+    """Hold items as text, each with what a write needs to know of it.
+
+    Attributes
+    ----------
+    data
+        The text; bytes between the items have no meaning.
+    spans
+        ``[n_items × 2]``: start and end of each item.
+    sizes
+        The size of each item in bytes, as DynamoDB counts it.
+    hashes
+        The hash of each item's key, as ``key_hashes`` returns it.
+    values
+        ``[n_items × n_values × 2]``: start and end of the values of the key attributes and of the one to compare.
+    doubtful
+        Items that only the reference can check; sizes, hashes and values are valid for the other items only.
+    lines
+        The line of the text that each item begins on, from 1, if that is known; some of the items have none.
+    """
+
+    data: npt.NDArray[np.uint8]
+    spans: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    hashes: npt.NDArray[np.uint64]
+    values: npt.NDArray[np.int64]
+    doubtful: npt.NDArray[np.bool_]
+    lines: Sequence[int] | npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of items, under the name that a record batch has for it."""
+        return len(self.spans)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the items' texts and of the arrays beside them."""
+        return int(len(self.data) + self.spans.nbytes + self.values.nbytes + 17 * len(self))
+
+    def text(self, row: int) -> bytes:
+        """Return the text of an item."""
+        start, stop = self.spans[row]
+        return self.data[start:stop].tobytes()
+
+    def value(self, row: int, number: int) -> bytes:
+        """Return the text of a key attribute's or the compared value; the item must not be doubtful."""
+        start, stop = self.values[row, number]
+        return self.data[start:stop].tobytes()
+
+    def take(self, rows: npt.NDArray[np.int64]) -> RawItems:
+        """Return some of the items, on the same text."""
+        return RawItems(
+            self.data, self.spans[rows], self.sizes[rows], self.hashes[rows], self.values[rows], self.doubtful[rows]
+        )
+
+    def item_text(self, row: int) -> str:
+        """Return an item as one line of JSON."""
+        return compact_json(parse_json(self.text(row)))
+
+
+class RawItemParts:
+    """Hold several ``RawItems``, to be joined as a whole or range by range; items are numbered across the parts."""
+
+    def __init__(self, parts: Sequence[RawItems]) -> None:
+        self._parts = [part for part in parts if len(part)] or list(parts[:1])
+        self._ends = np.cumsum([len(part) for part in self._parts])
+        self._spans = np.concatenate([part.spans for part in self._parts])
+        self._sizes = np.concatenate([part.sizes for part in self._parts])
+        self._values = np.concatenate([part.values for part in self._parts])
+        self.hashes = np.concatenate([part.hashes for part in self._parts])
+        self.doubtful = np.concatenate([part.doubtful for part in self._parts])
+
+    def joined(self) -> RawItems:
+        """Return all items, without the text around them."""
+        if len(self._parts) == 1:
+            return self._parts[0]
+        counts = np.diff(self._ends, prepend=0)
+        return self.joined_ranges(self._ends - counts, counts)
+
+    def joined_ranges(self, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> RawItems:
+        """Return some ranges of items, none of them empty or across two parts, without the text around them."""
+        places = np.cumsum(counts) - counts
+        rows = np.repeat(firsts - places, counts) + np.arange(int(counts.sum()))
+        spans, values = self._spans[rows], self._values[rows]
+        begins = np.minimum.reduceat(spans[:, 0], places)
+        ends = np.maximum.reduceat(spans[:, 1], places)
+        numbers = np.searchsorted(self._ends, firsts, "right")
+        texts = zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True)
+        lengths = ends - begins
+        moves = np.repeat(np.cumsum(lengths) - lengths - begins, counts)
+        return RawItems(
+            np.concatenate([self._parts[number].data[begin:end] for number, begin, end in texts]),
+            spans + moves[:, None],
+            self._sizes[rows],
+            self.hashes[rows],
+            values + moves[:, None, None],
+            self.doubtful[rows],
+        )
+
+
+def joined_items(parts: Sequence[RawItems]) -> RawItems:
+    """Return several ``RawItems`` as one, without the text around them."""
+    return RawItemParts(parts).joined()
+
+
+class RawItemReader:
+    """Read items for one table, with the interface of a decoder of pages; keep one per thread.
+
+    Parameters
+    ----------
+    keys
+        The table's key attributes and their types, the partition key first.
+    index_keys
+        Keys of the table's indexes.
+    compared
+        An attribute to compare, which every item needs besides its key.
+    takes_illegal
+        Whether an object that is no legal item is doubtful, for a writer to reject, instead of an error.
+    """
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        index_keys: Iterable[IndexKey] = (),
+        compared: str | None = None,
+        *,
+        takes_illegal: bool = False,
+    ) -> None:
+        self._check = check_object if takes_illegal else check_item
+        self.log = MisfitLog()
+        """An empty log: without columns there are no misfits."""
+        rules = key_rules(keys, index_keys)
+        marks = list(keys) + [name for name in filter(None, [compared]) if name not in keys]
+        names = list(rules) + [name for name in marks if name not in rules]
+        self._n_marks = len(marks)
+        text = b"".join(name.encode() for name in names)
+        places = np.cumsum([0, *(len(name.encode()) for name in names)]).tolist()
+        rows = [
+            (*_rule(name, rules.get(name), list(keys)), marks.index(name) if name in marks else -1, start, stop - start)
+            for name, (start, stop) in zip(names, pairwise(places), strict=True)
+        ]
+        letters = sum(ord(tag) << 8 * number for number, tag in enumerate(keys.values()))
+        asked = [len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1, 0]
+        nothing = np.empty(0, np.int64)
+        self._work = walk.Work(
+            data=allocate(0),
+            state=np.zeros(STATE_LENGTH, np.int64),
+            frames=np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64),
+            names=np.zeros(walk.MAX_NAMES, np.uint64),
+            digits=np.zeros(_DIGITS_BYTES, np.uint8),
+            scratch=np.zeros(_SCRATCH_BYTES, np.uint8),
+            marks=np.zeros(walk.MAX_ELEMENTS, np.int64),
+            slots=np.zeros(2 * walk.MAX_ELEMENTS, np.int64),
+            asked=np.array(asked, np.int64),
+            rules=np.array([*sum(rows, ()), 0], np.int64),
+            rule_hashes=np.array([hash_text_plainly(name.encode()) for name in names], np.uint64),
+            rule_names=np.frombuffer(text + bytes(PAD), np.uint8).copy(),
+            contents=np.zeros(2 * len(keys), np.int64),
+            found=np.zeros(2 * len(marks), np.int64),
+            spans=nothing,
+            values=nothing,
+            sizes=nothing,
+            hashes=nothing.view(np.uint64),
+            doubts=allocate(0),
+        )
+
+    def decode_batches(self, data: bytes, framing: Framing) -> list[RawItems]:
+        """Return the items of one page or of lines, as ``read`` yields them."""
+        return list(self.read(data, framing))
+
+    def read(self, data: bytes, framing: Framing) -> Iterator[RawItems]:
+        """Yield the items of one page or of lines, some megabytes at a time."""
+        return self.read_blocks([data], framing)
+
+    def read_blocks(self, blocks: Iterable[bytes | memoryview], framing: Framing) -> Iterator[RawItems]:
+        """Yield the items of text that comes in blocks, holding little more than one block.
+
+        Parameters
+        ----------
+        blocks
+            Each ends at a line end, and is not used once the next is taken. A page is one block.
+
+        Raises
+        ------
+        DecodeError
+            The text is not DynamoDB JSON in this framing.
+        """
+        if framing == "changes":
+            raise DecodeError(NOT_ITEMS)
+        rest, first_line = b"", 1
+        for block in blocks:
+            data = memoryview(rest + block if rest else block)
+            if first_line == 1 and data[: len(_BYTE_ORDER_MARK)] == _BYTE_ORDER_MARK:
+                data = data[len(_BYTE_ORDER_MARK) :]
+            walked, next_line = yield from self._read_whole_documents(data, framing, first_line)
+            rest, line, first_line = bytes(data[walked:]), first_line, next_line
+            # No item is as large: the text is broken, and the reference says how.
+            if len(rest) > MAX_DOCUMENT_BYTES:
+                yield self._of_reference(data, walked, framing, line)
+                first_line += rest.count(b"\n")
+                rest = b""
+        if rest:
+            yield self._of_reference(data, walked, framing, line)
+
+    def _read_whole_documents(
+        self, data: memoryview, framing: Framing, line: int
+    ) -> Generator[RawItems, None, tuple[int, int]]:
+        """Yield the items of documents that the walk takes; return where the first begins that it does not take.
+
+        Parameters
+        ----------
+        line
+            The line with which the data begins; the first one that is not taken is returned likewise.
+        """
+        place, most = 0, len(data) if framing == "page" else PIECE_BYTES
+        while place < len(data):
+            piece = data[place : _cut(data, place, most)]
+            items, walked = self._walk(piece, framing)
+            if not walked and place + len(piece) == len(data):
+                return place, line
+            # A document of many lines may go on after the piece.
+            most = 4 * most if not walked else max(PIECE_BYTES, most // 4)
+            begin, place = place, place + walked
+            if framing == "page":
+                if len(items):
+                    yield items
+                continue
+            ended = _count_line_ends(np.frombuffer(data[begin:place], np.uint8))
+            if len(items):
+                yield replace(items, lines=_lines_of(items, line, ended))
+            line += ended
+        return place, line
+
+    def _of_reference(self, text: memoryview, place: int, framing: Framing, first_line: int) -> RawItems:
+        """Return the items of text after a position, read by the reference and printed anew."""
+        data = bytes(text)
+        try:
+            lines = "\n".join(map(compact_json, checked_items(data[place:], framing, self._check))).encode()
+        except DecodeError:
+            try:
+                # Read from the beginning, to find the line of the error.
+                deque(checked_items(data, framing, self._check), 0)
+            except DecodeError as error:
+                raise shift_line(error, first_line - 1) from None
+            raise
+        return self._walk(lines, "items")[0]
+
+    def _walk(self, piece: bytes | memoryview, framing: Framing) -> tuple[RawItems, int]:
+        """Return the items of whole documents, and the number of bytes these take."""
+        begin, work = _SIDE_BYTES + PAD, self._work
+        data = allocate(begin + len(piece) + PAD)
+        stop = len(data) - PAD
+        if not copy_utf8(piece, data, begin):
+            return self._items(data, 0), 0
+        data[stop:] = _QUOTE
+        state, ended = work.state, walk.NO_ROOM
+        while ended == walk.NO_ROOM:
+            self._reserve(len(piece) // _LEAST_ITEM_BYTES + 1)
+            work = self._work._replace(data=data)
+            state[UNESCAPED], state[UNESCAPED_END] = 0, begin
+            ended = walk.find_items(work, FRAMINGS[framing], stop)
+            if ended == walk.NO_ROOM:
+                self._reserve(4 * int(work.asked[walk.ROOM]))
+        items = self._items(data, int(state[ROWS]))
+        if items.doubtful.any() and not self._are_legal(items):
+            return self._items(data, 0), 0
+        return items, len(piece) if ended == walk.WHOLE else int(state[PLACE]) - begin
+
+    def _are_legal(self, items: RawItems) -> bool:
+        """Return whether all doubtful items are at least DynamoDB JSON, or objects if those are taken."""
+        try:
+            for row in np.flatnonzero(items.doubtful).tolist():
+                self._check(parse_json(items.text(row)))
+        except (DecodeError, RecursionError):
+            return False
+        return True
+
+    def _reserve(self, count: int) -> None:
+        work = self._work
+        if count > work.asked[walk.ROOM]:
+            work.asked[walk.ROOM] = count
+            self._work = work._replace(
+                spans=np.empty(2 * count, np.int64),
+                values=np.empty(2 * self._n_marks * count, np.int64),
+                sizes=np.empty(count, np.int64),
+                hashes=np.empty(count, np.uint64),
+                doubts=allocate(count),
+            )
+
+    def _items(self, data: npt.NDArray[np.uint8], count: int) -> RawItems:
+        work, marks = self._work, self._n_marks
+        return RawItems(
+            data,
+            work.spans[: 2 * count].reshape(count, 2).copy(),
+            work.sizes[:count].copy(),
+            work.hashes[:count].copy(),
+            work.values[: 2 * marks * count].reshape(count, marks, 2).copy(),
+            work.doubts[:count].astype(np.bool_),
+        )
+
+
+class ExportLines(NamedTuple):
+    """Hold lines of an export, ``{"Item":{…}}``, and their number."""
+
+    text: bytes
+    items: int
+
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes."""
+        return len(self.text)
+
+
+class PageSplitter:
+    """Print the items of pages as export lines, with the interface of a decoder; keep one per thread."""
+
+    def __init__(self) -> None:
+        self.log = MisfitLog()
+        self._data = self._out = allocate(0)
+
+    def decode_batches(self, data: bytes, framing: Framing) -> list[ExportLines]:
+        """Return the lines of a page's items, every value in the bytes it was received as.
+
+        Raises
+        ------
+        DecodeError
+            The bytes are no page.
+        """
+        found = ITEMS_MEMBER.search(data) if framing == "page" else None
+        if found is None:
+            raise DecodeError('expected {"Items": …}')
+        if len(self._data) < len(data) + PAD:
+            self._data = allocate(len(data) + PAD)
+            self._out = allocate(ROOM_RATIO * len(data) + PAD)
+        self._data[: len(data)] = np.frombuffer(data, np.uint8)
+        self._data[len(data) : len(data) + PAD] = 0
+        count, printed = split_items(self._data, found.end(), self._out)
+        if count < 0:
+            raise DecodeError("the page's items are no list of objects")
+        return [ExportLines(self._out[:printed].tobytes(), count)]
+
+
+def _count_line_ends(data: npt.NDArray[np.uint8]) -> int:
+    """Return how many bytes are line ends: several times as fast as counting in bytes."""
+    # A few at a time, into memory that is there already: fresh memory takes longer than the count.
+    flags, ended = np.empty(min(len(data), _COUNTED_BYTES), np.bool_), 0
+    for first in range(0, len(data), _COUNTED_BYTES):
+        part = data[first : first + _COUNTED_BYTES]
+        ended += int(np.count_nonzero(np.equal(part, _LINE_END, out=flags[: len(part)])))
+    return ended
+
+
+def _lines_of(items: RawItems, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:
+    """Return the lines of items whose text begins with a line, and in which so many lines end."""
+    # The text begins behind the space for texts without escapes.
+    starts, begin = items.spans[:, 0], _SIDE_BYTES + PAD
+    before = starts - (starts[0] - begin) - 1
+    if len(items) - 1 <= ended <= len(items) and (items.data[before[1:]] == _LINE_END).all():
+        # Every item begins a line, and no line is left.
+        return range(first_line, first_line + len(items))
+    ends = np.flatnonzero(items.data[begin : int(starts[-1])] == _LINE_END) + begin
+    return first_line + np.searchsorted(ends, starts)
+
+
+def _rule(name: str, rule: KeyRule | None, keys: list[str]) -> tuple[int, int, int]:
+    key = keys.index(name) if name in keys else -1
+    return (key, -1, 0) if rule is None else (key, TAGS.index(rule.tag), rule.longest)
+
+
+def _cut(data: memoryview, place: int, most: int) -> int:
+    """Return the end of a piece: the first line end after ``most`` bytes, or the end of the data."""
+    for at in range(place + most, len(data), _LOOK_BYTES):
+        found = bytes(data[at : at + _LOOK_BYTES]).find(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return len(data)
+
+
+def shift_line(error: DecodeError, lines: int) -> DecodeError:
+    """Return an error with its line counted from some lines earlier."""
+    if error.line is None or not lines:
+        return error
+    line = error.line + lines
+    return DecodeError(_LINE.sub(f"line {line}", str(error), count=1), line=line)
+
+
+def warm() -> None:
+    """Compile the walk, or load it from the cache."""
+    RawItemReader({"a": "S"}).decode_batches(b"{}", "items")

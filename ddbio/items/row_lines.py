@@ -1,0 +1,160 @@
+"""Print rows as lines of plain JSON by the compiled loops: encoded as items first, whose types are then left out.
+
+Columns without an exact form in DynamoDB, and rows that are no items, are left to plain Python; its lines are the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.errors import SchemaError
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.encode import EncodeOptions
+from ddbio.items.kernel.arrays import bool_array, int64_values, joined_texts, texts_array
+from ddbio.items.kernel.encode.encoder import KernelEncoder
+from ddbio.items.kernel.flat_items import flat_members
+from ddbio.items.schema.arrow import RESCUE_NAME, is_binary, is_decimal, is_list, is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PIECE_BYTES = 8 << 20
+_OPTIONS = EncodeOptions()
+_MICROS = pa.timestamp("us")
+# The years 1 to 9999, which Python's times have, in microseconds since 1970.
+_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+class RowLines:
+    """Print the rows of batches of one schema; keep one per thread.
+
+    Attributes
+    ----------
+    schema
+        Of the batches.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._places = [place for place, each in enumerate(schema) if each.name != RESCUE_NAME]
+        self._rescue = schema.get_field_index(RESCUE_NAME)
+        fields = [_plain_field(schema.field(place), at_top=True) for place in self._places]
+        self._plain = pa.schema([each for each in fields if each is not None])
+        self._has_maps = any(_has_maps(each.type) for each in self._plain)
+        self._encoder = None
+        # Arrow counts no rows where there are no columns.
+        if len(self._plain) == len(fields) > 0 and (self._rescue < 0 or is_text(schema.field(self._rescue).type)):
+            try:
+                self._encoder = KernelEncoder(self._plain, {}, _OPTIONS)
+            except SchemaError:
+                return
+
+    def print_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        """Yield rows in their order, some megabytes at a time, with their lines; None where Python has to print."""
+        step = max(1, batch.num_rows * _PIECE_BYTES // max(batch_bytes(batch), 1))
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            columns = None if self._encoder is None else self._plain_columns(rows)
+            if self._encoder is None or columns is None:
+                yield rows, None
+            else:
+                yield from self._print(self._encoder, rows, columns)
+
+    def _plain_columns(self, rows: pa.RecordBatch) -> list[Any] | None:
+        columns = list[Any]()
+        for place in self._places:
+            column: Any = rows.column(place)
+            if pa.types.is_timestamp(column.type):
+                column = _iso_texts(column)
+            if column is None or (self._has_maps and _has_null_items(column)):
+                return None
+            columns.append(column)
+        return columns
+
+    def _print(
+        self, encoder: KernelEncoder, rows: pa.RecordBatch, columns: list[Any]
+    ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        printed = encoder.print_batch(pa.RecordBatch.from_arrays(columns, schema=self._plain))
+        found = flat_members(printed.text, printed.offsets, np.zeros(rows.num_rows, np.bool_))
+        if found is None or len(found[0]) >= 1 << 31:
+            yield rows, None
+            return
+        lines = self._lines(rows, *found)
+        start = 0
+        for row in sorted({each.row for each in printed.refused}):
+            if row > start:
+                yield rows.slice(start, row - start), _text_of(lines[start:row])
+            yield rows.slice(row, 1), None
+            start = row + 1
+        if start < rows.num_rows:
+            yield rows.slice(start), _text_of(lines[start:])
+
+    def _lines(self, rows: pa.RecordBatch, data: Any, ends: Any) -> Any:
+        places = np.concatenate([[0], ends]).astype(np.int32)
+        buffers = [None, pa.py_buffer(places.data), pa.py_buffer(data.data)]
+        members: Any = pa.Array.from_buffers(pa.string(), len(ends), buffers)
+        rescued: Any = rows.column(self._rescue) if self._rescue >= 0 else None
+        if rescued is None or rescued.null_count == len(rescued):
+            return joined_texts("{", members, "}\n")
+        behind, alone, nothing = texts_array(f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":', "")
+        name = pc.if_else(bool_array(np.diff(places) > 0), behind, alone)
+        texts = joined_texts(name, rescued.cast(pa.string())).fill_null(nothing)
+        return joined_texts("{", members, texts, "}\n")
+
+
+def _plain_field(field: pa.Field[Any], *, at_top: bool = False) -> pa.Field[Any] | None:
+    """Return a field that an item has in the same way whatever its metadata says, or None."""
+    kind: Any = field.type
+    if pa.types.is_timestamp(kind):
+        is_simple = at_top and kind.unit != "ns" and kind.tz in {None, "UTC"}
+        return pa.field(field.name, pa.string(), field.nullable) if is_simple else None
+    if pa.types.is_map(kind):
+        item = _plain_field(kind.item_field)
+        return None if item is None or not is_text(kind.key_type) else _named(field, pa.map_(kind.key_field, item))
+    if is_list(kind):
+        value = _plain_field(kind.value_field)
+        lists: Any = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return None if value is None else _named(field, lists(value))
+    if pa.types.is_struct(kind):
+        members = [_plain_field(kind.field(place)) for place in range(kind.num_fields)]
+        return None if any(each is None for each in members) else _named(field, pa.struct(members))  # type: ignore[arg-type]
+    is_scalar = is_text(kind) or is_binary(kind) or is_decimal(kind) or pa.types.is_integer(kind)
+    return _named(field, kind) if is_scalar or pa.types.is_boolean(kind) else None
+
+
+def _named(field: pa.Field[Any], kind: Any) -> pa.Field[Any]:
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _has_maps(kind: Any) -> bool:
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _has_null_items(array: Any) -> bool:
+    """Return whether a map holds a null, which rows leave out, and items do not."""
+    kind = array.type
+    if pa.types.is_map(kind):
+        return bool(array.items.null_count) or _has_null_items(array.items)
+    if is_list(kind):
+        return _has_null_items(array.values)
+    return pa.types.is_struct(kind) and any(_has_null_items(array.field(place)) for place in range(kind.num_fields))
+
+
+def _iso_texts(times: Any) -> Any:
+    """Return times as ``datetime.isoformat`` has them, or None if one is no time of Python's."""
+    micros = times.cast(pa.timestamp("us", times.type.tz)).cast(_MICROS)
+    counts = int64_values(micros.drop_null())
+    if len(counts) and not _FIRST_MICROS <= counts.min() <= counts.max() <= _LAST_MICROS:
+        return None
+    texts = pc.replace_substring(micros.cast(pa.string()), " ", "T", max_replacements=1)
+    texts = pc.replace_substring(texts, ".000000", "")
+    return texts if times.type.tz is None else joined_texts(texts, "+00:00")
+
+
+def _text_of(lines: Any) -> bytes:
+    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return bytes(memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]])

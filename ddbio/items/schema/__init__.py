@@ -1,0 +1,1 @@
+"""Schemas of items: inferred, declared, compared and saved."""
