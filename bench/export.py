@@ -16,7 +16,7 @@ from isal import igzip
 import ddbio
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.files.parquet import dictionary_columns
+from ddbio.formats.parquet import dictionary_columns
 from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches

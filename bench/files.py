@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from bench import data, decoders
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.decode import Decoder
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from ddbio.options import Compression

@@ -16,10 +16,10 @@ import pyarrow as pa
 import ddbio
 from bench import data, orders, serving
 from bench.pairs import interleave
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.decode import Decoder
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 from ddbio.testing.export import Change, ExportWriter
 
 if TYPE_CHECKING:

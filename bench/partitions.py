@@ -12,11 +12,11 @@ import pyarrow as pa
 from bench import data
 from bench.files import PAGE_ITEMS, ROUNDS, batches_of, write_rolling
 from bench.pairs import interleave, speed_ratio
-from ddbio.core.folders.partitions import PartitionBy, partitioning_of
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.local_store import LocalStore
-from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.formats.partitions import PartitionBy, partitioning_of
+from ddbio.formats.rolling_writer import FileOptions
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 ITEMS = 600_000
 PARTITIONS = 100

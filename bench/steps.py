@@ -26,8 +26,8 @@ from ddbio.core.exports.fold import fold
 from ddbio.core.loads.batches import LaneSplitter, RowBytes, in_key_order, spread_ranges, write_units
 from ddbio.core.loads.requests import PUT, batch_template
 from ddbio.core.scans.plan import ROTATED_PAGE_BYTES, rotated_segments
-from ddbio.files.line_writers import LineBuffer, compress
-from ddbio.files.parquet import dictionary_columns
+from ddbio.formats.line_writers import LineBuffer, compress
+from ddbio.formats.parquet import dictionary_columns
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.decode import Decoder, infer_schema_of_body
 from ddbio.items.digest_columns import ColumnDigest

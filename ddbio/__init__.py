@@ -18,7 +18,7 @@ _NAMES = {
     "ddbio.core.doctor": "DoctorReport Finding",
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",
-    "ddbio.core.folders.layout": "LayoutReport LayoutSummary",
+    "ddbio.formats.layout": "LayoutReport LayoutSummary",
     "ddbio.core.imports.jobs": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
     "ddbio.items.batch_stream": "RecordBatchStream",
     "ddbio.items.changes": "ChangeDecoder",

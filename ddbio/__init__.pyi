@@ -13,7 +13,7 @@ from ddbio.core.catalog.glue import CatalogReport as CatalogReport
 from ddbio.core.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.core.exports.fold import Window as Window
 from ddbio.core.exports.jobs import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
-from ddbio.core.folders.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
+from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
 from ddbio.core.imports.jobs import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
 from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
 from ddbio.items.changes import ChangeDecoder as ChangeDecoder

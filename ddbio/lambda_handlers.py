@@ -90,7 +90,7 @@ def load_objects(event: dict[str, Any], context: object = None) -> dict[str, Any
         If a load fails; Lambda then sends the event again.
     """
     from ddbio import load_files  # noqa: PLC0415 - a transformation starts without it
-    from ddbio.files.paths import escape_glob  # noqa: PLC0415 - the same
+    from ddbio.storage.paths import escape_glob  # noqa: PLC0415 - the same
 
     del context
     table, options = os.environ.get(TABLE), json.loads(os.environ.get(LOAD_OPTIONS, "{}"))

@@ -15,9 +15,9 @@ from ddbio.cli.main import cli
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.doctor import DoctorReport, Finding
 from ddbio.core.exports.jobs import ExportJob
-from ddbio.core.folders.layout import LayoutReport
 from ddbio.core.imports.jobs import BulkJob, ImportJob
 from ddbio.core.validation.comparison import ValidationReport
+from ddbio.formats.layout import LayoutReport
 from ddbio.ops.exports.fold_plan import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.folders.compact import CompactReport

@@ -15,8 +15,8 @@ import yaml
 
 import ddbio
 from ddbio.core.capture import transform
-from ddbio.core.capture.columns import attribute_of_member
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.formats.log_columns import attribute_of_member
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.ops.capture.test_capture import rows_of

@@ -63,7 +63,7 @@ NAMES = {
         "numba.core.cgutils unpack_tuple",
         "numba.extending intrinsic",
     ],
-    "ddbio/files/decompress.py": ["isal.isal_zlib _GzipReader"],
+    "ddbio/formats/decompress.py": ["isal.isal_zlib _GzipReader"],
     "ddbio/spark/column_functions.py": [
         "pyspark.sql.pandas.serializers ArrowStreamPandasUDFSerializer.arrow_to_pandas",
     ],

@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 from bench import data, pairs, partitions
 from bench.e2e import record
 from bench.files import batches_of
-from ddbio.core.folders.staged import FileNaming, StoredObject
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.row_files import read_batches
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.row_files import read_batches
 from ddbio.items.digest_columns import digest_of_batches
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming, StoredObject
 
 if TYPE_CHECKING:
-    from ddbio.core.folders.staged import StagedFile
+    from ddbio.storage.staged import StagedFile
 
 ITEMS = 60_000
 FORMATS = ("parquet", "orc", "avro", "csv", "json")

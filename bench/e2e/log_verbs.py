@@ -34,11 +34,11 @@ from bench import orders
 from bench.e2e import delivered, sink, slopes
 from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines
 from ddbio.core.lake.keys import key_texts
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.change_images import image_batches
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.kernel.arrays import spans_of, valid_of

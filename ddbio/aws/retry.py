@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import is_throttled, is_transient, to_ddbio_error
 from ddbio.budget import BudgetClosedError
-from ddbio.core.planning.pacing import full_jitter_seconds
+from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.errors import EndpointError, ThrottledError
 
 if TYPE_CHECKING:

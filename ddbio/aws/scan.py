@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
-from ddbio.core.planning.pacing import parse_throttle_reason
+from ddbio.budget.pacing import parse_throttle_reason
 from ddbio.core.scans.conditions import Expressions
 from ddbio.core.scans.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
 from ddbio.errors import ServiceError, ThrottledError

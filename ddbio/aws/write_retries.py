@@ -17,10 +17,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error, was_sent
 from ddbio.aws.retry import backoff_seconds
 from ddbio.budget import Grant
+from ddbio.budget.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.core.loads.batches import Packer
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.deferred import DeferredRows
-from ddbio.core.planning.pacing import ThrottleScope, parse_throttle_reason
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 from ddbio.items.json_text import compact_json
 from ddbio.items.number import canonical_number

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.budget.messages import BudgetAddress, MessageChannel
+    from ddbio.budget.pacing import ThrottleScope
     from ddbio.budget.reservation import Reservation
-    from ddbio.core.planning.pacing import ThrottleScope
 
 __all__ = ["BudgetClient", "TaskAttempt"]
 

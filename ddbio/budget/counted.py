@@ -8,8 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ddbio.budget.pacing import ThrottleScope
     from ddbio.budget.reservation import Budget, Grant, Reservation
-    from ddbio.core.planning.pacing import ThrottleScope
 
 
 @dataclass

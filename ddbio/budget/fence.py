@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ddbio.budget.client import BudgetClient
+    from ddbio.budget.pacing import ThrottleScope
     from ddbio.budget.reservation import Budget, Grant, Reservation
-    from ddbio.core.planning.pacing import ThrottleScope
 
 __all__ = ["FencedBudget"]
 

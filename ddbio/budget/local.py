@@ -12,16 +12,16 @@ from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from ddbio.budget.job_limits import JobLimits
+from ddbio.budget.pacing import Pacer, ThrottleScope
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS, BudgetClosedError, Grant, Granted
-from ddbio.core.planning.job_limits import JobLimits
-from ddbio.core.planning.pacing import Pacer, ThrottleScope
 from ddbio.errors import LimitError
 from ddbio.items.kernel.compiling import Compilations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ddbio.core.planning.pacing import Ramp
+    from ddbio.budget.pacing import Ramp
 
 __all__ = ["LocalBudget", "PeakWindow", "RequestCounts", "Usage"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.pacing import ThrottleScope
+    from ddbio.budget.pacing import ThrottleScope
 
 __all__ = [
     "HOLD_SECONDS",

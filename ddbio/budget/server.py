@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import BudgetAddress, MessageChannel
+from ddbio.budget.pacing import ThrottleScope
 from ddbio.budget.reservation import HOLD_SECONDS, BudgetClosedError, Grant
-from ddbio.core.planning.pacing import ThrottleScope
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from ddbio.budget.messages import BudgetAddress, MessageChannel
+    from ddbio.budget.pacing import ThrottleScope
     from ddbio.budget.reservation import Grant, Reservation
-    from ddbio.core.planning.pacing import ThrottleScope
 
 __all__ = ["UnlimitedBudget"]
 

@@ -8,7 +8,7 @@ from ddbio.charts.drawing import Bars
 from ddbio.charts.page import Page, Table
 
 if TYPE_CHECKING:
-    from ddbio.core.folders.layout import LayoutReport, PartitionLayout, SizeClass
+    from ddbio.formats.layout import LayoutReport, PartitionLayout, SizeClass
 
 _MIB = 1024 * 1024
 _SHOWN = 30

@@ -22,8 +22,8 @@ from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
     from ddbio.core.doctor import DoctorReport
-    from ddbio.core.folders.layout import LayoutReport
     from ddbio.core.validation.comparison import SideOutline, ValidatePlan, ValidationReport
+    from ddbio.formats.layout import LayoutReport
 
 DIFFERENT_EXIT = FOUND_EXIT = 1
 

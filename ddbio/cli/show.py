@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.folders.layout import LayoutSummary
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
     from ddbio.core.planning.prices import Cost
     from ddbio.core.scans.plan import ScanPlan
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.copy import CopyPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.ops.job.report import FileReport, ScanReport

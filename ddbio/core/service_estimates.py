@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.core.planning.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
-from ddbio.core.planning.pacing import DEFAULT_RATIO
 from ddbio.core.planning.table_limits import limits_of
 from ddbio.items.capacity import change_units, scan_units, write_units
 

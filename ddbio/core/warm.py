@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core import checksum
 from ddbio.core.capture.plain_lines import plain_lines
 from ddbio.core.lake import keys as lake_keys
 from ddbio.core.lake import reordering
@@ -21,6 +20,7 @@ from ddbio.items.kernel.column_chunks import chunks_by_loop
 from ddbio.items.kernel.members import Openings
 from ddbio.items.kernel.typed_items import typed_lines
 from ddbio.items.raw_items import PageSplitter
+from ddbio.storage import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
-from ddbio.core.lake.columns import BUCKET, KEY, TIME, VERSION
 from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.files.object_store import RangeFile
-from ddbio.files.parquet_input import open_parquet
-from ddbio.files.rolling_writer import RollingWriter
+from ddbio.formats.lake_columns import BUCKET, KEY, TIME, VERSION
+from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.rolling_writer import RollingWriter
+from ddbio.storage.object_store import RangeFile
+from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.rolling_writer import FileOptions
+    from ddbio.formats.rolling_writer import FileOptions
     from ddbio.lake.lake_table import LakeFile
+    from ddbio.storage.object_store import ObjectStore
 
 _BATCH_ROWS = 65_536
 # A file of so many bytes is read by one request if all of its columns are wanted: ranges would be several.

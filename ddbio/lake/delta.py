@@ -10,19 +10,19 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ddbio.core.folders.contained import contained
-from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.formats.lake_columns import BUCKET
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
+from ddbio.storage.contained import contained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.aws.s3_gateway import S3Gateway
-    from ddbio.core.folders.staged import StagedFile, StoredObject
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile, StoredObject
 
 try:
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction

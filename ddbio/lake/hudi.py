@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ddbio.core.lake.columns import BUCKET, lake_schema
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.formats.lake_columns import BUCKET, lake_schema
 from ddbio.items.schema.file import schema_from_json
 from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState, readable
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 STATE = f"{PREFIX}state"
 """The name in the metadata of commits under which they say what the table is."""

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.folders.contained import contained
-from ddbio.core.lake.columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.formats.lake_columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.lake.iceberg_files import iceberg_files, newest_metadata, table_place
 from ddbio.lake.iceberg_io import STORE, StoreFileIO
 from ddbio.lake.lake_table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
+from ddbio.storage.contained import contained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.table.snapshots import Snapshot
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import Commit
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 try:
     from pyiceberg.catalog.noop import NoopCatalog

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from ddbio.core.catalog.lake import IcebergName
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import LakeTable
+    from ddbio.storage.object_store import ObjectStore
 
 _ATTEMPTS = 5
 

@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.contained import contained
 from ddbio.errors import DdbioError, OptionError, TargetError
-from ddbio.files.decompress import decompress
+from ddbio.formats.decompress import decompress
 from ddbio.lake.lake_table import ForeignFile
 from ddbio.options.locations import parse_location
+from ddbio.storage.contained import contained
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
 
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
 
 try:
     from pyiceberg.catalog.noop import NoopCatalog

@@ -6,12 +6,12 @@ import io
 from typing import TYPE_CHECKING, Any, Self
 
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files.object_store import RangeFile
 from ddbio.lake.iceberg_files import table_place
+from ddbio.storage.object_store import RangeFile
 
 if TYPE_CHECKING:
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 try:
     from pyiceberg.io import FileIO, InputFile, OutputFile

@@ -11,16 +11,16 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from ddbio.core.folders.shapes import TEXT, list_of
 from ddbio.errors import DdbioError, TargetError
+from ddbio.storage.shapes import TEXT, list_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.core.folders.staged import StagedFile, StoredObject
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile, StoredObject
 
 PREFIX = "ddbio."
 """Begins the names of our properties of a table."""

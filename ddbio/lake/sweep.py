@@ -11,8 +11,8 @@ from ddbio.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.folders.staged import StoredObject
     from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.storage.staged import StoredObject
 
 _VERSION = re.compile(
     r"(?:_delta_log/(\d{20})\.json|metadata/v(\d+)\.metadata\.json|\.hoodie/(\d+)\.(?:replace)?commit)"

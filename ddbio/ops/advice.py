@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws.cloudwatch import read_metrics
 from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.budget.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.charts.advice import advice_page
 from ddbio.charts.page import write_page
 from ddbio.core.planning import advice as advising
-from ddbio.core.planning.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.core.planning.roads import Workload
 from ddbio.core.planning.table_limits import PARTITION_RCU, partition_count
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError

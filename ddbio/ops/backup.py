@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.budget.job_limits import check_estimate
 from ddbio.core.backups import BackupPlan, RestorePlan
 from ddbio.core.planning.estimate import Figures
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import backup_estimate, restore_estimate
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws import glue
+from ddbio.commit.contents import LOGS, kind_of, require_own_files
+from ddbio.commit.protocol import list_manifests
+from ddbio.commit.snapshot import live_files
+from ddbio.commit.snapshot_form import PUBLISHED, published_folder
 from ddbio.core.catalog.ddl import ddl
 from ddbio.core.catalog.definition import (
     TableDefinition,
@@ -33,20 +37,16 @@ from ddbio.core.catalog.glue import (
 )
 from ddbio.core.catalog.lake import hudi_input
 from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
-from ddbio.core.folders.snapshot import PUBLISHED, published_folder
-from ddbio.core.folders.time_parts import PARTS
-from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
-from ddbio.files.commit import list_manifests
-from ddbio.files.contents import LOGS, kind_of, require_own_files
-from ddbio.files.formats import format_of, is_row_file
-from ddbio.files.meta import read_state
-from ddbio.files.row_files import read_schema
-from ddbio.files.snapshot import live_files
+from ddbio.formats.lake_columns import BUCKET
+from ddbio.formats.registry import format_of, is_row_file
+from ddbio.formats.row_files import read_schema
+from ddbio.formats.time_parts import PARTS
 from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.job.clients import catalog_spec
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.meta import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.job.report import Report
     from ddbio.ops.job.staging import Staging
     from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
+    from ddbio.storage.object_store import ObjectStore
 
 ReportT = TypeVar("ReportT", bound="Report")
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_limits
+from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.core.create_table import create_table_request
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
 from ddbio.core.planning.estimate import Figures
-from ddbio.core.planning.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.pacing import DEFAULT_RATIO
 from ddbio.core.planning.prices import cost_values, joined_cost
 from ddbio.core.planning.table_limits import limits_of
 from ddbio.core.scans.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments

@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.folders.snapshot import PUBLISHED, LiveFile
+from ddbio.commit.contents import LOGS, TABLES, recognize, require_no_tables
+from ddbio.commit.snapshot import folder_files, log_files, replaced_files
+from ddbio.commit.snapshot_form import PUBLISHED, LiveFile
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
-from ddbio.files.contents import LOGS, TABLES, recognize, require_no_tables
-from ddbio.files.declared import Noted, look_up
-from ddbio.files.decompress import decompress, line_blocks
-from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
-from ddbio.files.lake_rows import LAKE_ROWS
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import hive_partition, is_glob, literal_of, matcher, split_glob
-from ddbio.files.snapshot import folder_files, log_files, replaced_files
-from ddbio.files.stream_log import committed_files
+from ddbio.formats.declared import Noted, look_up
+from ddbio.formats.decompress import decompress, line_blocks
+from ddbio.formats.lake_rows import LAKE_ROWS
+from ddbio.formats.partition_columns import partition_columns
+from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.expansion import MOST_ROW_BYTES
 from ddbio.lake.lake_table import KEYS
@@ -35,17 +33,19 @@ from ddbio.ops.job.lake_items import LakeItems
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.ops.job.storage import open_store
 from ddbio.options.locations import parse_location
+from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
+from ddbio.storage.stream_log import committed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.contents import Contents
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.paths import FolderColumns
+    from ddbio.commit.contents import Contents
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions
     from ddbio.options.parsing import InputFormat
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.paths import FolderColumns
+    from ddbio.storage.staged import StoredObject
 
 # Files of these names are no data, whatever lies beside them.
 _OTHER_ENDINGS = (

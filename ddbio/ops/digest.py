@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.files.checksums import checked
-from ddbio.files.declared import look_up
-from ddbio.files.decompress import decompress, line_blocks
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.formats import FORMATS
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.paths import with_columns
-from ddbio.files.row_files import read_batches
-from ddbio.files.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.files.text_reader import PIECE_BYTES
+from ddbio.formats.declared import look_up
+from ddbio.formats.decompress import decompress, line_blocks
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.partition_columns import partition_columns
+from ddbio.formats.registry import FORMATS
+from ddbio.formats.row_files import read_batches
+from ddbio.formats.text_ahead import AHEAD_BYTES, TextAhead
+from ddbio.formats.text_reader import PIECE_BYTES
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
@@ -30,6 +28,8 @@ from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors
 from ddbio.ops.scans.read import digest_of_scan, scan_batches
+from ddbio.storage.checksums import checked
+from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.declared import Noted
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.paths import FolderColumns
+    from ddbio.formats.declared import Noted
     from ddbio.ops.data_files import DataFiles
     from ddbio.options import ConnectionOptions, DigestOptions, InspectOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.paths import FolderColumns
+    from ddbio.storage.staged import StoredObject
 
     DigestSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch | Any
 

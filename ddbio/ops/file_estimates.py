@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.folders.partitions import Partitioner, partitioning_of
+from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_estimate
 from ddbio.core.planning.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
-from ddbio.core.planning.job_limits import STOP_RATIO, JobLimits, check_estimate
 from ddbio.core.planning.speeds import PROCESSORS
 from ddbio.core.scans.partition_estimate import PartitionSample
 from ddbio.engine import available_cores, running_spark_parallelism
-from ddbio.files.size_estimate import file_row_bytes
+from ddbio.formats.partitions import Partitioner, partitioning_of
+from ddbio.formats.size_estimate import file_row_bytes
 from ddbio.ops.job.staging import partition_by_of
 from ddbio.ops.prices import prices_of
 from ddbio.options import TimeLimitOptions

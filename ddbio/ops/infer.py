@@ -12,9 +12,8 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.scans.plan import budget_of
 from ddbio.errors import DecodeError
-from ddbio.files.formats import format_of
-from ddbio.files.paths import with_columns
-from ddbio.files.row_files import schema_of
+from ddbio.formats.registry import format_of
+from ddbio.formats.row_files import schema_of
 from ddbio.items.decode import infer_schema_of_bodies, infer_schema_of_body, iterate_items
 from ddbio.items.framing import framed_items
 from ddbio.items.plain_columns import plain_schema
@@ -24,16 +23,17 @@ from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.items.time_columns import sampled_forms
 from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
+from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.paths import FolderColumns
     from ddbio.items.attribute import Item
     from ddbio.options import InspectOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.paths import FolderColumns
+    from ddbio.storage.staged import StoredObject
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
 

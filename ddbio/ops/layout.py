@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ddbio.charts.layout import layout_page
 from ddbio.charts.page import write_page
-from ddbio.core.folders.layout import LayoutCounter
-from ddbio.files.footers import FooterReader
-from ddbio.files.formats import format_of
-from ddbio.files.lake_rows import LAKE_ROWS
-from ddbio.files.parquet import PARQUET
+from ddbio.formats.footers import FooterReader
+from ddbio.formats.lake_rows import LAKE_ROWS
+from ddbio.formats.layout import LayoutCounter
+from ddbio.formats.parquet import PARQUET
+from ddbio.formats.registry import format_of
 from ddbio.ops.data_files import find_data
 from ddbio.ops.job.report import Clock
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from ddbio.core.folders.layout import Footer, LayoutReport
-    from ddbio.core.folders.snapshot import LiveFile
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.formats.layout import Footer, LayoutReport
     from ddbio.options import LayoutOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 # A request to S3 takes some tens of milliseconds, mostly waiting.
 _THREADS = 32

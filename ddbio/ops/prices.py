@@ -8,8 +8,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.price_list import read_offers
+from ddbio.budget.job_limits import check_estimate
 from ddbio.core.planning.estimate import Prices, compute_parts
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.planning.price_list import price_queries, refreshed_book
 from ddbio.core.planning.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.core.service_estimates import CapturePlan

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ddbio.budget import LocalBudget
+from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.budget.reservation import Grant
-from ddbio.core.planning.pacing import full_jitter_seconds
 from ddbio.core.planning.simulated_table import SimulatedTable
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.planning.pacing import Ramp
+    from ddbio.budget.pacing import Ramp
     from ddbio.core.planning.table_limits import TableLimits
 
 # Time has to pass, however little is left of rounding.

@@ -17,11 +17,11 @@ from ddbio.errors import (
     OptionError,
     TargetError,
 )
-from ddbio.files.meta import META, is_manifest, read_state
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
 from ddbio.result import Result
+from ddbio.storage.meta import META, is_manifest, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,8 +136,8 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
         If nothing states a key, or several are stated.
     """
     # Of all file formats; to describe a table needs none.
-    from ddbio.files.formats import is_row_file  # noqa: PLC0415
-    from ddbio.files.paths import is_glob, split_glob  # noqa: PLC0415
+    from ddbio.formats.registry import is_row_file  # noqa: PLC0415
+    from ddbio.storage.paths import is_glob, split_glob  # noqa: PLC0415
 
     folder = options.source.rstrip("/")
     places = [folder]

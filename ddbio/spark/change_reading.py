@@ -17,7 +17,6 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ddbio.engine import available_cores
-from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.capture import open_capture, prepare_capture
 from ddbio.ops.capture.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
@@ -28,6 +27,7 @@ from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
 from ddbio.spark.worker import tidy_worker
+from ddbio.storage.job_state import JobState
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.capture import OpenCapture
     from ddbio.ops.capture.log_reader import LogFile
+    from ddbio.storage.object_store import ObjectStore
 
 
 @options_dataclass(frozen=True, kw_only=True)

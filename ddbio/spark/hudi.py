@@ -21,11 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
+from ddbio.commit.claim import Claim
 from ddbio.core.lake.merge import Outcome
 from ddbio.core.lake.rows import newest
 from ddbio.errors import OptionError, ServiceError
-from ddbio.files.claim import Claim
+from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import fields_within
 from ddbio.items.schema.file import schema_to_json
 from ddbio.lake.bucket_files import MergedBucket
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from ddbio.core.lake.rows import LakeShape
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import Commit
     from ddbio.ops.job.report import Clock
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from ddbio.ops.lake.change_source import ChangePart
     from ddbio.ops.lake.merging import BucketMerger, RowMaker
     from ddbio.options import ApplyOptions, ConnectionOptions
+    from ddbio.storage.object_store import ObjectStore
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 """The jar that was tried."""

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.files.meta import META
 from ddbio.ops.job.base_load import LakeTarget
 from ddbio.ops.job.storage import open_store
 from ddbio.spark.hudi import HudiTable, has_avro_names, hudi_store, running_hudi_session
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.folders.staged import StagedFile
-    from ddbio.files.committer import CommitInfo
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.commit.committer import CommitInfo
     from ddbio.ops.job.base_load import LakeStaging
     from ddbio.ops.job.staging import Staging
     from ddbio.options import FilesOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile
 
 _FOLDER = f"{META}base"
 

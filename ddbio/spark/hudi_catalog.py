@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from ddbio.core.catalog.lake import HUDI_INPUT, hudi_schema
-from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import EndpointError, OptionError, TargetError
+from ddbio.formats.lake_columns import BUCKET
 from ddbio.spark.hudi import running_hudi_session, spark_place, told
 from ddbio.spark.types import to_spark_schema
 

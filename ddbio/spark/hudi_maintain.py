@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, TIME, VERSION
+from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, TIME, VERSION
 from ddbio.lake.hudi import TIMELINE
 from ddbio.lake.lake_table import FLOOR
 from ddbio.ops.lake.maintain import (
@@ -29,12 +29,12 @@ from ddbio.spark.hudi import HudiTable, claimed, hudi_store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import LakeFile, LakeState
     from ddbio.lake.sweep import Sweep
     from ddbio.ops.job.report import Clock
     from ddbio.options import MaintainOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _NO_LIMIT = str(1 << 50)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.budget import BudgetAddress, BudgetServer, LocalBudget
-from ddbio.core.planning.pacing import Ramp
+from ddbio.budget.pacing import Ramp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

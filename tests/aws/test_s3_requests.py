@@ -15,12 +15,12 @@ from ddbio.aws import client
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.control_plane import check_bucket
 from ddbio.aws.s3_store import S3Store
-from ddbio.core.checksum import CRC_POLYNOMIALS, checksum
-from ddbio.core.folders.staged import FileNaming, StoredObject
 from ddbio.errors import AccessDeniedError, OptionError
 from ddbio.ops.job.clients import s3_spec
 from ddbio.ops.job.storage import open_store
 from ddbio.options import ConnectionOptions, parse_options
+from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.storage.staged import FileNaming, StoredObject
 from ddbio.testing import MotoServer
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"

@@ -23,9 +23,9 @@ from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import PART_BYTES, PARTS_IN_FLIGHT, S3Store
-from ddbio.core.folders.staged import FileNaming, StoredObject
+from ddbio.commit.protocol import Target, prepare
 from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
-from ddbio.files.commit import Target, prepare
+from ddbio.storage.staged import FileNaming, StoredObject
 from ddbio.testing import MotoServer
 
 PART = FileNaming("job", 0).path(0, "parquet")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ddbio.budget import Budget, BudgetClosedError, Grant, LocalBudget
 from ddbio.budget.local import PeakWindow, RequestCounts
-from ddbio.core.planning.pacing import ThrottleScope
+from ddbio.budget.pacing import ThrottleScope
 
 
 class Clock:

@@ -30,9 +30,9 @@ from ddbio.budget import (
 from ddbio.budget.client import _out_of_reach
 from ddbio.budget.local import RequestCounts
 from ddbio.budget.messages import MessageChannel
+from ddbio.budget.pacing import ThrottleScope
 from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
 from ddbio.budget.server import _Listener
-from ddbio.core.planning.pacing import ThrottleScope
 from ddbio.errors import OptionError
 from tests.budget.deaf_port import deaf_port
 
@@ -42,7 +42,7 @@ WORKER = """
 import base64, pickle, sys
 from concurrent.futures import ThreadPoolExecutor
 from ddbio.budget import BudgetClient
-from ddbio.core.planning.pacing import ThrottleScope
+from ddbio.budget.pacing import ThrottleScope
 
 client = BudgetClient(pickle.loads(base64.b64decode(sys.argv[1])), fallback_units_per_second=1.0)
 

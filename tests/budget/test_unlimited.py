@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ddbio.budget import BudgetAddress, BudgetClosedError, BudgetServer, LocalBudget, UnlimitedBudget
+from ddbio.budget.job_limits import JobLimits
 from ddbio.budget.local import RequestCounts
-from ddbio.core.planning.job_limits import JobLimits
-from ddbio.core.planning.pacing import ThrottleScope
+from ddbio.budget.pacing import ThrottleScope
 from tests.budget.deaf_port import deaf_port
 
 HANG_SECONDS = 200.0

@@ -7,7 +7,7 @@ import pytest
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
-from ddbio.files.local_store import LocalStore
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 
 _serial = itertools.count()

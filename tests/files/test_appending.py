@@ -6,15 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.appending import require_same_types
+from ddbio.commit.committer import CommitInfo
+from ddbio.commit.protocol import Target, commit, prepare
 from ddbio.errors import TargetError
-from ddbio.files.appending import require_same_types
-from ddbio.files.commit import Target, commit, prepare
-from ddbio.files.committer import CommitInfo
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 INT = pa.schema([("pk", pa.string()), ("amount", pa.int64())])
 DECIMAL = pa.schema([("pk", pa.string()), ("amount", pa.decimal128(38, 1))])

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.arrow_messages import check_messages
-from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.arrow_messages import check_messages
+from ddbio.formats.row_files import RowFiles
+from ddbio.storage.local_store import LocalStore
 
 MIB = 1 << 20
 ROWS = pa.RecordBatch.from_pydict({

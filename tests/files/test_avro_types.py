@@ -14,10 +14,10 @@ import pytest
 
 import ddbio
 from ddbio.errors import DecodeError
-from ddbio.files.avro import _decompress
-from ddbio.files.avro_schema import as_stored, unwritable_type
-from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import read_batches
+from ddbio.formats.avro import _decompress
+from ddbio.formats.avro_schema import as_stored, unwritable_type
+from ddbio.formats.row_files import read_batches
+from ddbio.storage.local_store import LocalStore
 
 
 def logical(kind, meaning, **options):

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.folders.json_checksum import add_checksum, is_whole
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.commit.protocol import Target
+from ddbio.commit.snapshot import folder_files
 from ddbio.errors import DecodeError, TargetError
-from ddbio.files.checksums import BLOCK_BYTES, ChecksumSink, checked
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.declared import look_up
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import manifest_path, read_state
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.snapshot import folder_files
+from ddbio.formats.declared import look_up
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
+from ddbio.storage.checksums import BLOCK_BYTES, ChecksumSink, checked
+from ddbio.storage.json_checksum import add_checksum, is_whole
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import manifest_path, read_state
+from ddbio.storage.staged import FileNaming
 
 PATH = "part-job-00000-0-0000.csv"
 SIZE_BYTES = 3 * BLOCK_BYTES + 100

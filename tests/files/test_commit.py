@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 
 from ddbio.aws.s3_store import S3Store
-from ddbio.core.folders.staged import FileNaming, SmallObject
+from ddbio.commit import claim as claims
+from ddbio.commit import protocol as commits
+from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
+from ddbio.commit.protocol import Target, abort
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files import claim as claims
-from ddbio.files import commit as commits
-from ddbio.files.commit import Target, abort
-from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import claim_path, is_claim, manifest_path, read_state, version_at
-from ddbio.files.snapshot import live_files
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import claim_path, is_claim, manifest_path, read_state, version_at
+from ddbio.storage.staged import FileNaming, SmallObject
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={"table": "flights"}, schema="{}", digest="7f")
 
@@ -517,8 +517,8 @@ def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
     """No lease is waited for where the process of a claim is known to be gone."""
     script = """
 import os, sys
-from ddbio.files.commit import Target, prepare
-from ddbio.files.local_store import LocalStore
+from ddbio.commit.protocol import Target, prepare
+from ddbio.storage.local_store import LocalStore
 prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
 os._exit(9)
 """

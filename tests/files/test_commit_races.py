@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddbio.core.folders.staged import FileNaming, SmallObject, StagedFile, StoredObject
+from ddbio.commit.committer import CommitInfo
+from ddbio.commit.protocol import Target, abort, commit, prepare
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.commit import Target, abort, commit, prepare
-from ddbio.files.committer import CommitInfo
-from ddbio.files.meta import META, is_claim, manifest_path, version_at
-from ddbio.files.snapshot import live_files
+from ddbio.storage.meta import META, is_claim, manifest_path, version_at
+from ddbio.storage.staged import FileNaming, SmallObject, StagedFile, StoredObject
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 LONGEST = 10**9

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.folders.json_checksum import add_checksum
-from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
+from ddbio.commit.committer import CommitInfo
+from ddbio.commit.intent import published_by
+from ddbio.commit.protocol import Target, abort
+from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import DdbioError, NotFoundError, TargetError
-from ddbio.files.commit import Target, abort
-from ddbio.files.committer import CommitInfo
-from ddbio.files.intent import published_by
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import claim_path, intent_path, is_claim, is_intent, is_manifest, manifest_path, read_state
-from ddbio.files.snapshot import live_files, read_history
+from ddbio.storage.job_state import JobState
+from ddbio.storage.json_checksum import add_checksum
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import claim_path, intent_path, is_claim, is_intent, is_manifest, manifest_path, read_state
+from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 
 JOB = "20260102T030405Z_0123abcd"
 DEAD = "20200101T000000Z_deadbeef"

@@ -5,13 +5,13 @@ import functools
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.csv_records import check_quotes, header_names
-from ddbio.files.file_format import ReadOptions, TextStart
-from ddbio.files.local_store import LocalStore
-from ddbio.files.text_ahead import TextAhead
-from ddbio.files.text_reader import CSV, CsvRows, TextReader
-from ddbio.files.text_rows import csv_columns, joined_columns, read_csv
+from ddbio.formats.csv_records import check_quotes, header_names
+from ddbio.formats.file_format import ReadOptions, TextStart
+from ddbio.formats.text_ahead import TextAhead
+from ddbio.formats.text_reader import CSV, CsvRows, TextReader
+from ddbio.formats.text_rows import csv_columns, joined_columns, read_csv
 from ddbio.items.schema.arrow import normalize_schema, tag_of_field
+from ddbio.storage.local_store import LocalStore
 
 BROKEN = {
     "unclosed at the end": ('id,v\na,x\nb,"y\nc,z\nd,w\n', "line 3: the quote that opens"),
@@ -123,7 +123,7 @@ def test_words_that_are_given_are_missing_in_every_column(tmp_path, words, how):
 
 def test_a_cell_that_never_ends_is_found_before_memory_does(tmp_path, monkeypatch):
     """A row that is larger than any item is an error, not all of the file."""
-    monkeypatch.setattr("ddbio.files.text_reader.MOST_ROW_BYTES", 1000)
+    monkeypatch.setattr("ddbio.formats.text_reader.MOST_ROW_BYTES", 1000)
     text = "id,v\n" + "a,x\n" * 100 + 'b,"y\n' + "c,z\n" * 1000
     with pytest.raises(DecodeError, match=r"larger than .* not closed"):
         read(tmp_path, text, "pieces")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
-from ddbio.files.decompress import BLOCK_BYTES, GzipReader, decompress, line_blocks
+from ddbio.formats.decompress import BLOCK_BYTES, GzipReader, decompress, line_blocks
 from ddbio.items import expansion
 
 
@@ -135,7 +135,7 @@ def packed(codec: str, blocks: list[bytes]) -> bytes:
 def test_no_codec_expands_beyond_all_measure(monkeypatch, codec, text, message):
     """Lines of nothing, and a line without end, end the reading soon, read as lines or at once."""
     monkeypatch.setattr(expansion, "FREE_BYTES", 4 << 20)
-    monkeypatch.setattr("ddbio.files.decompress.FREE_BYTES", 4 << 20)
+    monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 4 << 20)
     data = packed(codec, [text * (1 << 20)] * 100)
     with pytest.raises(DecodeError, match=message):
         collections.deque(line_blocks([data], "f", 16 << 20), maxlen=0)
@@ -156,8 +156,8 @@ def test_a_line_has_a_largest_size_in_every_codec(codec):
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
 def test_what_is_inflated_at_once_is_limited(monkeypatch, codec):
     """A file that can only be read whole may not become more than a size, at any ratio."""
-    monkeypatch.setattr("ddbio.files.decompress.MOST_WHOLE_BYTES", 3_000_000)
-    monkeypatch.setattr("ddbio.files.decompress.FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("ddbio.formats.decompress.MOST_WHOLE_BYTES", 3_000_000)
+    monkeypatch.setattr("ddbio.formats.decompress.FREE_BYTES", 1_000_000)
     text = random.Random(1).randbytes(2_900_000)
     assert decompress(packed(codec, [text]), "f") == text
     with pytest.raises(DecodeError, match="3,000,000 bytes at once: decompress it before"):

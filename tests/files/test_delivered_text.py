@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.delivered_text import delivered_head, delivered_text
+from ddbio.formats.delivered_text import delivered_head, delivered_text
 
 TEXT = b"".join(b'{"eventName":"INSERT","n":%d}' % number for number in range(20_000))
 

@@ -8,15 +8,15 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import DecodeError, OptionError
-from ddbio.files.avro import COLUMNS_KEY
-from ddbio.files.formats import FORMATS, format_of
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.row_files import read_batches
+from ddbio.formats.avro import COLUMNS_KEY
+from ddbio.formats.registry import FORMATS, format_of
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.row_files import read_batches
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import normalize_schema
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 CODECS = [(name, codec) for name, each in FORMATS.items() for codec in each.extensions]
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyorc
 import pytest
 
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.formats import FORMATS
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.registry import FORMATS
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import normalize_schema
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 SCHEMA = normalize_schema(
     pa.schema(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.folders.staged import FileNaming, StoredObject
+from ddbio.commit.protocol import Target, prepare
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.commit import Target, prepare
-from ddbio.files.local_store import LocalSink, LocalStore, _target_errors
+from ddbio.storage.local_store import LocalSink, LocalStore, _target_errors
+from ddbio.storage.staged import FileNaming, StoredObject
 
 PART = FileNaming("job", 0).path(0, "parquet")
 

@@ -7,10 +7,10 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.local_store import LocalStore
-from ddbio.files.text_reader import JsonRows, TextReader
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.text_reader import JsonRows, TextReader
 from ddbio.items.schema.arrow import is_nulls, normalize_schema
+from ddbio.storage.local_store import LocalStore
 
 COLUMNS = normalize_schema(pa.schema({"pk": pa.string(), "v": pa.int64(), "w": pa.int64()}))
 ROWS = [

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.folders.staged import StoredObject
-from ddbio.files.local_store import LocalStore
-from ddbio.files.object_store import RangeFile
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.object_store import RangeFile
+from ddbio.storage.staged import StoredObject
 
 DATA = bytes(range(100))
 SEEKS = st.tuples(st.just("seek"), st.integers(-120, 120), st.sampled_from([0, 1, 2]))

@@ -8,10 +8,10 @@ import pyarrow.orc
 import pytest
 
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.local_store import LocalStore
-from ddbio.files.orc import OrcReader
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.orc import OrcReader
+from ddbio.formats.row_files import RowFiles
+from ddbio.storage.local_store import LocalStore
 
 DAMAGED = Path(__file__).parent / "damaged"
 ROWS = pa.table({"pk": ["a", "b", "c"], "n": [1, None, 3]})

@@ -6,8 +6,8 @@ import zlib
 import pyorc
 import pytest
 
-from ddbio.files.local_store import LocalStore
-from ddbio.files.orc_types import unwritable_type
+from ddbio.formats.orc_types import unwritable_type
+from ddbio.storage.local_store import LocalStore
 
 ZEROS = zlib.compress(bytes(1 << 27), 1, wbits=-15)
 KINDS = pyorc.CompressionKind

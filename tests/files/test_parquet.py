@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DdbioError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.parquet import dictionary_columns, page_bytes
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.parquet import dictionary_columns, page_bytes
+from ddbio.formats.row_files import RowFiles
+from ddbio.storage.local_store import LocalStore
 
 ROWS = 5000
 

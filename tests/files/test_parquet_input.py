@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.parquet_input import open_parquet, read_parquet
+from ddbio.formats.parquet_input import open_parquet, read_parquet
 
 YEARS = [dt.datetime(1, 1, 1), dt.datetime(1677, 9, 21), dt.datetime(2024, 2, 29, 1, 2, 3, 4), None,
          dt.datetime(2262, 4, 12), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)]  # fmt: skip

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.files.parquet_types import FooterFacts, stored_types
+from ddbio.formats.parquet_types import FooterFacts, stored_types
 
 INT96 = "use_deprecated_int96_timestamps"
 

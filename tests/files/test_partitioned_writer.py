@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.folders.partitions import PartitionBy, Partitioner, partitioning_of
-from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import TargetError
-from ddbio.files import partitioned_writer
-from ddbio.files.local_store import LocalStore
-from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.files.paths import hive_partition
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats import partitioned_writer
+from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.formats.partitions import PartitionBy, Partitioner, partitioning_of
+from ddbio.formats.rolling_writer import FileOptions
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.paths import hive_partition
+from ddbio.storage.staged import FileNaming
 
 KIB = 1024
 VALUES = st.one_of(

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.folders.staged import FileNaming, StagedFile
 from ddbio.errors import TargetError
-from ddbio.files import rolling_writer
-from ddbio.files.file_format import WriterOptions
-from ddbio.files.orc import OrcFileWriter
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats import rolling_writer
+from ddbio.formats.file_format import WriterOptions
+from ddbio.formats.orc import OrcFileWriter
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.storage.staged import FileNaming, StagedFile
 
 MIB = 1024 * 1024
 

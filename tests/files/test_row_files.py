@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.row_files import RowFiles
+from ddbio.storage.local_store import LocalStore
 
 MARK = b"\xef\xbb\xbf"
 PAGE = b'{"Items":[{"a":{"S":"x"}},{"a":{"S":"y"}}],"Count":2,"ScannedCount":2}'

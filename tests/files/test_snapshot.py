@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot, parse_snapshot
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.committer import CommitInfo
+from ddbio.commit.protocol import Target, commit, prepare
+from ddbio.commit.snapshot import folder_files, live_files, read_history
+from ddbio.commit.snapshot_form import LiveFile, Snapshot, format_snapshot, parse_snapshot
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.commit import Target, commit, prepare
-from ddbio.files.committer import CommitInfo
-from ddbio.files.meta import claim_path, snapshot_path
-from ddbio.files.snapshot import folder_files, live_files, read_history
+from ddbio.storage.meta import claim_path, snapshot_path
+from ddbio.storage.staged import FileNaming
 
 INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 

@@ -6,12 +6,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import DecodeError
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.formats import FORMATS
-from ddbio.files.text_ahead import TextAhead, side_by_side
-from ddbio.files.text_reader import CsvRows, JsonRows, TextReader
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.registry import FORMATS
+from ddbio.formats.text_ahead import TextAhead, side_by_side
+from ddbio.formats.text_reader import CsvRows, JsonRows, TextReader
+from ddbio.storage.staged import StoredObject
 
 ROWS = [{"pk": f"k{n}", "n": n if n % 7 else n / 8, "text": f'"{n}"\n, ' + "x" * (n % 50)} for n in range(1000)]
 ROWS[900:] = [{**row, "late": 1} for row in ROWS[900:]]

@@ -10,10 +10,10 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddbio.core.folders.staged import StoredObject
-from ddbio.files.csv_records import record_starts
-from ddbio.files.local_store import LocalStore
-from ddbio.files.text_ranges import LineCounts, byte_ranges, count_csv, csv_starts, document_blocks, read_documents
+from ddbio.formats.csv_records import record_starts
+from ddbio.formats.text_ranges import LineCounts, byte_ranges, count_csv, csv_starts, document_blocks, read_documents
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import StoredObject
 
 
 class Text:

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
-from ddbio.files.csv_records import header_names, whole_records
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.local_store import LocalStore
-from ddbio.files.row_lines import lines_of_csv
-from ddbio.files.text_reader import CsvRows, JsonRows, TextReader
+from ddbio.formats.csv_records import header_names, whole_records
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.row_lines import lines_of_csv
+from ddbio.formats.text_reader import CsvRows, JsonRows, TextReader
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
+from ddbio.storage.local_store import LocalStore
 
 PIECE_BYTES = 64 * 1024
 

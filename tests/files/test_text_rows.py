@@ -8,9 +8,9 @@ import pytest
 from boto3.dynamodb.types import TypeDeserializer
 
 from ddbio.errors import DecodeError
-from ddbio.files import text_rows
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.text_rows import read_csv, read_json
+from ddbio.formats import text_rows
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.text_rows import read_csv, read_json
 from ddbio.items.encode import Encoder
 
 

@@ -40,20 +40,18 @@ from comparison import assert_same, by_kernel, by_reference
 from item_generator import Generator
 
 import ddbio
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.commit.protocol import Target
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import DdbioError, DecodeError
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.footers import FooterReader, open_footer
-from ddbio.files.local_store import LocalStore
-from ddbio.files.orc_types import unwritable_type
-from ddbio.files.parquet_types import FooterFacts, stored_types
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.row_files import RowFiles
-from ddbio.files.snapshot import live_files
-from ddbio.files.text_rows import _read_json_exactly as read_json_plainly
-from ddbio.files.text_rows import read_json
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.footers import FooterReader, open_footer
+from ddbio.formats.orc_types import unwritable_type
+from ddbio.formats.parquet_types import FooterFacts, stored_types
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.row_files import RowFiles
+from ddbio.formats.text_rows import _read_json_exactly as read_json_plainly
+from ddbio.formats.text_rows import read_json
 from ddbio.items.digest import item_hash
 from ddbio.items.encode import Encoder
 from ddbio.items.framing import checked_items
@@ -63,6 +61,8 @@ from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 # The loops are what is tried, whether they are compiled or not.
 FIRST_CALLS._left_bytes = -1

@@ -20,23 +20,23 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 import ddbio
-from ddbio.core.folders.staged import FileNaming, StagedFile
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.commit.protocol import Target
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
 from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.local_store import LocalStore
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.ops.loads.sources import open_source
 from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.options import LoadOptions, parse_options
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming, StagedFile
 from ddbio.testing.export import ExportWriter
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.commit.contents import recognize
 from ddbio.errors import DdbioError, DecodeError, NotFoundError, OptionError, TargetError
-from ddbio.files.contents import recognize
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.stream_events import StreamEventLog
 from ddbio.options import StreamEventOptions, parse_options
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROWS = pa.table({"id": ["a", "b", "c"], "v": pa.array([1, 2, 3])})

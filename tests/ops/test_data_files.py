@@ -22,12 +22,12 @@ from ddbio.aws.client import ClientSpec
 from ddbio.cli.show import format_load_plan
 from ddbio.cli.writing import format_write
 from ddbio.errors import DecodeError, NotFoundError, OptionError, TargetError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.paths import escape_glob, matcher
-from ddbio.files.row_files import RowFiles, read_batches, read_schema
+from ddbio.formats.row_files import RowFiles, read_batches, read_schema
 from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.ops.data_files import find_data, is_data, read_lines
 from ddbio.options import ConnectionOptions, parse_options
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.paths import escape_glob, matcher
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json", "manifest-x.json"]

@@ -19,11 +19,10 @@ from fold_model import item, window
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
+from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
+from ddbio.commit.protocol import Target
 from ddbio.errors import DdbioError
-from ddbio.files.commit import Target
-from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
-from ddbio.files.meta import META, STAGING, is_manifest, version_at
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.decode import Decoder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.item_schema import ItemSchema
@@ -34,6 +33,7 @@ from ddbio.ops.exports.tasks import ExportFilesTask, export_columns, export_task
 from ddbio.ops.job.staging import Staging
 from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
+from ddbio.storage.meta import META, STAGING, is_manifest, version_at
 from ddbio.testing.export import ExportWriter
 from tests.ops.virtual_job import DriverKilledError, Engine, Faults, Pages, Stop, Store, World, rows_at
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.budget.job_limits import JobLimits, check_actual
 from ddbio.core.planning.estimate import Estimate, Figures
-from ddbio.core.planning.job_limits import JobLimits, check_actual
 from ddbio.core.planning.prices import Cost, CostLine
 from ddbio.errors import LimitError
 from ddbio.ops.exports.read import read_export_to_files

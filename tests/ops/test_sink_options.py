@@ -12,9 +12,9 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
 from tests.ops.lake.virtual_log import VirtualLog, Writer

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from ddbio.aws.http_bodies import TruncatedBodyError
-from ddbio.core.folders.staged import StagedFile, StoredObject
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import EndpointError, NotFoundError, ServiceError
-from ddbio.files.snapshot import live_files
 from ddbio.items.page import split_page
 from ddbio.items.reference import items_of
+from ddbio.storage.staged import StagedFile, StoredObject
 
 ATTEMPTS = 4
 CHUNK_BYTES = 100

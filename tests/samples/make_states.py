@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ddbio.files.meta import format_state  # noqa: E402 - found by the line above
+from ddbio.storage.meta import format_state  # noqa: E402 - found by the line above
 from tests.conftest import FAKE_ENVIRONMENT  # noqa: E402 - the same
 from tests.surface.jobs import run_jobs  # noqa: E402 - the same
 

@@ -17,11 +17,11 @@ import pytest
 
 import ddbio
 from ddbio.errors import GapError
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.lambda_handlers import log_changes
 from ddbio.ops.capture.lineages import lineages_of
 from ddbio.ops.capture.log_reader import open_log
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.samples.make import BOTH, BUCKET, DATA, MISFIT, TABLE, TTL, create, item, record
 from tests.samples.make_states import SAMPLES

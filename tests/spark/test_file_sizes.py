@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.folders.partitions import PartitionBy, partitioning_of
-from ddbio.core.folders.staged import FileNaming
 from ddbio.errors import OptionError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.formats.partitions import PartitionBy, partitioning_of
+from ddbio.formats.rolling_writer import FileOptions
 from ddbio.spark import sized_files
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 KIB = 1024
 VALUES = [

@@ -8,8 +8,8 @@ from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.errors import SchemaError
-from ddbio.files.local_store import LocalStore
 from ddbio.spark import apply_batch, register
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import VirtualLog, Writer, is_deleted
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.lake.columns import column_name
+from ddbio.formats.lake_columns import column_name
 from tests.ops.lake.test_schedules import expected, items_of
 from tests.ops.lake.test_verify_schedules import Past
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import boto3
 
 from ddbio.cli.main import cli, run
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo
-from ddbio.files.local_store import LocalStore
+from ddbio.commit.committer import CommitInfo
+from ddbio.commit.protocol import Target
 from ddbio.lambda_handlers import log_changes
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 from ddbio.testing import FakeDynamoDB
 
 TABLE = "orders"

@@ -13,9 +13,9 @@ from pyiceberg.catalog import load_catalog
 
 import ddbio
 from ddbio.errors import EndpointError, OptionError, TargetError
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_maintain import aged
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
 from tests.versions.catalog_servers import hive_metastore, rest_catalog

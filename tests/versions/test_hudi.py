@@ -24,9 +24,8 @@ from pyspark.sql import functions as sql
 
 import ddbio
 from ddbio.cli.main import cli
+from ddbio.commit.claim import Claim
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files.claim import Claim
-from ddbio.files.local_store import LocalStore
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.lake.apply import Applier, ApplyReport
@@ -34,6 +33,7 @@ from ddbio.ops.lake.changes import open_changes
 from ddbio.options import ApplyOptions
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import ExportWriter, put_manifest
 from tests.ops.lake.virtual_log import BEGAN, Change, VirtualLog, Writer, columns, expected, items_of
 
@@ -222,7 +222,7 @@ def test_one_writer_at_a_time(hudi, tmp_path):
     with rival.renewed(), pytest.raises(TargetError, match="is being written to by job rival"):
         ddbio.apply(tmp_path / "log", lake, **given)
     rival.release()
-    dead = "import sys; from ddbio.files.claim import Claim; from ddbio.files.local_store import LocalStore; "
+    dead = "import sys; from ddbio.commit.claim import Claim; from ddbio.storage.local_store import LocalStore; "
     dead += "Claim(LocalStore(sys.argv[1]), 'dead', 'overwrite').write()"
     subprocess.run([sys.executable, "-c", dead, str(lake)], check=True)
 

@@ -14,11 +14,11 @@ import pytest
 import ddbio
 from ddbio.core.catalog.definition import TableName
 from ddbio.core.catalog.lake import hudi_input, hudi_partitions
-from ddbio.core.lake.columns import BUCKET
 from ddbio.errors import EndpointError, OptionError, TargetError
-from ddbio.files.local_store import LocalStore
+from ddbio.formats.lake_columns import BUCKET
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.spark.hudi_catalog import spark_schema
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
 from tests.versions.catalog_servers import hive_metastore
 from tests.versions.conftest import CONF

@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 import ddbio
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, is_deleted, items_of
 
 POSITION = "ddbio/0/job/1000"

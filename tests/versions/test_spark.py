@@ -24,8 +24,8 @@ from pyspark.sql import functions as sql
 import ddbio
 import ddbio.spark
 from ddbio.errors import OptionError
-from ddbio.files.local_store import LocalStore
 from ddbio.spark.javac import find_javac
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import ExportWriter
 from tests.ops.lake.virtual_log import VirtualLog, Writer
 from tests.versions import jobs

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
+from ddbio.formats.log_columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, KeyGroups, key_fingerprints
 from ddbio.items.schema.own_names import is_own, item_fields

@@ -19,7 +19,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import (
+from ddbio.core.capture.plain_lines import split_records
+from ddbio.errors import DecodeError, OptionError
+from ddbio.formats.log_columns import (
     EVENT_ID,
     EVENT_TIME,
     EXPIRED,
@@ -32,8 +34,6 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
     attribute_of_member,
 )
-from ddbio.core.capture.plain_lines import split_records
-from ddbio.errors import DecodeError, OptionError
 from ddbio.items.change_lines import NO_IMAGE, checked_changes
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.json_text import EXACT_DECODER, compact_json

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import (
+from ddbio.errors import OptionError
+from ddbio.formats.log_columns import (
     ARCHIVE_COLUMNS,
     EVENT_ID,
     EVENT_TIME,
@@ -22,7 +23,6 @@ from ddbio.core.capture.columns import (
     OPERATION,
     SEQUENCE,
 )
-from ddbio.errors import OptionError
 from ddbio.items.item_key import key_columns, key_values
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_FIELD, RESCUE_NAME, name_of_field

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
+from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_columns, key_rows

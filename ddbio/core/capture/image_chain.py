@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.capture.columns import EVENT_TIME
+from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.items.item_key import KeyGroups, key_fingerprints
 from ddbio.items.kernel.arrays import int64_values
 

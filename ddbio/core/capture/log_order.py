@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
+from ddbio.formats.log_columns import EVENT_TIME, SEQUENCE
 from ddbio.items.item_key import KeyGroups, key_fingerprints
 from ddbio.items.kernel.arrays import int64_array
 

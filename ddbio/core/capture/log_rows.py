@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import (
+from ddbio.core.capture.image_chain import sequences_of
+from ddbio.errors import DecodeError
+from ddbio.formats.log_columns import (
     ARCHIVE_COLUMNS,
     EVENT_ID,
     EVENT_TIME,
@@ -25,8 +27,6 @@ from ddbio.core.capture.columns import (
     SEQUENCE,
     TIME_TO_LIVE,
 )
-from ddbio.core.capture.image_chain import sequences_of
-from ddbio.errors import DecodeError
 from ddbio.items.change_lines import END_OF_TIME, NO_IMAGE
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.json_text import compact_json, parse_documents

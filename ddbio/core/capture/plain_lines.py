@@ -13,7 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import (
+from ddbio.core.capture.log_rows import expired_records
+from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
+from ddbio.errors import DecodeError
+from ddbio.formats.log_columns import (
     EVENT_ID,
     EVENT_TIME,
     EXPIRED,
@@ -23,9 +26,6 @@ from ddbio.core.capture.columns import (
     TABLE,
     TIME_TO_LIVE,
 )
-from ddbio.core.capture.log_rows import expired_records
-from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
-from ddbio.errors import DecodeError
 from ddbio.items.change_images import ImageReader
 from ddbio.items.changes import plainly_encoded
 from ddbio.items.kernel.arrays import (

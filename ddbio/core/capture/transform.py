@@ -7,7 +7,8 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import (
+from ddbio.errors import DecodeError
+from ddbio.formats.log_columns import (
     EVENT_ID,
     EVENT_TIME,
     EXPIRED,
@@ -17,7 +18,6 @@ from ddbio.core.capture.columns import (
     TIME_TO_LIVE,
     line_member,
 )
-from ddbio.errors import DecodeError
 from ddbio.items.change_lines import checked_changes
 from ddbio.items.json_text import compact_json
 from ddbio.items.number import canonical_number

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.partitions import NULL_FOLDER
-from ddbio.core.folders.snapshot import PUBLISHED
+from ddbio.commit.snapshot_form import PUBLISHED
 from ddbio.errors import SchemaError, TargetError
+from ddbio.formats.partitions import NULL_FOLDER
 from ddbio.result import Result
 
 if TYPE_CHECKING:

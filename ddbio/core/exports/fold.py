@@ -28,7 +28,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.exports.manifest import ExportSummary
+    from ddbio.formats.export_manifest import ExportSummary
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport_Requesting.html
 MIN_WINDOW = timedelta(minutes=15)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.folders.partitions import PartitionedRows
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OPERATION, TIME, VERSION
 from ddbio.core.lake.fitting import Fitter
 from ddbio.core.lake.keys import keys_and_buckets
 from ddbio.core.lake.reordering import joined, reordered
 from ddbio.core.lake.versions import BASE
+from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, TIME, VERSION
+from ddbio.formats.partitions import PartitionedRows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 

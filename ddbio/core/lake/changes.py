@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import LogDecoder, item_schema
-from ddbio.core.lake.columns import DELETED
 from ddbio.errors import SchemaError
+from ddbio.formats.lake_columns import DELETED
+from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE
 from ddbio.items.json_text import compact_json
 from ddbio.items.kernel.arrays import bool_array

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.lake.columns import lake_fields
+from ddbio.formats.lake_columns import lake_fields
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.kernel.arrays import as_type, take_rows

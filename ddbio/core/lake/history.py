@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import KEY, OPERATION, TIME, VERSION, attribute_columns
 from ddbio.core.lake.versions import epoch_of
+from ddbio.formats.lake_columns import KEY, OPERATION, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.own_names import column_name

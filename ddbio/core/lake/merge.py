@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import DELETED, KEY, TIME, VERSION
+from ddbio.formats.lake_columns import DELETED, KEY, TIME, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_ID, EVENT_TIME, EXPIRED, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
-from ddbio.core.capture.columns import OPERATION as LOG_OPERATION
-from ddbio.core.lake.columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
-from ddbio.core.lake.columns import KEY as KEY_COLUMN
 from ddbio.core.lake.fitting import fitted
 from ddbio.core.lake.keys import keys_and_buckets
 from ddbio.core.lake.versions import versions
+from ddbio.formats.lake_columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
+from ddbio.formats.lake_columns import KEY as KEY_COLUMN
+from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, EXPIRED, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
+from ddbio.formats.log_columns import OPERATION as LOG_OPERATION
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field

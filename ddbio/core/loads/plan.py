@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ddbio.budget.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.planning.estimate import START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
 from ddbio.core.planning.prices import cost_values
 from ddbio.core.planning.table_limits import largest_share, limits_of
 from ddbio.errors import OptionError

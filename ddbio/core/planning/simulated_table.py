@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ddbio.core.planning.pacing import ThrottleScope
+from ddbio.budget.pacing import ThrottleScope
 from ddbio.core.planning.table_limits import BURST_SECONDS, TableLimits
 
 # A partition never serves more than its own limit; it evens out one second of it.

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ddbio.core.planning.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_RCU, NEW_TABLE_WCU, Ramp
+from ddbio.budget.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_RCU, NEW_TABLE_WCU, Ramp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.core.planning.estimate import SENT_RATIO, START_SECONDS, Figures
 from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.pacing import DEFAULT_RATIO
 from ddbio.core.planning.prices import cost_values
 from ddbio.core.planning.speeds import PROCESSORS, SCAN_SPEED
 from ddbio.core.planning.table_limits import limits_of

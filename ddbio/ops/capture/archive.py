@@ -19,19 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
+from ddbio.commit.claim import Claim
+from ddbio.commit.contents import require_target
+from ddbio.commit.snapshot import live_files
+from ddbio.commit.snapshot_form import LiveFile
 from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
-from ddbio.core.capture.columns import (
-    ARCHIVE_COLUMNS,
-    EVENT_ID,
-    EVENT_TIME,
-    EXPIRED,
-    EXPIRED_AT,
-    INFERRED,
-    OLD_IMAGE,
-    OLD_RESCUE,
-    OPERATION,
-    SEQUENCE,
-)
 from ddbio.core.capture.expiry import (
     expired_rows,
     expiry_seconds,
@@ -43,14 +35,21 @@ from ddbio.core.capture.expiry import (
     without_image,
 )
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
-from ddbio.core.folders.snapshot import LiveFile
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files.claim import Claim
-from ddbio.files.contents import require_target
-from ddbio.files.job_state import JobState, require_same
-from ddbio.files.parquet_input import open_parquet, read_parquet
-from ddbio.files.snapshot import live_files
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.log_columns import (
+    ARCHIVE_COLUMNS,
+    EVENT_ID,
+    EVENT_TIME,
+    EXPIRED,
+    EXPIRED_AT,
+    INFERRED,
+    OLD_IMAGE,
+    OLD_RESCUE,
+    OPERATION,
+    SEQUENCE,
+)
+from ddbio.formats.parquet_input import open_parquet, read_parquet
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.item_key import Fingerprints
 from ddbio.items.joined_items import joined_items
@@ -68,6 +67,7 @@ from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.read import scan_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
+from ddbio.storage.job_state import JobState, require_same
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.core.planning.estimate import Figures
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _KIND, _DONE = "archive", "done"
 _COLUMNS = [OPERATION, SEQUENCE, EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE]

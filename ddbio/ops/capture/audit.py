@@ -19,17 +19,14 @@ import pyarrow.parquet as pq
 
 from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.kinesis_streams import KinesisSource
+from ddbio.commit.claim import LEASE_SECONDS
+from ddbio.commit.snapshot import live_files, log_job_of, read_history
 from ddbio.core.capture.audit import ImageChains
 from ddbio.core.capture.change_ids import change_ids, distinct_changes
-from ddbio.core.capture.columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
 from ddbio.core.capture.log_rows import hour_of, next_iterator
 from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
-from ddbio.core.folders.staged import job_of
-from ddbio.files.claim import LEASE_SECONDS
-from ddbio.files.meta import claim_path
-from ddbio.files.object_store import RangeFile
-from ddbio.files.parquet_input import open_parquet
-from ddbio.files.snapshot import live_files, log_job_of, read_history
+from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
+from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.item_key import Fingerprints
 from ddbio.items.schema.own_names import is_own
 from ddbio.ops.capture.batch_records import BatchRecords
@@ -41,16 +38,19 @@ from ddbio.ops.capture.log_reader import FileLineages, streams_of_files
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.meta import claim_path
+from ddbio.storage.object_store import RangeFile
+from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.capture.shards import ChangeSource, Shard
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.job_state import JobState
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.gaps import Gap
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
+    from ddbio.storage.job_state import JobState
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 _SHOWN = 20
 # Replies without records are normal where there are more.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias
 
-    from ddbio.files.job_state import JobState
+    from ddbio.storage.job_state import JobState
 
     Record: TypeAlias = "dict[str, Any] | None"
     ReadAll: TypeAlias = Callable[[Callable[[int], Record], Iterable[int]], Iterable[Record]]

@@ -16,29 +16,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.core.capture.columns import EVENT_ID, SEQUENCE
+from ddbio.commit.snapshot import read_history
 from ddbio.core.capture.image_chain import sequences_of
 from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, records_of
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.errors import NotFoundError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.files.object_store import RangeFile
-from ddbio.files.parquet_input import read_parquet
-from ddbio.files.snapshot import read_history
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.log_columns import EVENT_ID, SEQUENCE
+from ddbio.formats.parquet_input import read_parquet
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.ops.capture.memory import release_loader
+from ddbio.storage.job_state import JobState
+from ddbio.storage.object_store import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from ddbio.core.capture.shards import ChangeSource, Lineage
-    from ddbio.files.job_state import JobState
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.batch_records import BatchRecords
     from ddbio.options import Compression
+    from ddbio.storage.job_state import JobState
+    from ddbio.storage.object_store import ObjectStore
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
 

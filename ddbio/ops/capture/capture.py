@@ -16,13 +16,12 @@ from ddbio.aws.change_streams import StreamSource
 from ddbio.aws.fan_out import FanOutSource
 from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.budget import LocalBudget
+from ddbio.commit.claim import Claim
+from ddbio.commit.contents import require_target
 from ddbio.core.capture.log_rows import item_schema
 from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
-from ddbio.files.claim import Claim
-from ddbio.files.contents import require_target
-from ddbio.files.job_state import JobState, require_same
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json, schema_to_json
@@ -52,6 +51,7 @@ from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.plan import observe_table
 from ddbio.options import ScanOptions, connection_of, parse_options
+from ddbio.storage.job_state import JobState, require_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
     from ddbio.core.capture.shards import ChangeSource
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.finding import FoundStream
     from ddbio.options import CaptureOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.capture")
 # A capture on another machine takes over after so long.

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME
 from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
 from ddbio.core.capture.log_rows import LogDecoder, item_schema
 from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.errors import DecodeError, NotFoundError, OptionError
-from ddbio.files.delivered_text import delivered_head, delivered_text
-from ddbio.files.file_format import BATCH_ROWS, ReadOptions
-from ddbio.files.formats import FORMATS, MAGIC_BYTES, format_of_bytes
-from ddbio.files.meta import META
+from ddbio.formats.delivered_text import delivered_head, delivered_text
+from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
+from ddbio.formats.log_columns import EVENT_TIME
+from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.kernel.members import Openings
@@ -31,15 +30,16 @@ from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.data_files import named_errors
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from ddbio.core.capture.delivered import Failure
     from ddbio.core.capture.log_rows import LogRows
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options.changes import ChangesReadOptions, DeliveredOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 log = logging.getLogger("ddbio.changes")
 

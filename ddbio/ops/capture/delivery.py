@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from isal import igzip_lib
 
+from ddbio.commit.contents import require_target
 from ddbio.core.capture.delivered import DeliveredReader, Failure, records_of
 from ddbio.core.capture.one_table import OneTable
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, change_time, partition_keys
 from ddbio.errors import DecodeError
-from ddbio.files.contents import require_target
 from ddbio.items.change_images import ImageReader
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options.changes import ChangesWriteOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _FAILED = "processing-failed"
 _RANDOM_CHARACTERS = 11

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.job_state import JobState
+    from ddbio.storage.job_state import JobState
+    from ddbio.storage.staged import StoredObject
 
 _SINGLE, _FOLDED = re.compile(r"[0-9a-f]{24}"), "done-"
 

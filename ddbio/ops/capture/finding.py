@@ -12,7 +12,6 @@ from ddbio.aws.change_streams import stream_of
 from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.aws.kinesis_streams import data_stream_of
 from ddbio.errors import OptionError
-from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.gaps import HEALS
 from ddbio.ops.capture.leases import LEASES
@@ -20,14 +19,15 @@ from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of, req
 from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options import CaptureOptions
+    from ddbio.storage.object_store import ObjectStore
 
 
 @dataclass(frozen=True)

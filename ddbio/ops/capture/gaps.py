@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.columns import EVENT_TIME, SEQUENCE
 from ddbio.core.capture.log_rows import hour_of
 from ddbio.core.capture.shards import END
 from ddbio.errors import NotFoundError
-from ddbio.files.parquet_input import read_parquet
+from ddbio.formats.log_columns import EVENT_TIME, SEQUENCE
+from ddbio.formats.parquet_input import read_parquet
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.lineages import lineage_number
@@ -24,8 +24,8 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ddbio.files.job_state import JobState
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.job_state import JobState
+    from ddbio.storage.object_store import ObjectStore
 
 _BEHIND = re.compile(r"(.+) behind (.+)")
 _FOLLOWED = re.compile(r"(.+) ended, and (.+) followed")

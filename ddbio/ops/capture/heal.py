@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.budget.job_limits import check_estimate
+from ddbio.commit.claim import Claim
+from ddbio.commit.snapshot import live_files, read_history
 from ddbio.core.capture.healing import (
     MARGIN_SECONDS,
     Decisions,
@@ -28,15 +31,10 @@ from ddbio.core.capture.healing import (
     key_digests,
 )
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
-from ddbio.files.claim import Claim
-from ddbio.files.job_state import JobState, require_same
-from ddbio.files.meta import META
-from ddbio.files.parquet_input import open_parquet
-from ddbio.files.snapshot import live_files, read_history
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
@@ -52,15 +50,17 @@ from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.prices import prices_of
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
+from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from ddbio.core.exports.fold import Window
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import CaptureHealOptions
+    from ddbio.storage.object_store import ObjectStore
 
     Look: TypeAlias = Callable[[CaptureHealOptions, pa.Table, datetime, ExportDecoder], pa.Table]
 

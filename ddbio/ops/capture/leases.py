@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddbio.core.capture.shards import END, Shard
-from ddbio.files.job_state import JobState
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.lineages import lineage_number
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.core.capture.shards import ChangeSource, Reply
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"
 """The kind of the state that the processes of a capture share."""

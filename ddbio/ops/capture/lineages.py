@@ -18,7 +18,7 @@ from ddbio.errors import GapError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.files.job_state import JobState
+    from ddbio.storage.job_state import JobState
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 _KEPT_SECONDS = 24 * 3600.0

@@ -14,26 +14,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.columns import EVENT_TIME
+from ddbio.commit.snapshot import log_job_of, read_history
 from ddbio.core.capture.log_rows import hour_of
 from ddbio.errors import NotFoundError
-from ddbio.files.footers import open_footer
-from ddbio.files.formats import is_row_file
-from ddbio.files.job_state import JobState
-from ddbio.files.meta import META
-from ddbio.files.snapshot import log_job_of, read_history
+from ddbio.formats.footers import open_footer
+from ddbio.formats.log_columns import EVENT_TIME
+from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.file import schema_from_json
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
+from ddbio.storage.job_state import JobState
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 REPLAY, HANDLER = "replay", "lambda"
 """The kinds of jobs that write files without records."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.capture.columns import LOG_COLUMNS
+from ddbio.commit.snapshot import live_files
 from ddbio.core.capture.log_rows import log_schema
 from ddbio.core.lake.log_fitting import fitted_log
 from ddbio.errors import NotFoundError, SchemaError, TargetError
-from ddbio.files.formats import is_row_file
-from ddbio.files.parquet_input import open_parquet
-from ddbio.files.snapshot import live_files
+from ddbio.formats.log_columns import LOG_COLUMNS
+from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.items.schema.file import schema_from_json
 from ddbio.items.schema.own_names import is_own
@@ -26,8 +26,8 @@ from ddbio.ops.capture.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ddbio.files.job_state import JobState
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.job_state import JobState
+    from ddbio.storage.object_store import ObjectStore
 
 _READERS = 16
 # Behind all hours.

@@ -12,16 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.commit.claim import Claim
+from ddbio.commit.contents import require_target
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.log_rows import LogRows, hour_folder
 from ddbio.core.capture.one_table import OneTable
-from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import LimitError, OptionError
-from ddbio.files.claim import Claim
-from ddbio.files.contents import require_target
-from ddbio.files.job_state import JobState, require_same
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.kernel.arrays import int64_values
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.own_names import columns_of
@@ -35,6 +33,8 @@ from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 from ddbio.result import Result
+from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.staged import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

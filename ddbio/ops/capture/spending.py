@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ddbio.budget.job_limits import STOP_RATIO
 from ddbio.core.planning.estimate import GB, Figures, compute_parts, is_s3
-from ddbio.core.planning.job_limits import STOP_RATIO
 from ddbio.ops.prices import prices_of
 
 if TYPE_CHECKING:

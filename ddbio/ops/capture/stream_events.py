@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.capture.columns import SEQUENCE
+from ddbio.commit.contents import require_target
 from ddbio.core.capture.delivered import Failure
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.errors import DecodeError, OptionError
-from ddbio.files.contents import require_target
-from ddbio.files.job_state import JobState
-from ddbio.files.parquet_input import read_parquet
-from ddbio.files.whole_file import parquet_bytes
+from ddbio.formats.log_columns import SEQUENCE
+from ddbio.formats.parquet_input import read_parquet
+from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.file import schema_from_json, schema_to_json
@@ -34,6 +33,7 @@ from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.ops.job.reject_place import require_reject_place
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

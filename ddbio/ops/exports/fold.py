@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import check_actual
+from ddbio.commit import committer
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
-from ddbio.core.planning.job_limits import check_actual
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
-from ddbio.files import committer
-from ddbio.files.temporary_folder import temporary_folder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
@@ -49,18 +48,19 @@ from ddbio.ops.job.report import (
 from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.ops.job.storage import committed_report, open_store, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.exports.fold import Window
-    from ddbio.core.folders.staged import StagedFile
     from ddbio.engine import Engine
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.exports.fold_plan import ExportFoldPlan
     from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile
 
 _LOG = logging.getLogger("ddbio.export")
 # Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.folders.layout import LayoutSummary
     from ddbio.core.planning.estimate import Part
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ExportFoldOptions, ExportReadOptions
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
+from ddbio.budget.job_limits import check_estimate
 from ddbio.core.exports.jobs import plan_export
 from ddbio.core.jobs import failure_of
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import billed_figures, export_estimate
 from ddbio.core.table_description import RecoveryDescription, region_of
 from ddbio.ops.job.clients import dynamodb_spec, s3_spec

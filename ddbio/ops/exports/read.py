@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import check_actual
+from ddbio.commit import committer
 from ddbio.core.planning.estimate import (
     SENT_RATIO,
     Estimate,
@@ -22,13 +24,11 @@ from ddbio.core.planning.estimate import (
     input_parts,
     output_parts,
 )
-from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.planning.job_outline import JobOutline
 from ddbio.core.planning.speeds import EXPORT_SPEED
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import OptionError
-from ddbio.files import committer
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
@@ -62,16 +62,16 @@ from ddbio.options.files import LAKE_FORMATS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.commit.committer import Committer
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.staged import StagedFile
     from ddbio.engine import Engine
-    from ddbio.files.committer import Committer
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
+    from ddbio.storage.staged import StagedFile
 
 
 _LOG = logging.getLogger("ddbio.export")

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.exports import manifest
-from ddbio.core.exports.manifest import check_md5
 from ddbio.errors import DecodeError, ExportIncompleteError, NotFoundError, OptionError
-from ddbio.files.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
+from ddbio.formats import export_manifest as manifest
+from ddbio.formats.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
+from ddbio.formats.export_manifest import check_md5
 from ddbio.items.ion import IonReader
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.exports.manifest import ExportFile, ExportSummary
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.export_manifest import ExportFile, ExportSummary
     from ddbio.options import ConnectionOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _LINE = re.compile(r"line (\d+): ")
 

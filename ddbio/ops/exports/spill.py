@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.files.claim import Claim
-from ddbio.files.meta import claim_path
+from ddbio.commit.claim import Claim
 from ddbio.items.kernel.arrays import joined_batches, take_rows
+from ddbio.storage.meta import claim_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
     Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 

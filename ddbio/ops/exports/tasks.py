@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.budget import Budget
-    from ddbio.core.exports.manifest import ExportFile
-    from ddbio.core.folders.staged import StagedFile
+    from ddbio.formats.export_manifest import ExportFile
     from ddbio.items.framing import Framing
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions
+    from ddbio.storage.staged import StagedFile
 
 # On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.
 _PROGRESS_SECONDS = 0.1

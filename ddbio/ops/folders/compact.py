@@ -11,22 +11,21 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import check_actual
+from ddbio.commit import committer
+from ddbio.commit.contents import require_own_files
+from ddbio.commit.descriptions import describe_files
+from ddbio.commit.protocol import Target
+from ddbio.commit.snapshot import live_files
 from ddbio.core.balance import balance
 from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
-from ddbio.core.folders.staged import job_of
 from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
-from ddbio.core.planning.job_limits import check_actual
 from ddbio.core.planning.speeds import REWRITE_SPEED
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
-from ddbio.files import committer
-from ddbio.files.commit import Target
-from ddbio.files.contents import require_own_files
-from ddbio.files.declared import look_up
-from ddbio.files.descriptions import describe_files
-from ddbio.files.formats import FORMATS, format_of
-from ddbio.files.partition_columns import partition_columns
-from ddbio.files.snapshot import live_files
+from ddbio.formats.declared import look_up
+from ddbio.formats.partition_columns import partition_columns
+from ddbio.formats.registry import FORMATS, format_of
 from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
@@ -40,19 +39,20 @@ from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.folders.vacuum import parse_age
 from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
+from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
+    from ddbio.commit.snapshot_form import LiveFile, Snapshot
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.folders.compaction import CompactGroup
-    from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.snapshot import LiveFile, Snapshot
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.folders.rewrite import RewriteResult
     from ddbio.options import CompactOptions, Compression
+    from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.compact")
 # Assumed: the footer, the columns, and the new file read again for its digest.

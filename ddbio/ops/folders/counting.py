@@ -5,14 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ddbio.files.footers import FooterReader
-from ddbio.files.row_files import read_batches
+from ddbio.formats.footers import FooterReader
+from ddbio.formats.row_files import read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.folders.snapshot import LiveFile
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.storage.object_store import ObjectStore
 
 # Reading a footer is mostly waiting for S3.
 _THREADS = 16

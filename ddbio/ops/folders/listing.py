@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.snapshot import format_entries, format_links
-from ddbio.files.contents import require_own_files
-from ddbio.files.snapshot import live_files, read_history
+from ddbio.commit.contents import require_own_files
+from ddbio.commit.snapshot import live_files, read_history
+from ddbio.commit.snapshot_form import format_entries, format_links
 from ddbio.ops.job.storage import open_store
 from ddbio.result import Result
 

@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.snapshot import PUBLISHED, LiveFile, format_links
-from ddbio.core.folders.staged import FileNaming
+from ddbio.budget.job_limits import check_estimate
+from ddbio.commit import committer
+from ddbio.commit.contents import recognize, require_own_files, require_target
+from ddbio.commit.descriptions import describe_files
+from ddbio.commit.protocol import Target
+from ddbio.commit.snapshot import live_files, read_history
+from ddbio.commit.snapshot_form import PUBLISHED, LiveFile, format_links
 from ddbio.core.planning.estimate import (
     ARROW_RATIO,
     START_SECONDS,
@@ -23,17 +28,9 @@ from ddbio.core.planning.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.planning.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.errors import LimitError, NotFoundError, TargetError
-from ddbio.files import committer
-from ddbio.files.commit import Target
-from ddbio.files.contents import recognize, require_own_files, require_target
-from ddbio.files.declared import look_up
-from ddbio.files.descriptions import describe_files
-from ddbio.files.meta import manifest_path, read_state
-from ddbio.files.object_store import stage_copy
-from ddbio.files.snapshot import live_files, read_history
+from ddbio.formats.declared import look_up
 from ddbio.items.schema.file import schema_to_json
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.data_files import find_data
@@ -43,18 +40,21 @@ from ddbio.ops.job.report import Clock, Report, layout_of
 from ddbio.ops.job.storage import committed_report, new_job_id, open_store
 from ddbio.ops.prices import prices_of
 from ddbio.options import ValidateOptions, connection_of
+from ddbio.storage.meta import manifest_path, read_state
+from ddbio.storage.object_store import stage_copy
+from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ddbio.budget.job_limits import JobLimits
+    from ddbio.commit.snapshot_form import Snapshot
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.snapshot import Snapshot
-    from ddbio.core.folders.staged import StagedFile
     from ddbio.core.planning.estimate import Part
-    from ddbio.core.planning.job_limits import JobLimits
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.options import PublishOptions, RollbackOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile
 
 _LOG = logging.getLogger("ddbio.publish")
 LINKS = "_symlink_format_manifest/manifest"

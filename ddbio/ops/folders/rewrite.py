@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.folders.staged import FileNaming, StagedFile, StoredObject
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
-from ddbio.files.avro import AVRO
-from ddbio.files.file_format import BATCH_ROWS, ReadOptions
-from ddbio.files.footers import open_footer
-from ddbio.files.formats import FORMATS, format_of
-from ddbio.files.local_store import LocalStore
-from ddbio.files.orc import ORC
-from ddbio.files.orc_types import unwritable_type
-from ddbio.files.parquet import PARQUET, ParquetReader
-from ddbio.files.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
-from ddbio.files.paths import with_columns
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
-from ddbio.files.row_files import RowFiles, read_schema
+from ddbio.formats.avro import AVRO
+from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
+from ddbio.formats.footers import open_footer
+from ddbio.formats.orc import ORC
+from ddbio.formats.orc_types import unwritable_type
+from ddbio.formats.parquet import PARQUET, ParquetReader
+from ddbio.formats.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
+from ddbio.formats.registry import FORMATS, format_of
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
+from ddbio.formats.row_files import RowFiles, read_schema
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.items.plain_columns import plain_batch, plain_schema
 from ddbio.ops.digest import digest_paths
 from ddbio.ops.folders.sorting import sort_batches
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.paths import with_columns
+from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.budget import Budget
-    from ddbio.files.object_store import ObjectStore, Sink
-    from ddbio.files.paths import FolderColumns
     from ddbio.options import Compression
+    from ddbio.storage.object_store import ObjectStore, Sink
+    from ddbio.storage.paths import FolderColumns
 
 _PROGRESS_SECONDS = 0.2
 # A footer on S3 is waited for, and little else.

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ddbio.core.folders.staged import job_of
-from ddbio.files import committer
-from ddbio.files.commit import Target, old_jobs
-from ddbio.files.contents import require_own_files
-from ddbio.files.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
-from ddbio.files.snapshot import live_files, read_snapshot
+from ddbio.commit import committer
+from ddbio.commit.contents import require_own_files
+from ddbio.commit.protocol import Target, old_jobs
+from ddbio.commit.snapshot import live_files, read_snapshot
 from ddbio.ops.job.report import Clock, Report
 from ddbio.ops.job.storage import new_job_id, open_store
+from ddbio.storage.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
+from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
-    from ddbio.core.folders.staged import StoredObject
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options import VacuumOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_table
+from ddbio.budget.job_limits import check_estimate
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
 from ddbio.core.jobs import failure_of, s3_place
 from ddbio.core.loads.rejects import RejectedRow, reject_line
 from ddbio.core.planning.estimate import Figures
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.files.decompress import line_blocks
+from ddbio.formats.decompress import line_blocks
 from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.ops.job.clients import dynamodb_spec, s3_spec
 from ddbio.ops.job.reject_place import require_reject_place
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.imports.bulk_report import BulkRecord
     from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan
-    from ddbio.files.object_store import ObjectStore
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 _LOG = logging.getLogger("ddbio.import")
 _CHECKSUM_ENDINGS = (".md5", ".checksum")

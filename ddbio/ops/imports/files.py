@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddbio.aws.control_plane import describe_table, parse_table_description
+from ddbio.budget.job_limits import check_actual, check_estimate
+from ddbio.commit import committer
+from ddbio.commit.contents import require_target
 from ddbio.core.create_table import format_key, index_keys, parse_key
-from ddbio.core.folders.staged import FileNaming
 from ddbio.core.imports.jobs import FOLDER
 from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.core.planning.estimate import (
@@ -30,16 +32,13 @@ from ddbio.core.planning.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.planning.job_limits import check_actual, check_estimate
 from ddbio.core.planning.speeds import LINES_SPEED, PROCESSORS
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.errors import EncodeError, LimitError, OptionError
-from ddbio.files import committer
-from ddbio.files.contents import require_target
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.formats import is_splittable
-from ddbio.files.line_writers import ImportObjectWriter, LineBuffer, LineCounter
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
+from ddbio.formats.registry import is_splittable
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.batch_size import batch_bytes
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
@@ -55,6 +54,7 @@ from ddbio.ops.loads.unit_reader import read_unit
 from ddbio.ops.prices import prices_of
 from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
+from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.staged import StagedFile, StoredObject
     from ddbio.core.imports.lines import LineEncoder
     from ddbio.core.planning.estimate import Part
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions
+    from ddbio.storage.staged import StagedFile, StoredObject
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
 

@@ -13,32 +13,32 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import describe_table
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.claim import Claim
+from ddbio.commit.committer import AlreadyCommittedError
+from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
-from ddbio.files.claim import Claim
-from ddbio.files.commit import DEAD_AFTER, abort_old
-from ddbio.files.committer import AlreadyCommittedError
-from ddbio.files.job_state import JobState
-from ddbio.files.partitioned_writer import PartitionedWriter
+from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import open_lake_table, require_writable
 from ddbio.ops.job.staging import Staging
+from ddbio.storage.job_state import JobState
+from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
-    from ddbio.core.folders.staged import StagedFile
-    from ddbio.files.claim import WriteMode
-    from ddbio.files.committer import CommitInfo
+    from ddbio.commit.claim import WriteMode
+    from ddbio.commit.committer import CommitInfo
     from ddbio.items.rescue import MisfitLog
     from ddbio.lake.lake_table import LakeState, LakeTable
     from ddbio.options import ExportToFilesOptions, FilesOptions
+    from ddbio.storage.staged import StagedFile
 
 _KIND, _DONE = "load", "done"
 _TRIES = 20

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.client import ClientSpec
-from ddbio.files.meta import META
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from ddbio.options import (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import DELETED, attribute_columns
 from ddbio.core.lake.rows import LakeShape, shape_of
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.lake_columns import DELETED, attribute_columns
+from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
 from ddbio.lake.bucket_files import BucketFiles
 from ddbio.lake.lake_table import BUCKETS, EPOCHS, KEYS

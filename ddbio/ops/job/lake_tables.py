@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws.s3_gateway import S3Gateway
 from ddbio.aws.s3_store import S3Store
+from ddbio.commit.contents import TABLES, kind_of
+from ddbio.commit.protocol import require_uploads
 from ddbio.errors import NotFoundError
-from ddbio.files.commit import require_uploads
-from ddbio.files.contents import TABLES, kind_of
-from ddbio.files.meta import META, PROBE
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.storage import new_job_id, open_store
+from ddbio.storage.meta import META, PROBE
 
 if TYPE_CHECKING:
-    from ddbio.files.object_store import ObjectStore
     from ddbio.lake.lake_table import LakeTable
     from ddbio.options import ConnectionOptions
+    from ddbio.storage.object_store import ObjectStore
 
 
 def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> LakeTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddbio.files.contents import require_target
+from ddbio.commit.contents import require_target
 from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.folders.layout import LayoutSummary
-    from ddbio.core.folders.staged import StagedFile
+    from ddbio.formats.layout import LayoutSummary
     from ddbio.items.rescue import MisfitLog
+    from ddbio.storage.staged import StagedFile
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def file_reports(dest: str, files: Iterable[StagedFile]) -> tuple[FileReport, ..
 def layout_of(sizes: Iterable[int]) -> LayoutSummary:
     """Return how files of some sizes lie, small ones counted as ``ddbio layout`` does."""
     # Jobs that write no files need neither.
-    from ddbio.core.folders.layout import LayoutSummary  # noqa: PLC0415
+    from ddbio.formats.layout import LayoutSummary  # noqa: PLC0415
     from ddbio.options.inspection import SMALL_FILE_BYTES  # noqa: PLC0415
 
     return LayoutSummary.of_sizes(sizes, SMALL_FILE_BYTES)
@@ -114,7 +114,7 @@ class Report(Result):
             if name in found:
                 found[name] = Figures.from_dict(values[name])
         if "layout" in found:
-            from ddbio.core.folders.layout import LayoutSummary  # noqa: PLC0415 - as in `layout_of`
+            from ddbio.formats.layout import LayoutSummary  # noqa: PLC0415 - as in `layout_of`
 
             found["layout"] = LayoutSummary.from_dict(values["layout"])
         for name, kind in (("files", FileReport), ("misfits", MisfitReport)):

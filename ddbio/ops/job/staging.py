@@ -8,26 +8,26 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.folders.partitions import PartitionBy, Partitioning, partitioning_of
-from ddbio.core.folders.staged import FileNaming, StagedFile
-from ddbio.files import appending
-from ddbio.files.commit import Target
-from ddbio.files.contents import require_target
-from ddbio.files.formats import FORMATS
-from ddbio.files.partitioned_writer import PartitionedWriter
-from ddbio.files.rolling_writer import FileOptions, RollingWriter
+from ddbio.commit import appending
+from ddbio.commit.contents import require_target
+from ddbio.commit.protocol import Target
+from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.formats.partitions import PartitionBy, Partitioning, partitioning_of
+from ddbio.formats.registry import FORMATS
+from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.options.parsing import PYTHON_ONLY
+from ddbio.storage.staged import FileNaming, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from ddbio.files.object_store import ObjectStore
     from ddbio.items.rescue import MisfitLog
     from ddbio.options import FilesOptions, ImportFilesOptions
+    from ddbio.storage.object_store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
     Raises
     ------
     OptionError, DdbioError
-        As :func:`ddbio.ops.job.storage.open_store` and :func:`ddbio.files.contents.require_target` say; or if the
+        As :func:`ddbio.ops.job.storage.open_store` and :func:`ddbio.commit.contents.require_target` say; or if the
         format has no such compression, or its library is not installed.
     """
     FORMATS[file_format].codec(options.compression)
@@ -157,7 +157,7 @@ def require_same_columns(options: FilesOptions, staging: Staging, schema: pa.Sch
     Raises
     ------
     TargetError
-        As :func:`ddbio.files.appending.require_same_types` and ``require_same_partitions`` say.
+        As :func:`ddbio.commit.appending.require_same_types` and ``require_same_partitions`` say.
     OptionError
         If the rows cannot be partitioned as asked.
     """

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ddbio.aws.s3_store import S3Store
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.job.clients import s3_spec
 from ddbio.ops.job.report import Report
 from ddbio.options.locations import parse_location
+from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.files.claim import WriteMode
-    from ddbio.files.committer import AlreadyCommittedError
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.commit.claim import WriteMode
+    from ddbio.commit.committer import AlreadyCommittedError
     from ddbio.options import ConnectionOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.commit")
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.core.lake.merge import BucketMerge, Outcome
 from ddbio.core.lake.rows import item_columns, new_shape, shape_of
 from ddbio.engine import check_engine, cluster_of, open_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
-from ddbio.files.commit import DEAD_AFTER, abort_old
-from ddbio.files.job_state import JobState
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.rolling_writer import FileOptions
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table, require_writable
@@ -33,6 +32,7 @@ from ddbio.ops.lake.change_source import AppliedTo
 from ddbio.ops.lake.changes import given_changes, open_changes
 from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
 from ddbio.ops.lake.registering import check_lake_catalog, register_lake
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.core.lake.columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.core.lake.keys import buckets_of, key_texts
 from ddbio.core.lake.rows import item_columns, log_columns, rows_of_log
 from ddbio.core.lake.versions import BASE
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.lake.lake_table import BASE as BASE_LOAD
 from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.storage import open_store

@@ -10,29 +10,29 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.core.exports import manifest
 from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.core.lake.rows import item_columns, log_columns
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
-from ddbio.files.job_state import JobState
+from ddbio.formats import export_manifest as manifest
 from ddbio.lake.lake_table import EXPORTED_TO
 from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
 from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.ops.job.storage import open_store
 from ddbio.options import ExportReadOptions, connection_of
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.core.exports.manifest import ExportFile
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.export_manifest import ExportFile
     from ddbio.ops.capture.log_reader import CapturedLog
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.lake.change_source import AppliedTo, ChangePart
     from ddbio.options.lake import ApplyOptions
+    from ddbio.storage.object_store import ObjectStore
 
 BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"
 """The record of the bases of a log, and its member: before which hour a log had nothing when a base began, by time."""

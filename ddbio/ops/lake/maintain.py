@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import DELETED, KEY, TIME, attribute_columns
+from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.engine import check_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
-from ddbio.files.commit import DEAD_AFTER, abort_old
-from ddbio.files.rolling_writer import FileOptions
+from ddbio.formats.lake_columns import DELETED, KEY, TIME, attribute_columns
+from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError

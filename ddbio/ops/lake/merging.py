@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.budget import LocalBudget
-from ddbio.core.lake.columns import BUCKET, TIME
 from ddbio.core.lake.merge import Outcome
 from ddbio.core.lake.rows import LakeShape, item_columns, newest, rows_of_log
 from ddbio.engine import Shuffle, available_cores
+from ddbio.formats.lake_columns import BUCKET, TIME
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.lake.lake_table import LakeFile

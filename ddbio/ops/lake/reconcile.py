@@ -14,13 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.budget.job_limits import check_estimate
 from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.planning.job_limits import check_estimate
 from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import OptionError
-from ddbio.files.job_state import JobState
 from ddbio.ops.capture.audit import capture_status
 from ddbio.ops.capture.gaps import Gap, captures_in
 from ddbio.ops.capture.heal import heal_gap
@@ -33,14 +32,15 @@ from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.prices import prices_of
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 from ddbio.result import Result
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.capture.heal import Look
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.options import ReconcileOptions
+    from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.reconcile")
 _KIND = "reconcile"

@@ -16,8 +16,8 @@ from ddbio.core.catalog.lake import (
     lake_input,
     parse_iceberg_name,
 )
-from ddbio.core.lake.columns import BUCKET, shown_schema
 from ddbio.errors import OptionError, ServiceError
+from ddbio.formats.lake_columns import BUCKET, shown_schema
 from ddbio.lake.hudi import HudiLakeTable
 from ddbio.ops.job.clients import catalog_spec
 from ddbio.ops.job.storage import open_store

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.exports.manifest import SUMMARY
 from ddbio.core.validation.comparison import ValidationReport
 from ddbio.errors import OptionError
+from ddbio.formats.export_manifest import SUMMARY
 from ddbio.items.key_words import key_words
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs

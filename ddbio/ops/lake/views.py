@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.columns import TIME, deleted_column
 from ddbio.core.lake.rows import item_columns
 from ddbio.core.lake.views import (
     ViewedLake,
@@ -20,6 +19,7 @@ from ddbio.core.lake.views import (
     statements,
 )
 from ddbio.errors import OptionError
+from ddbio.formats.lake_columns import TIME, deleted_column
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.folded import fold
 from ddbio.ops.capture.log_reader import open_log

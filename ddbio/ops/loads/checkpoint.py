@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddbio.commit.claim import Claim
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.claim import Claim
-from ddbio.files.job_state import JobState, require_same
-from ddbio.files.meta import META
 from ddbio.items.schema.arrow import tag_of_field
 from ddbio.ops.job.storage import open_store
+from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.object_store import ObjectStore
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
 FLUSH_SECONDS = 1.0
 """Units are stored as finished after at most so long; a job that was killed before writes their rows again."""

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.core.planning.estimate import Figures, input_parts
-from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.scans.plan import Resources
 from ddbio.engine import (
     available_cores,
@@ -28,7 +28,6 @@ from ddbio.engine import (
     running_spark_parallelism,
 )
 from ddbio.errors import DdbioError, OptionError
-from ddbio.files.local_store import LocalStore
 from ddbio.items.item_sizes import least_write_units
 from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.reject_place import require_reject_place
@@ -46,6 +45,7 @@ from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.ops.prices import cost_of, job_cost
 from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
+from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
 from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected_again
 from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
-from ddbio.files.parquet_input import read_parquet
+from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.json_text import compact_json
 from ddbio.ops.job.storage import open_store
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.files.object_store import ObjectStore
     from ddbio.items.raw_items import RawItems
     from ddbio.options import LoadOptions, WriteOptions
+    from ddbio.storage.object_store import ObjectStore
 
     _Reject: TypeAlias = tuple[RejectedRow, Any, RejectedRow | None]
 

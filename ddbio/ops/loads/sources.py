@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.folders.staged import job_of
 from ddbio.errors import DdbioError, OptionError
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.formats import is_splittable
-from ddbio.files.meta import manifest_path, read_state
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.registry import is_splittable
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.python_rows import python_columns, python_rows
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.schema.declare import time_forms
 from ddbio.items.time_columns import StoredRows
 from ddbio.ops.data_files import find_data, require_items
+from ddbio.storage.meta import manifest_path, read_state
+from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.exports.manifest import ExportFile
-    from ddbio.core.folders.staged import StoredObject
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.files.file_format import Parts
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.paths import FolderColumns
+    from ddbio.formats.export_manifest import ExportFile
+    from ddbio.formats.file_format import Parts
     from ddbio.items.schema.times import TimeForm
     from ddbio.ops.data_files import DataFiles
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import JsonFormat, SourceOptions
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.paths import FolderColumns
+    from ddbio.storage.staged import StoredObject
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | Any"
 """What can be written: Arrow rows, any data frame that offers an Arrow stream, dictionaries of rows or of columns."""

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.core.loads.rejects import RejectedRow
     from ddbio.engine import Engine, ShufflingEngine
-    from ddbio.files.file_format import TextLayout
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.file_format import TextLayout
     from ddbio.items.raw_items import RawItems
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
     from ddbio.ops.loads.sources import Unit
     from ddbio.ops.loads.write import WriteTask
     from ddbio.options import WriteOptions
+    from ddbio.storage.object_store import ObjectStore
 
 ShuffleKey: TypeAlias = tuple[int, int, int]
 """The key partition of a batch, then its unit and its number, which put the batches in the order of the source."""

@@ -10,14 +10,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError, SchemaError
-from ddbio.files.checksums import checked
-from ddbio.files.file_format import TextLayout
-from ddbio.files.formats import FORMATS, format_of, is_read_in_pieces
-from ddbio.files.text_ranges import byte_ranges, count_csv, csv_starts
-from ddbio.files.text_rows import joined_columns
+from ddbio.formats.file_format import TextLayout
+from ddbio.formats.registry import FORMATS, format_of, is_read_in_pieces
+from ddbio.formats.text_ranges import byte_ranges, count_csv, csv_starts
+from ddbio.formats.text_rows import joined_columns
 from ddbio.items.schema.arrow import normalize_schema, tag_of_field
 from ddbio.items.schema.declare import declared_fields
 from ddbio.ops.loads.unit_reader import split_evenly
+from ddbio.storage.checksums import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.plan import WritePlan
     from ddbio.engine import Engine
-    from ddbio.files.file_format import TextStart
-    from ddbio.files.text_ranges import CsvCount
+    from ddbio.formats.file_format import TextStart
+    from ddbio.formats.text_ranges import CsvCount
     from ddbio.ops.loads.sources import FileSource, Unit
     from ddbio.ops.loads.unit_reader import UnitReader
     from ddbio.options import LoadOptions

@@ -20,12 +20,11 @@ import pyarrow as pa
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
 from ddbio.core.scans.plan import spread_order
-from ddbio.files.file_format import BATCH_ROWS
-from ddbio.files.formats import is_read_in_pieces, is_splittable
-from ddbio.files.paths import with_columns
-from ddbio.files.row_files import RowFiles
-from ddbio.files.row_lines import RowLines
-from ddbio.files.text_reader import PIECE_BYTES
+from ddbio.formats.file_format import BATCH_ROWS
+from ddbio.formats.registry import is_read_in_pieces, is_splittable
+from ddbio.formats.row_files import RowFiles
+from ddbio.formats.row_lines import RowLines
+from ddbio.formats.text_reader import PIECE_BYTES
 from ddbio.items.batch_size import value_bytes
 from ddbio.items.index_units import frequent_index_keys, mean_index_units
 from ddbio.items.raw_items import RawItems
@@ -35,6 +34,7 @@ from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
 from ddbio.ops.loads.sources import read_options
 from ddbio.ops.loads.spreading import WINDOW_BYTES
+from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from ddbio.core.loads.plan import WritePlan
     from ddbio.core.table_description import IndexDescription
-    from ddbio.files.file_format import Sample, TextLayout
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.formats.file_format import Sample, TextLayout
     from ddbio.items.raw_items import RawItemReader
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
+    from ddbio.storage.object_store import ObjectStore
 
 _SAMPLE_ROWS = 1000
 # Streams of units that are read in rotation, their stored bytes, and the rows that each yields in its turn.

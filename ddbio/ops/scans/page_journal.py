@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from ddbio.aws.scan import rest_after
 from ddbio.errors import NotFoundError
-from ddbio.files.local_store import LocalStore
 from ddbio.items.expansion import check_expansion
 from ddbio.items.page import Page
+from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.aws.scan import ReadRequest
-    from ddbio.files.object_store import ObjectStore
+    from ddbio.storage.object_store import ObjectStore
 
 MOST_BYTES = 1024**3
 """Bytes in the journal of a task above which its files are closed, and so its pages dropped."""

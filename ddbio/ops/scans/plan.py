@@ -14,13 +14,13 @@ from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import check_limits
+from ddbio.commit import protocol as commit
 from ddbio.core.planning.estimate import file_bytes, output_parts
-from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.scans.selection import selection_of
 from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
-from ddbio.files import commit
 from ddbio.items.capacity import READ_UNIT_BYTES, item_units, page_units
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.items.index_units import sample_writes

@@ -19,17 +19,17 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.scan import Rest
-from ddbio.core.folders.staged import StagedFile
 from ddbio.core.scans.selection import selection_of
 from ddbio.errors import DdbioError
-from ddbio.files.job_state import JobState, require_same
-from ddbio.files.meta import META
 from ddbio.items.digest import Digest
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.page_journal import MOST_BYTES, PageJournal, forget_pages
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.meta import META
+from ddbio.storage.staged import StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from ddbio.core.scans.plan import ScanPlan
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.partitioned_writer import PartitionedWriter
-    from ddbio.files.rolling_writer import RollingWriter
+    from ddbio.formats.partitioned_writer import PartitionedWriter
+    from ddbio.formats.rolling_writer import RollingWriter
     from ddbio.ops.job.staging import Staging
     from ddbio.ops.scans.stream import ReadPage, ScanTask
     from ddbio.options import ScanToFilesOptions
+    from ddbio.storage.object_store import ObjectStore
 
 STEP_SECONDS = 30.0
 """A job that is killed reads again what it had read in at most so long; one that ends by itself stores all it has."""

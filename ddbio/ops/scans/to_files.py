@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ddbio.budget import LocalBudget
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit import committer
+from ddbio.commit.export_target import FOLDER, ExportTarget
 from ddbio.core.planning.estimate import Figures, output_parts
 from ddbio.core.scans.plan import ScanPlan, budget_of
 from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
-from ddbio.files import committer
-from ddbio.files.export_target import FOLDER, ExportTarget
-from ddbio.files.line_writers import RollingGzipWriter
-from ddbio.files.partitioned_writer import PartitionedWriter
+from ddbio.formats.line_writers import RollingGzipWriter
+from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.items.digest import Digest
 from ddbio.items.raw_items import PageSplitter
 from ddbio.items.rescue import MisfitLog
@@ -42,6 +41,7 @@ from ddbio.ops.scans.progress import (
 )
 from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget
-    from ddbio.core.folders.staged import StagedFile
+    from ddbio.commit.committer import Committer, Publish
     from ddbio.core.table_description import TableDescription
-    from ddbio.files.committer import Committer, Publish
     from ddbio.ops.job.base_load import LakeTarget
     from ddbio.ops.job.staging import Staging
     from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
+    from ddbio.storage.staged import StagedFile
 
 _LOG = logging.getLogger("ddbio.scan")
 

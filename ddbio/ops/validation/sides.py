@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.exports.manifest import SUMMARY
-from ddbio.core.folders.staged import StoredObject
+from ddbio.budget.job_limits import check_limits
 from ddbio.core.planning.estimate import ARROW_RATIO, START_SECONDS
-from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.planning.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.core.scans.plan import budget_of
 from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
-from ddbio.files.declared import look_up
-from ddbio.files.json_forms import starts_with_item
-from ddbio.files.meta import META, is_manifest, read_state
+from ddbio.formats.declared import look_up
+from ddbio.formats.export_manifest import SUMMARY
+from ddbio.formats.json_forms import starts_with_item
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.decode import Decoder
 from ddbio.items.schema.arrow import declare_types
@@ -47,13 +45,14 @@ from ddbio.ops.validation.tasks import (
     summarise,
 )
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
+from ddbio.storage.meta import META, is_manifest, read_state
+from ddbio.storage.staged import StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ddbio.core.scans.plan import ScanPlan
     from ddbio.engine import ShufflingEngine
-    from ddbio.files.object_store import ObjectStore
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
     from ddbio.ops.exports.tasks import ExportTask
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from ddbio.ops.validation.sums import Checks
     from ddbio.ops.validation.tasks import Portion, TasksSummary
     from ddbio.options import ConnectionOptions, ValidateOptions
+    from ddbio.storage.object_store import ObjectStore
 
 Nulls = Literal["keep", "merge"]
 

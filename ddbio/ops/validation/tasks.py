@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.engine import SplitTasks
-from ddbio.files.file_format import ReadOptions
-from ddbio.files.formats import is_splittable
-from ddbio.files.paths import with_columns
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.registry import is_splittable
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.decode import Decoder
 from ddbio.items.key_hashes import Rows
 from ddbio.items.rescue import MisfitLog
@@ -23,6 +22,7 @@ from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.meeting import Wanted, meet, parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
+from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.folders.staged import StoredObject
     from ddbio.engine import ShufflingEngine
-    from ddbio.files.object_store import ObjectStore
-    from ddbio.files.paths import FolderColumns
     from ddbio.items.key_hashes import Words
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.meeting import PartKey
     from ddbio.ops.validation.sums import Checks
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.paths import FolderColumns
+    from ddbio.storage.staged import StoredObject
 
     OpenBudget: TypeAlias = Callable[[], AbstractContextManager[LocalBudget]]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
+from ddbio.budget.job_limits import check_limits
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
 from ddbio.core.planning.estimate import Figures
-from ddbio.core.planning.job_limits import check_limits
 from ddbio.core.validation.comparison import Example, Kind, ValidationReport, plan_validation
 from ddbio.core.validation.quality import RuleResult, row_items
 from ddbio.engine import cluster_of, open_engine, running_spark_parallelism

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ddbio
-from ddbio.core.capture.columns import SEQUENCE
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
+from ddbio.formats.log_columns import SEQUENCE
 from ddbio.items.item_key import key_identity
 
 CHANGES = st.lists(st.tuples(st.integers(0, 120), st.sampled_from("abc")), max_size=30)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ddbio.core.exports.manifest import MAX_MANIFEST_BYTES, ExportSummary, check_manifest, parse_files, parse_summary
 from ddbio.errors import ExportIncompleteError
+from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES, ExportSummary, check_manifest, parse_files, parse_summary
 
 MD5 = base64.b64encode(hashlib.md5(b"x").digest()).decode()
 

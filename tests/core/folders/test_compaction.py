@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddbio.commit.snapshot_form import LiveFile
 from ddbio.core.folders.compaction import CompactRule, plan_groups
-from ddbio.core.folders.snapshot import LiveFile
 
 FOLDERS = ("", "a=1/", "a=1/b=2/", "a=2/")
 SIZES = st.integers(0, 3_000)

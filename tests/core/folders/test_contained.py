@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.folders.contained import contained
 from ddbio.errors import TargetError
+from ddbio.storage.contained import contained
 
 OUTSIDE = (
     *("", "..", "../a", "a/..", "a/../b", "a/../../b", "_ddbio/../../b", "../../victim/photos", "a\\..\\b", "..\\a"),

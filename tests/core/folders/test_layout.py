@@ -1,6 +1,6 @@
 """The report of a dataset's layout, from sizes and footers alone."""
 
-from ddbio.core.folders.layout import Footer, LayoutCounter
+from ddbio.formats.layout import Footer, LayoutCounter
 
 MIB = 1024 * 1024
 

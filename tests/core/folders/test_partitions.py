@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.folders.partitions import NOT_A_TIME, PartitionBy, Partitioner, escape, folder_of, partitioning_of
-from ddbio.core.folders.time_parts import local_times
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.paths import hive_partition
+from ddbio.formats.partitions import NOT_A_TIME, PartitionBy, Partitioner, escape, folder_of, partitioning_of
+from ddbio.formats.time_parts import local_times
+from ddbio.storage.paths import hive_partition
 
 RESCUE = pa.field("_rescue", pa.string())
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.folders.staged import FileNaming, StagedFile, job_of
 from ddbio.errors import OptionError
+from ddbio.storage.staged import FileNaming, StagedFile, job_of
 
 JOB_IDS = st.text("abcXYZ019_", min_size=1, max_size=8)
 

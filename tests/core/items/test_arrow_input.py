@@ -9,10 +9,10 @@ import pytest
 
 import ddbio
 from ddbio.errors import DecodeError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.arrow_input import checked_batches
 from ddbio.ops.loads.sources import batches_of
+from ddbio.storage.local_store import LocalStore
 
 
 def words(*values, dtype=np.int32):

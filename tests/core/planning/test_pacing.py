@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.budget import LocalBudget
-from ddbio.core.planning.pacing import (
+from ddbio.budget.pacing import (
     DOUBLING_SECONDS,
     Pacer,
     Ramp,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.core.capture.columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member
 from ddbio.core.capture.log_rows import item_schema, log_schema
-from ddbio.core.lake.columns import attribute_columns, lake_fields, lake_schema
 from ddbio.core.lake.history import history_schema
+from ddbio.formats.lake_columns import attribute_columns, lake_fields, lake_schema
+from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, normalize_schema
 from ddbio.items.schema.folded import MOST_NAME_BYTES, fold

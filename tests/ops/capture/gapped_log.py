@@ -14,8 +14,8 @@ import pytest
 import ddbio
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import GapError
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 BEFORE, AFTER = {"a": 1, "b": 1, "c": 3, "d": 1, "z": 1}, {"a": 2, "c": 3, "d": 1, "e": 1}

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.capture.columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import NotFoundError
-from ddbio.files.job_state import JobState
+from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.ops.capture.archive import Archiver
+from ddbio.storage.job_state import JobState
+from ddbio.storage.staged import StoredObject
 
 AT = 1_793_491_200
 HOUR = AT // 3600

@@ -6,12 +6,12 @@ import contextlib
 import json
 
 import ddbio
-from ddbio.core.folders.staged import StoredObject
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.batch_records import COMMITTED, BatchRecords, batch_name
 from ddbio.ops.capture.done_objects import DoneObjects
 from ddbio.ops.capture.log_reader import CapturedLog
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import StoredObject
 from tests.ops.capture.virtual_stream import KilledError, MemoryStore
 
 FOLD = 3

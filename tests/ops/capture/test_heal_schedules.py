@@ -13,14 +13,14 @@ import pytest
 
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.core.capture.shards import Lineage
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog, ShardRows
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_gap
 from ddbio.options import CaptureHealOptions
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change, ExportWriter
 
 # The first window that an ExportWriter has.

@@ -14,11 +14,11 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
-from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.capture.leases import LEASE_SECONDS, LEASES, Leases
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import StoredObject
 from ddbio.testing import FakeDynamoDB
 from tests.ops.capture.virtual_stream import KilledError, MemoryStore, World
 

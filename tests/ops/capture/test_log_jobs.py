@@ -12,14 +12,14 @@ import pytest
 
 import ddbio
 from ddbio.errors import NotFoundError
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.lambda_handlers import log_changes
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.lineages import LogLineage
 from ddbio.ops.capture.log_jobs import NumberedFiles, log_jobs, number_log
 from ddbio.ops.capture.log_reader import oldest_hour, open_log
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 from tests.ops.capture.test_delivered import joined, put
 from tests.test_lambda_handlers import stream_record

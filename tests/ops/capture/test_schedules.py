@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddbio.errors import GapError, TargetError
-from ddbio.files.job_state import JobState
+from ddbio.storage.job_state import JobState
 from tests.ops.capture.virtual_stream import KilledError, MemoryStore, World
 
 KILLED, OVERTAKEN, MERGED = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}, {"kill": 0.05, "merge": 0.5}

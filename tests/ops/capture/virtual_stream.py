@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
-from ddbio.core.folders.staged import StoredObject
 from ddbio.errors import NotFoundError
-from ddbio.files.job_state import JobState
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import ChangeLog
 from ddbio.ops.capture.leases import LeasedSource, records_of
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
+from ddbio.storage.job_state import JobState
+from ddbio.storage.staged import StoredObject
 from ddbio.testing.calls.control import create_table
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator
 from ddbio.testing.calls.writes import delete_item, put_item

@@ -11,8 +11,8 @@ from fold_model import item, key, window
 
 import ddbio
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
-from ddbio.core.exports.manifest import ExportSummary
 from ddbio.errors import ExportIncompleteError
+from ddbio.formats.export_manifest import ExportSummary
 from ddbio.items.reference import items_of
 from ddbio.testing.export import Change, ExportWriter
 

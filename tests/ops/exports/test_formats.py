@@ -6,7 +6,7 @@ import json
 import pytest
 
 import ddbio
-from ddbio.files.formats import FORMATS
+from ddbio.formats.registry import FORMATS
 from ddbio.testing.export import Change, ExportWriter
 
 FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]

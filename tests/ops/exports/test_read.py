@@ -16,8 +16,8 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.exports import manifest
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.formats import export_manifest as manifest
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.ops.exports.read import read_export_to_files

@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.errors import TargetError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import claim_path
-from ddbio.files.temporary_folder import temporary_folder
 from ddbio.ops.exports.spill import Spill, SpillReader, SpillWriter, claimed_folder
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import claim_path
+from ddbio.storage.temporary_folder import temporary_folder
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 KILLED = """
 import os, sys
-from ddbio.files.claim import Claim
-from ddbio.files.local_store import LocalStore
+from ddbio.commit.claim import Claim
+from ddbio.storage.local_store import LocalStore
 store = LocalStore(sys.argv[1])
 Claim(store, "dead", "append").take()
 store.put("dead/items/00000-00000", b"rows")

@@ -10,13 +10,13 @@ from pyarrow import orc
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.folders.staged import FileNaming
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.commit.protocol import Target
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import is_claim
-from ddbio.files.snapshot import live_files
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import is_claim
+from ddbio.storage.staged import FileNaming
 
 ROWS = 200
 FIELDS = pa.schema(

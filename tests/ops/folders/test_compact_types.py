@@ -14,7 +14,7 @@ import pytest
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.files.parquet import ParquetReader
+from ddbio.formats.parquet import ParquetReader
 
 LAST = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 INT96 = {"use_deprecated_int96_timestamps": True}

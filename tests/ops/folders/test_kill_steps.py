@@ -14,10 +14,10 @@ import ddbio
 import ddbio.ops.folders.compact
 import ddbio.ops.folders.publish
 import ddbio.ops.folders.vacuum
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.commit import Target
-from ddbio.files.committer import AlreadyCommittedError, CommitInfo, publishing
-from ddbio.files.local_store import LocalStore
+from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
+from ddbio.commit.protocol import Target
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 from tests.ops.killing import WHOLE, killing, strike
 
 ROWS, FILES = 3, 4

@@ -6,9 +6,9 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.folders.snapshot import LiveFile, Snapshot, format_snapshot
-from ddbio.files.local_store import LocalStore
-from ddbio.files.meta import snapshot_path
+from ddbio.commit.snapshot_form import LiveFile, Snapshot, format_snapshot
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import snapshot_path
 
 
 @pytest.fixture

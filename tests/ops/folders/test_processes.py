@@ -9,20 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ddbio
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.local_store import LocalStore
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.commit.protocol import Target
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
 
 ROWS, FILES, APPENDS = 3, 30, 8
 
 _SCRIPT = """
 import sys, time
 import ddbio
-from ddbio.core.folders.staged import FileNaming
-from ddbio.files.commit import Target
-from ddbio.files.committer import CommitInfo, publishing
-from ddbio.files.local_store import LocalStore
+from ddbio.storage.staged import FileNaming
+from ddbio.commit.protocol import Target
+from ddbio.commit.committer import CommitInfo, publishing
+from ddbio.storage.local_store import LocalStore
 
 role, lake, rows, appends = sys.argv[1:]
 ddbio.list_files(lake)

@@ -11,10 +11,10 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
+from ddbio.commit.committer import publishing
+from ddbio.commit.protocol import Target
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.files.commit import Target
-from ddbio.files.committer import publishing
-from ddbio.files.local_store import LocalStore
+from ddbio.storage.local_store import LocalStore
 
 
 def write(folder, number, rows=10):

@@ -8,8 +8,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import ddbio
 from ddbio.errors import EndpointError, OptionError, TargetError
-from ddbio.files.local_store import LocalStore
 from ddbio.lake.iceberg import IcebergLakeTable
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.rest_catalog import RestCatalog
 from tests.ops.lake.test_maintain import aged
 from tests.ops.lake.test_schedules import expected, items_of

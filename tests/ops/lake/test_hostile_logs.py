@@ -11,8 +11,8 @@ import deltalake
 import pytest
 
 import ddbio
-from ddbio.core.lake.columns import lake_schema
 from ddbio.errors import DdbioError, TargetError
+from ddbio.formats.lake_columns import lake_schema
 from ddbio.lake import iceberg
 from ddbio.lake.lake_table import BUCKETS, EPOCHS, FLOOR, KEYS
 from ddbio.ops.job.lake_tables import open_lake_table

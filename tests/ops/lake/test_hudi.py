@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.lake.columns import lake_schema
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.files.local_store import LocalStore
+from ddbio.formats.lake_columns import lake_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.lake.hudi import STATE, HudiLakeTable
 from ddbio.lake.lake_table import BUCKETS, KEYS, Commit
 from ddbio.ops.job.lake_items import open_items
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import columns
 
 SCHEMA = lake_schema(columns())

@@ -18,12 +18,12 @@ from pyiceberg.table import StaticTable
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import DecodeError, OptionError
-from ddbio.files.local_store import LocalStore
 from ddbio.lake import bucket_files
 from ddbio.lake.lake_table import Commit, ConflictError
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.lake.maintain import open_maintainer
 from ddbio.options import MaintainOptions
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_schedules import expected, items_of
 from tests.ops.lake.virtual_log import Change, VirtualLog, Writer
 

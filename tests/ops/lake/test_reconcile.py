@@ -16,11 +16,11 @@ from ddbio.aws.control_plane import RecoveryDescription
 from ddbio.cli.main import cli
 from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import OptionError
-from ddbio.files.job_state import JobState
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.lake import reconcile as reconciling
 from ddbio.ops.lake.reconcile import Reconciler, closed_windows
 from ddbio.options import ReconcileOptions
+from ddbio.storage.job_state import JobState
+from ddbio.storage.local_store import LocalStore
 from tests.ops.capture.test_heal_schedules import BEGAN, KilledError, World
 from tests.ops.lake.test_bootstrap import client, delete, fake, put, s3_url, table
 

@@ -14,12 +14,12 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.glue import read_table
 from ddbio.core.catalog.definition import TableName
-from ddbio.core.lake.columns import shown_schema
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.local_store import LocalStore
+from ddbio.formats.lake_columns import shown_schema
 from ddbio.lake.lake_table import WRITER
 from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 from tests.ops.lake.virtual_log import VirtualLog, Writer, is_deleted
 

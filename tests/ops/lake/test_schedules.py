@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 from pyiceberg.table import StaticTable
 
-from ddbio.files.local_store import LocalStore
 from ddbio.lake.delta import DeltaLakeTable
 from ddbio.lake.iceberg import IcebergLakeTable
 from ddbio.ops.capture.log_reader import open_log
@@ -27,6 +26,7 @@ from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.lake.maintain import Maintainer
 from ddbio.ops.lake.merging import LocalMerging, SpreadMerging
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_engine import VirtualEngine
 from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns, expected, items_of
 

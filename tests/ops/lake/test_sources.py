@@ -17,11 +17,11 @@ import ddbio
 from ddbio.aws import control_plane
 from ddbio.cli.main import cli
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
 from ddbio.ops.lake.merging import SpreadMerging
 from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change as Exported
 from ddbio.testing.export import ExportWriter
 from tests.ops.lake.test_base_load import rows_of

@@ -15,13 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 
 import ddbio
-from ddbio.core.folders.staged import StagedFile
-from ddbio.core.lake.columns import lake_schema
-from ddbio.files.local_store import LocalStore
+from ddbio.formats.lake_columns import lake_schema
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.delta import DeltaLakeTable
 from ddbio.lake.iceberg import IcebergLakeTable
 from ddbio.lake.lake_table import Commit, ConflictError
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.staged import StagedFile
 from tests.ops.lake.virtual_log import Change, VirtualLog, columns
 
 PROPERTY = "delta.dataSkippingStatsColumns"

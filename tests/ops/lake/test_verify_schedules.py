@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 import ddbio
-from ddbio.core.lake.columns import column_name
 from ddbio.errors import OptionError
-from ddbio.files.local_store import LocalStore
+from ddbio.formats.lake_columns import column_name
+from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_schedules import ATTRIBUTES, expected, items_of
 from tests.ops.lake.test_verify import export_of
 from tests.ops.lake.virtual_log import BEGAN, VirtualLog, Writer, columns

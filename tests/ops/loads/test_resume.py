@@ -14,11 +14,11 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.commit.claim import Claim
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
-from ddbio.files.claim import Claim
-from ddbio.files.local_store import LocalStore
 from ddbio.ops.loads.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
 

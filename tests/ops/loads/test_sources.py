@@ -10,7 +10,7 @@ import pytest
 import ddbio
 from ddbio.core.loads.plan import plan_write
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
-from ddbio.files.row_files import RowFiles
+from ddbio.formats.row_files import RowFiles
 from ddbio.items.reference import items_of
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import is_one_scan

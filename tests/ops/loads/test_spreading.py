@@ -129,7 +129,7 @@ def test_putting_rows_in_another_order_needs_no_pandas():
 import sys, tempfile
 import numpy as np, pyarrow as pa
 from ddbio.core.loads.plan import WritePlan
-from ddbio.files.local_store import LocalStore
+from ddbio.storage.local_store import LocalStore
 from ddbio.ops.exports.spill import Spill, SpillWriter
 from ddbio.ops.loads.spreading import RowSpreader
 # To make an array of a list imports it.

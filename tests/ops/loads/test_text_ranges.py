@@ -9,9 +9,9 @@ from ddbio.budget import LocalBudget
 from ddbio.core.loads.plan import plan_write
 from ddbio.engine import open_engine
 from ddbio.errors import DecodeError
-from ddbio.files import text_reader
-from ddbio.files.row_files import read_batches
-from ddbio.files.text_ranges import byte_ranges
+from ddbio.formats import text_reader
+from ddbio.formats.row_files import read_batches
+from ddbio.formats.text_ranges import byte_ranges
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
 from ddbio.ops.loads.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ import pytest
 
 import ddbio
 from ddbio.errors import OptionError
-from ddbio.files.formats import FORMATS
+from ddbio.formats.registry import FORMATS
 
 FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
 

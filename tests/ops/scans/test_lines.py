@@ -10,8 +10,8 @@ import pytest
 import ddbio
 from ddbio.cli.main import run
 from ddbio.core.exports.fold import plan_fold
-from ddbio.core.exports.manifest import parse_summary
 from ddbio.errors import ExportIncompleteError, OptionError
+from ddbio.formats.export_manifest import parse_summary
 from ddbio.items.digest import Digest
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.commit.snapshot import live_files
 from ddbio.errors import OptionError, TargetError
-from ddbio.files.local_store import LocalStore
-from ddbio.files.paths import hive_partition
-from ddbio.files.snapshot import live_files
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.paths import hive_partition
 from ddbio.testing import FakeDynamoDB
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.aws.scan import ReadRequest, rest_after
-from ddbio.core.folders.staged import StagedFile
 from ddbio.items.digest import Digest
 from ddbio.items.page import Page
 from ddbio.ops.scans.progress import PageWriter, open_progress
 from ddbio.ops.scans.stream import ReadPage, ScanTask
 from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.storage.staged import StagedFile
 from tests.ops.virtual_job import Faults, Store, WorkerKilledError, World
 
 SEGMENTS = [list(range(start, start + rows)) for start, rows in ((0, 17), (100, 9), (200, 0), (300, 1))]

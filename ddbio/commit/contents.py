@@ -1,0 +1,265 @@
+"""Recognize what a folder contains: plain files, a table of a lake, the output of a stream, a log, or an export."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from ddbio.commit.snapshot import live_files
+from ddbio.errors import AccessDeniedError, NotFoundError, OptionError
+from ddbio.formats.export_manifest import FILES, STARTED, SUMMARY
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.meta import META
+from ddbio.storage.stream_log import STREAM_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ddbio.storage.object_store import ObjectStore
+
+Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark", "delta", "iceberg", "hudi"]
+
+TABLES: Final = frozenset({"delta", "iceberg", "hudi"})
+"""Kinds whose own metadata says which files, and which of their rows, belong to them."""
+
+LOGS: Final = frozenset({"log", "archive"})
+"""Kinds whose folders are times of changes, and whose rows have columns of ddbio's own beside those of attributes."""
+
+
+_NAMES: Final[dict[Kind, str]] = {
+    "files": "a folder of files",
+    "ddbio": "a folder that jobs of ddbio wrote",
+    "log": "a log of changes",
+    "archive": "an archive of expired items",
+    "export": "a native export",
+    "spark": "the output of a Spark stream",
+    "delta": "a Delta table",
+    "iceberg": "an Iceberg table",
+    "hudi": "a Hudi table",
+}
+_OPTIMIZE: Final[dict[Kind, str]] = {
+    "delta": "OPTIMIZE and VACUUM",
+    "iceberg": "rewrite_data_files and expire_snapshots",
+    "hudi": "clustering and cleaning",
+}
+# https://iceberg.apache.org/spec/: the table's metadata, lists of manifests, and manifests.
+_ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
+_NOTED = rf"{META}(?:snapshots/.+|[^./]+\.json)"
+_LOG = rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"
+_ARCHIVE = rf"{META}[A-Za-z0-9_]+\.archive\.json"
+_WITHIN = re.compile(
+    rf"(?P<root>.+?)/(?:(?P<delta>_delta_log/.+)|(?P<hudi>\.hoodie/.+)|(?P<iceberg>{_ICEBERG})|(?P<spark>{STREAM_LOG}.+)"
+    rf"|(?P<log>{_LOG})|(?P<archive>{_ARCHIVE})|(?P<export>{SUMMARY}\.json)|(?P<ddbio>{_NOTED}))"
+)
+# What the path of each of these has in it.
+_NEAR = ("/_delta_log/", "/.hoodie/", "/metadata/", f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
+# What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
+_PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
+    ("delta", "_delta_log/", r".+"),
+    ("hudi", ".hoodie/", r".+"),
+    ("iceberg", "metadata/", _ICEBERG),
+    ("spark", STREAM_LOG, r".+"),
+    ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
+    ("export", STARTED, STARTED),
+    ("log", META, _LOG),
+    ("archive", META, _ARCHIVE),
+    ("ddbio", META, _NOTED),
+)
+_MARKS: Final = tuple((kind, prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
+# One page of a listing.
+_LISTED = 1000
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Say what a folder contains.
+
+    Attributes
+    ----------
+    kind
+        ``files`` are plain files, also in Hive-style partitions. ``ddbio`` are files whose manifests and snapshots
+        say which of them are live, also in a folder that was published.
+    root
+        The folder that is of this kind: the given one, or one above it.
+    below
+        The path of the given folder in the root, which ends in a slash; empty if it is the root.
+    """
+
+    kind: Kind
+    root: ObjectStore
+    below: str = ""
+
+    def __str__(self) -> str:
+        return _NAMES[self.kind]
+
+    @property
+    def place(self) -> str:
+        """Return what the folder is, and where its root is."""
+        return f"{self.root.uri} is {self}"
+
+
+def recognize(store: ObjectStore) -> Contents:
+    """Return what a folder contains, by the metadata in it, or above it.
+
+    A folder in a lake table, in the output of a Spark stream or in a folder of ddbio's is a part of that. What the
+    caller may not list is taken to hold no metadata.
+    """
+    if kind := kind_of(store):
+        return Contents(kind, store)
+    above = next(_above(store), None)
+    return Contents("files", store) if above is None else above
+
+
+def require_own_files(store: ObjectStore, problem: str, advice: str | None = None, *, changes: bool = False) -> None:
+    """Refuse a folder whose files are named by the metadata of something else, which a job would not keep right.
+
+    Parameters
+    ----------
+    problem
+        What would be wrong, for the message.
+    advice
+        What to do with a lake table instead; default is what rewrites its files.
+    changes
+        Whether the job replaces or deletes files, which those of an export must not be.
+
+    Raises
+    ------
+    OptionError
+        Naming what the folder is, and what to use instead.
+    """
+    found = recognize(store)
+    refused = f"{_place(store, found)}: {problem}"
+    if found.kind in TABLES:
+        own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {_OPTIMIZE[found.kind]}"
+        raise OptionError(f"{refused}, since its metadata names its files: {advice or own}")
+    if found.kind == "spark":
+        raise OptionError(f"{refused}, since {STREAM_LOG} names its files: write its rows to another folder first")
+    if changes and (found.kind == "export" or _is_export_data(store)):
+        refused = refused if found.kind == "export" else f"{store.uri} holds the data of a native export: {problem}"
+        raise OptionError(f"{refused}, since its manifest names its files: make others of it by 'ddbio export read'")
+    if found.below and any(path.startswith(found.below) for path in live_files(found.root).paths):
+        raise OptionError(f"{refused}, since that has notes of its files: give {found.root.uri}")
+    require_no_tables(store, (each.path for each in store.list()), reads=not changes)
+
+
+def require_target(store: ObjectStore, table_format: str | None = None) -> None:
+    """Refuse to write into what other programs keep a record of: a lake table, or the output of a Spark stream.
+
+    Parameters
+    ----------
+    table_format
+        The format of the lake table that is written, if one is: it may be there already.
+
+    Raises
+    ------
+    OptionError
+        Naming what is there.
+    """
+    found = recognize(store)
+    if found.kind in {*TABLES, "spark"} and (found.kind != table_format or found.below):
+        raise OptionError(
+            f"{_place(store, found)}: other files in it could be read as rows of it, or be deleted with it: choose "
+            "another folder"
+        )
+
+
+def _roots_within(paths: Iterable[str]) -> dict[str, Kind]:
+    """Return the folders in a folder that are more than files, by their paths, which end in a slash."""
+    roots: dict[str, Kind] = {}
+    for path in paths:
+        # Most paths are of data files.
+        if any(part in path for part in _NEAR) and (found := _WITHIN.fullmatch(path)):
+            root = f"{found['root']}/"
+            # A log is a folder of ddbio's, too.
+            if roots.get(root, "ddbio") == "ddbio":
+                roots[root] = cast("Kind", found.lastgroup)
+    return roots
+
+
+def require_no_tables(
+    store: ObjectStore, paths: Iterable[str], chosen: Iterable[str] | None = None, *, reads: bool = False
+) -> None:
+    """Refuse files that belong to something else in a folder of a folder: without its metadata they mean nothing.
+
+    Parameters
+    ----------
+    paths
+        Everything in the folder.
+    chosen
+        The files that are wanted; None if all are.
+    reads
+        Whether files are only read, and not moved or deleted: those of a folder of ddbio's may be.
+
+    Raises
+    ------
+    OptionError
+        Naming the first such folder.
+    """
+    wanted = None if chosen is None else list(chosen)
+    for root, kind in sorted(_roots_within(paths).items()):
+        if (kind != "ddbio" or not reads) and (wanted is None or any(path.startswith(root) for path in wanted)):
+            raise OptionError(
+                f"{store.uri} holds {_NAMES[kind]} in {root}, whose files mean nothing without its metadata: give "
+                f"{store.uri}/{root.rstrip('/')}, or a folder or glob without it"
+            )
+
+
+def _is_export_data(store: ObjectStore) -> bool:
+    """Return whether a folder is that of an export's data, or of that of incremental exports."""
+    above = store.above()
+    if above is None or above[1] != "data":
+        return False
+    return any(each.path.endswith(f"{SUMMARY}.json") for each in above[0].list())
+
+
+def _place(store: ObjectStore, found: Contents) -> str:
+    return f"{store.uri} lies in {found.root.uri}, which is {found}" if found.below else f"{store.uri} is {found}"
+
+
+def _above(store: ObjectStore) -> Iterator[Contents]:
+    """Yield the folders above one that are more than files, from the bottom up."""
+    folders = list[tuple["ObjectStore", str]]()
+    # A link leads to where a folder is.
+    place: ObjectStore = LocalStore(os.path.realpath(store.uri)) if isinstance(store, LocalStore) else store
+    below = ""
+    while (found := place.above()) is not None:
+        place, name = found
+        below = f"{name}/{below}"
+        folders.append((place, below))
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-above") as pool:
+        for kind, (folder, path) in zip(
+            pool.map(lambda each: kind_of(each[0], is_above=True), folders), folders, strict=True
+        ):
+            if kind is not None:
+                yield Contents(kind, folder, path)
+
+
+def kind_of(store: ObjectStore, *, is_above: bool = False) -> Kind | None:
+    """Return what a folder is by the metadata in it; None if it has none.
+
+    The folder above others is no export: the data of an export is read as plain files.
+    """
+    listed: dict[str, list[str]] = {}
+    for kind, prefix, pattern in _MARKS:
+        if is_above and kind == "export":
+            continue
+        paths = listed[prefix] if prefix in listed else listed.setdefault(prefix, _listed(store, prefix))
+        if any(pattern.fullmatch(path) for path in paths):
+            return kind
+    return None
+
+
+def _listed(store: ObjectStore, prefix: str) -> list[str]:
+    """Return the first paths with a prefix, or all that jobs of ddbio noted; none if the caller may not list them."""
+    is_folder = prefix.endswith("/")
+    if isinstance(store, LocalStore) and is_folder and not os.path.isdir(f"{store.uri}/{prefix}"):  # noqa: PTH112 - as in above()
+        return []
+    try:
+        return [each.path for each in itertools.islice(store.list(prefix), None if prefix == META else _LISTED)]
+    except (AccessDeniedError, NotFoundError):
+        return []

@@ -1,0 +1,1 @@
+"""File formats, and the writers that roll and partition files."""

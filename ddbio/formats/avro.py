@@ -1,0 +1,340 @@
+"""Avro: write and read object container files block by block; fastavro checks schemas and decodes the records.
+
+The header keeps the columns exactly, besides Avro's own schema: DynamoDB's types, and names that Avro does not allow.
+
+References
+----------
+https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from isal import isal_zlib
+
+from ddbio.errors import DecodeError, OptionError
+from ddbio.formats.avro_rows import encode_rows
+from ddbio.formats.avro_schema import (
+    arrow_schema_of_avro,
+    as_stored,
+    avro_names,
+    avro_schema_of,
+    from_records,
+    parse_columns,
+    renamed,
+    require_bytes,
+    unwritable_type,
+)
+from ddbio.formats.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.items.expansion import MOST_ROW_BYTES, check_expansion
+from ddbio.storage.object_store import RangeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.formats.file_format import ReadOptions, WriterOptions
+    from ddbio.options import Compression
+    from ddbio.storage.object_store import ObjectStore, Sink
+    from ddbio.storage.staged import StagedFile, StoredObject
+
+COLUMNS_KEY = "ddbio.schema"
+"""The key of the header's metadata that holds the columns."""
+
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_HEADER_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(_MAGIC)}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": _SYNC_BYTES}},
+    ],
+}
+_CODECS: dict[Compression, str] = {"zstd": "zstandard", "snappy": "snappy", "gzip": "deflate", "none": "null"}
+# Avro's own readers take some 64 kB at once, compressed.
+_BLOCK_BYTES = 256 * 1024
+# Rows that are encoded at once: many blocks.
+_ENCODED_BYTES = 4 * 1024 * 1024
+_DEFLATE_LEVEL = 2
+_RAW_DEFLATE = -15
+# A part of so many bytes is read by itself.
+_PART_BYTES = 64 * 1024 * 1024
+_BUFFER_BYTES = 1024 * 1024
+_HEADER_BYTES = 64 * 1024
+_MOST_HEADER_BYTES = 16 * 1024 * 1024
+# A block is decoded at once, to objects of Python that take far more; writers keep blocks small.
+_MOST_BLOCK_BYTES = MOST_ROW_BYTES
+_ROW_BYTES, _MOST_BLOCK_ROWS = 64, 4_000_000
+_LONG_BYTES = 10
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise OptionError("Avro needs the library fastavro: pip install 'ddbio[avro]'") from error
+    return fastavro
+
+
+def _zstd() -> Any:
+    """Return what compresses blocks with a checksum, which every reader of zstd verifies."""
+    try:
+        import zstandard  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise OptionError("Avro needs the library zstandard: pip install 'ddbio[avro]'") from error
+    return zstandard.ZstdCompressor(level=1, write_checksum=True)
+
+
+class AvroFileWriter:
+    """Write one Avro file into a sink, and count the bytes."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
+        self._sink = sink
+        self._avro = _fastavro()
+        self._codec = _CODECS[options.compression]
+        self._zstd = _zstd() if self._codec == "zstandard" else None
+        self._columns = avro_names(schema)
+        described = avro_schema_of(schema, self._columns)
+        self._avro.parse_schema(described)
+        self._sync = secrets.token_bytes(_SYNC_BYTES)
+        self._rows = self.size_bytes = 0
+        meta = {"avro.schema": described, "avro.codec": self._codec, COLUMNS_KEY: parse_columns(schema)}
+        texts = {key: (each if isinstance(each, str) else json.dumps(each)).encode() for key, each in meta.items()}
+        self._write(self._encode(_HEADER_SCHEMA, {"magic": _MAGIC, "meta": texts, "sync": self._sync}))
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table's rows as blocks."""
+        step = max(1, table.num_rows * _ENCODED_BYTES // max(1, table.nbytes))
+        for batch in table.combine_chunks().to_batches(step):
+            columns = renamed(batch.columns, self._columns)
+            places, data = encode_rows(pa.RecordBatch.from_arrays(columns, schema=self._columns))
+            first = 0
+            while first < batch.num_rows:
+                last = int(np.searchsorted(places, places[first] + _BLOCK_BYTES, side="right")) - 1
+                last = min(max(last, first + 1), first + BATCH_ROWS)
+                self._write_block(data[places[first] : places[last]], last - first)
+                first = last
+
+    def _write_block(self, items: memoryview, count: int) -> None:
+        data = _compress(items, self._codec) if self._zstd is None else self._zstd.compress(items)
+        self._write(b"".join((_long(count), _long(len(data)), data, self._sync)))
+        self._rows += count
+
+    def finish(self) -> StagedFile:
+        """Return the staged file."""
+        return self._sink.finish(self._rows)
+
+    def abort(self) -> None:
+        """Discard the file."""
+        self._sink.abort()
+
+    def _encode(self, schema: Any, value: Any) -> bytes:
+        out = io.BytesIO()
+        self._avro.schemaless_writer(out, schema, value)
+        return out.getvalue()
+
+    def _write(self, data: bytes) -> None:
+        self.size_bytes += self._sink.write(data)
+
+
+@dataclass(frozen=True)
+class _Header:
+    meta: dict[str, bytes]
+    sync: bytes
+    end: int
+
+
+class AvroReader:
+    """Read one Avro file by ranges of its blocks."""
+
+    def __init__(self, store: ObjectStore, entry: StoredObject, _: ReadOptions) -> None:
+        self._store, self._entry = store, entry
+        self._avro = _fastavro()
+        self._header = self._read_header()
+        self._codec = self._header.meta.get("avro.codec", b"null").decode(errors="replace")
+        try:
+            described = json.loads(self._header.meta["avro.schema"])
+            # It knows the names that the schema itself defines, and refuses what is no schema.
+            self._rows_schema = self._avro.parse_schema({"type": "array", "items": as_stored(described)})
+            require_bytes(described)
+            self._columns, self._schema = arrow_schema_of_avro(described, self._header.meta.get(COLUMNS_KEY))
+        except DecodeError:
+            raise
+        except Exception as error:
+            raise DecodeError(f"its header holds no schema of Avro that can be read: {error}") from error
+
+    def parts(self) -> Parts:
+        """Return ranges of the file; a block is part of the one in which it begins."""
+        body_bytes = self._entry.size_bytes - self._header.end
+        count = max(1, body_bytes // _PART_BYTES)
+        return Parts((self._entry.size_bytes // count,) * count, None, (0, *[None] * (count - 1)))
+
+    @property
+    def unwritable(self) -> str:
+        """Return the first type that ddbio would write as another, or nothing; it wrote the file if there is none."""
+        is_own = COLUMNS_KEY in self._header.meta
+        return "" if is_own else unwritable_type(json.loads(self._header.meta["avro.schema"]))
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema; with DynamoDB's types if ddbio wrote the file."""
+        return self._schema
+
+    def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the blocks that begin in a range, a batch for each block."""
+        count = len(self.parts().sizes_bytes)
+        body_bytes = self._entry.size_bytes - self._header.end
+        start, end = (self._header.end + body_bytes * number // count for number in (part, part + 1))
+        ranges: Any = RangeFile(self._store, self._entry)
+        file = io.BufferedReader(ranges, _BUFFER_BYTES)
+        file.seek(self._after_sync(file, start) if part else start)
+        while file.tell() < min(end, self._entry.size_bytes):
+            yield self._read_block(file)
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows."""
+        for batch in self.read(0, BATCH_ROWS):
+            if batch.num_rows:
+                row_bytes = batch.nbytes / batch.num_rows
+                return Sample(batch.slice(0, rows), row_bytes)
+        return None
+
+    def _read_header(self) -> _Header:
+        for length in (_HEADER_BYTES, _MOST_HEADER_BYTES):
+            source = io.BytesIO(self._store.read_range(self._entry, 0, min(self._entry.size_bytes, length)))
+            try:
+                found = self._avro.schemaless_reader(source, _HEADER_SCHEMA, None)
+                break
+            except Exception as error:
+                if length == _MOST_HEADER_BYTES or self._entry.size_bytes <= length:
+                    raise DecodeError(f"it does not begin as a file of Avro does: {error!r}") from error
+        if found["magic"] != _MAGIC:
+            raise DecodeError("it does not begin as a file of Avro does")
+        return _Header(found["meta"], found["sync"], source.tell())
+
+    def _after_sync(self, file: io.BufferedReader, start: int) -> int:
+        """Return where the first block begins at or behind a place: behind the marker that ends the one before."""
+        at = max(self._header.end, start - _SYNC_BYTES)
+        file.seek(at)
+        held = b""
+        while chunk := file.read(_BUFFER_BYTES):
+            held += chunk
+            found = held.find(self._header.sync)
+            if found >= 0:
+                return at + found + _SYNC_BYTES
+            at += max(0, len(held) - _SYNC_BYTES + 1)
+            held = held[-_SYNC_BYTES + 1 :]
+        return self._entry.size_bytes
+
+    def _read_block(self, file: io.BufferedReader) -> pa.RecordBatch:
+        place = file.tell()
+        rows, size = _read_long(file), _read_long(file)
+        if not 0 <= rows <= _MOST_BLOCK_ROWS or not 0 <= size <= _MOST_BLOCK_BYTES:
+            raise DecodeError(f"the block at byte {place} says that it has {rows} rows in {size} bytes")
+        data = file.read(size)
+        if len(data) < size or file.read(_SYNC_BYTES) != self._header.sync:
+            raise DecodeError(f"the block at byte {place} does not end where it says: the file is cut short or damaged")
+        try:
+            items = _decompress(data, self._codec)
+            # Rows may take no bytes, but they take memory.
+            check_expansion(len(items), _ROW_BYTES * rows, advice="write fewer rows in a block")
+            return self._decode(rows, items)
+        except DecodeError as error:
+            raise DecodeError(f"the block at byte {place} cannot be read: {error}") from None
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Whatever the library makes of damaged bytes.
+            raise DecodeError(f"the block at byte {place} cannot be read: {error!r}") from error
+
+    def _decode(self, rows: int, items: bytes) -> pa.RecordBatch:
+        source = io.BytesIO(b"".join((_long(rows), items, b"\0")) if rows else b"\0")
+        records = self._avro.schemaless_reader(source, self._rows_schema, None)
+        if source.read(1) or len(records) != rows:
+            raise DecodeError(f"its rows do not take the {len(items)} bytes that it has")
+        return from_records(records, self._columns, self._schema)
+
+
+def _long(value: int) -> bytes:
+    """Return a number that is not negative as Avro writes it: zigzag, seven bits a byte."""
+    coded, out = value << 1, bytearray()
+    while coded > 0x7F:  # noqa: PLR2004 - seven bits
+        out.append(coded & 0x7F | 0x80)
+        coded >>= 7
+    out.append(coded)
+    return bytes(out)
+
+
+def _read_long(file: io.BufferedReader) -> int:
+    coded = 0
+    for place in range(_LONG_BYTES):
+        byte = file.read(1)
+        if not byte:
+            raise DecodeError("the file ends within a block: it is cut short")
+        coded |= (byte[0] & 0x7F) << 7 * place
+        if byte[0] < 0x80:  # noqa: PLR2004 - the last byte
+            break
+    return coded >> 1 ^ -(coded & 1)
+
+
+def _compress(data: memoryview, codec: str) -> bytes | memoryview:
+    if codec == "snappy":
+        return pa.Codec("snappy").compress(data, asbytes=True) + zlib.crc32(data).to_bytes(4, "big")
+    if codec == "deflate":
+        return isal_zlib.compress(data, _DEFLATE_LEVEL, wbits=_RAW_DEFLATE)
+    return data
+
+
+def _decompress(data: bytes, codec: str) -> bytes:
+    if codec == "null":
+        return data
+    if codec == "zstandard":
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            parts = list[bytes]()
+            while part := stream.read(_BUFFER_BYTES):
+                parts.append(part)
+                check_expansion(len(data), len(parts) * _BUFFER_BYTES, _MOST_BLOCK_BYTES)
+            return b"".join(parts)
+    if codec == "snappy":
+        size = _uint(data)
+        check_expansion(len(data), size, _MOST_BLOCK_BYTES)
+        found: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
+        if zlib.crc32(found).to_bytes(4, "big") != data[-4:]:
+            raise DecodeError("its checksum is another one")
+        return found
+    if codec == "deflate":
+        inflated: bytes = isal_zlib.decompressobj(wbits=_RAW_DEFLATE).decompress(data, _MOST_BLOCK_BYTES + 1)
+        check_expansion(len(data), len(inflated), _MOST_BLOCK_BYTES)
+        return inflated
+    raise DecodeError(f"its codec {codec!r} is not known: write it with null, deflate, snappy or zstandard")
+
+
+def _uint(data: bytes) -> int:
+    """Return the number that snappy begins with: the size of what was compressed."""
+    size = 0
+    for place, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:  # noqa: PLR2004 - the last byte
+            break
+    return size
+
+
+AVRO = FileFormat(
+    name="avro",
+    endings=(".avro",),
+    open_reader=AvroReader,
+    is_splittable=True,
+    keeps_types=True,
+    require=_fastavro,
+    open_writer=AvroFileWriter,
+    extensions={"zstd": "zstd.avro", "snappy": "snappy.avro", "gzip": "deflate.avro", "none": "avro"},
+    self_checking=frozenset({"zstd", "snappy"}),
+)

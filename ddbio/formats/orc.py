@@ -1,0 +1,226 @@
+"""ORC: write a file stripe by stripe, and read its stripes. ORC keeps no field metadata."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.orc
+
+from ddbio.errors import EncodeError
+from ddbio.formats.file_format import BATCH_ROWS, FileFormat, Parts, Sample
+from ddbio.formats.orc_process import OrcProcess
+from ddbio.items.declared_text import orc_type, restore_batch
+from ddbio.items.expansion import check_rows
+from ddbio.storage.object_store import RangeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+    from ddbio.formats.file_format import ReadOptions, WriterOptions
+    from ddbio.options import Compression
+    from ddbio.storage.object_store import ObjectStore, Sink
+    from ddbio.storage.staged import StagedFile, StoredObject
+
+_CODECS: dict[Compression, Literal["UNCOMPRESSED", "ZLIB", "SNAPPY", "LZ4", "ZSTD"]] = {
+    "zstd": "ZSTD",
+    "snappy": "SNAPPY",
+    "gzip": "ZLIB",
+    "lz4": "LZ4",
+    "none": "UNCOMPRESSED",
+}
+# A stripe is held until it is full: so many make a file, so that its size is known well enough.
+_STRIPES = 8
+_STRIPE_BYTES, _LEAST_STRIPE_BYTES = 64 * 1024 * 1024, 64 * 1024
+_PIECE_BYTES, _LEAST_PIECE_BYTES = 2 * 1024 * 1024, 128 * 1024
+# Before a stripe is written, its size is told by that of so many bytes of rows, unless they are a small part of a file.
+_SAMPLE_BYTES = 1024 * 1024
+_SMALL_RATIO = 1 / 4
+# What stands before the first stripe.
+_MAGIC_BYTES = 3
+# A damaged file may keep the reader busy for ever; a whole one is read at many megabytes a second.
+_LIMIT_SECONDS = 30.0
+_LIMIT_BYTES_PER_SECOND = 1_000_000
+
+
+class OrcFileWriter:
+    """Write one ORC file into a sink, and count the bytes: those of an unfinished stripe are estimated.
+
+    An error of the sink is kept until the library has returned: it would end the process within its destructors.
+    """
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: WriterOptions) -> None:
+        self._sink = sink
+        self._schema = pa.schema([each.with_type(orc_type(each.type)) for each in schema])
+        self.closed = False
+        self._failed: BaseException | None = None
+        self._rows = 0
+        self._written_bytes = self._arrow_bytes = 0
+        # Stored bytes of a byte of Arrow.
+        self._ratio = options.ratio
+        self._options = options
+        self._piece_bytes = max(_LEAST_PIECE_BYTES, min(_PIECE_BYTES, options.target_file_bytes // 64))
+        handle: Any = self
+        self._writer: Any = pyarrow.orc.ORCWriter(
+            pa.PythonFile(handle, mode="w"),
+            compression=_CODECS[options.compression],
+            batch_size=BATCH_ROWS,
+            stripe_size=min(_STRIPE_BYTES, max(_LEAST_STRIPE_BYTES, options.target_file_bytes // _STRIPES)),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of the finished stripes, and about those of the stripe that is held."""
+        return max(self._written_bytes, int((self._ratio or 1.0) * self._arrow_bytes))
+
+    def write(self, data: Buffer, /) -> int:
+        """Pass the writer's bytes on to the sink, unless it has failed."""
+        if self._failed is None:
+            try:
+                self._sink.write(data)
+            except BaseException as error:  # noqa: BLE001 - an interruption must not pass through the library either
+                self._failed = error
+        taken = memoryview(data).nbytes
+        self._written_bytes += taken
+        return taken
+
+    @contextlib.contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Raise the sink's error after a call of the library, rather than what the library makes of it."""
+        try:
+            yield
+        finally:
+            failed, self._failed = self._failed, None
+            if failed is not None:
+                raise failed
+
+    def flush(self) -> None:
+        """Do nothing: the sink has its own pace."""
+
+    def write_group(self, table: pa.Table) -> None:
+        """Write a table's rows, some at a time, so that it shows when a stripe is finished."""
+        # pyarrow 25 takes longer the more batches it makes of the rows that it is given at once.
+        step = max(1, min(BATCH_ROWS, table.num_rows * self._piece_bytes // max(1, table.nbytes)))
+        for start in range(0, table.num_rows, step):
+            self._write(table.slice(start, step))
+        if self._ratio is None and self._arrow_bytes >= _SMALL_RATIO * self._options.target_file_bytes:
+            self._ratio = self._ratio_of(table)
+
+    def _write(self, table: pa.Table) -> None:
+        before = self._written_bytes
+        rows = self._cast(table)
+        with self._raising():
+            self._writer.write(rows)
+        self._rows += table.num_rows
+        self._arrow_bytes += table.nbytes
+        if self._written_bytes - before > _MAGIC_BYTES:
+            # The rows are one batch, and a stripe ends with a batch.
+            self._ratio = self._written_bytes / self._arrow_bytes
+
+    def _cast(self, table: pa.Table) -> pa.Table:
+        try:
+            return _unsliced(table).cast(self._schema)
+        except pa.ArrowInvalid as error:
+            raise EncodeError(f"ORC has no form for a value: {error}: choose another format", 0, "", "orc") from None
+
+    def _ratio_of(self, table: pa.Table) -> float:
+        """Return the stored bytes of a byte of Arrow, by writing the first rows to memory."""
+        rows = table.slice(0, max(1, table.num_rows * _SAMPLE_BYTES // max(1, table.nbytes)))
+        out = pa.BufferOutputStream()
+        with pyarrow.orc.ORCWriter(out, compression=_CODECS[self._options.compression]) as writer:
+            writer.write(self._cast(rows))
+        return float(out.getvalue().size / max(1, rows.nbytes))
+
+    def finish(self) -> StagedFile:
+        """Write the footer, and return the staged file."""
+        with self._raising():
+            if not self._rows:
+                # The writer learns its columns from rows: without any it would leave no file of ORC.
+                self._writer.write(self._schema.empty_table())
+            self._writer.close()
+        # It keeps its buffers, and holds this object, which nobody would notice.
+        self._writer = None
+        return self._sink.finish(self._rows)
+
+    def abort(self) -> None:
+        """Discard the file."""
+        self._sink.abort()
+        # The aborted sink swallows the footer; a writer that failed half-way may refuse to write one.
+        if self._writer is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                self._writer.close()
+        self._writer = None
+
+
+def _unsliced(table: pa.Table) -> pa.Table:
+    """Return the table with copies of its nested columns: pyarrow 25 writes the first rows of slices of structs."""
+    for place, field in enumerate(table.schema):
+        if field.type.num_fields:
+            chunks: Any = table.column(place).chunks
+            whole = pa.concat_arrays([*chunks, chunks[0].slice(0, 0)]) if chunks else pa.array([], field.type)
+            table = table.set_column(place, field, whole)
+    return table
+
+
+class OrcReader:
+    """Read one ORC file by its stripes, in a child process.
+
+    Parameters
+    ----------
+    limit_seconds
+        Processor time that a file may take to be opened, or a stripe to be read; a second more for each megabyte.
+    """
+
+    def __init__(
+        self, store: ObjectStore, entry: StoredObject, options: ReadOptions, *, limit_seconds: float = _LIMIT_SECONDS
+    ) -> None:
+        self._declared = options.schema
+        self._size_bytes = entry.size_bytes
+        limit_seconds += entry.size_bytes / _LIMIT_BYTES_PER_SECOND
+        self._opened = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, limit_seconds)
+
+    def parts(self) -> Parts:
+        """Return the stripes, by the footer; it tells neither their bytes nor their rows."""
+        check_rows(self._size_bytes, self._opened.rows)
+        count = self._opened.stripes
+        sizes = (self._size_bytes // max(1, count),) * count
+        return Parts(sizes, self._opened.rows, (0, *[None] * (count - 1))[:count])
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema; with DynamoDB's types if the columns are declared."""
+        found = self._opened.schema
+        return found if self._declared is None else restore_batch(_no_rows(found), self._declared).schema
+
+    def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one stripe, as it was written."""
+        for batch in self._opened.read_stripe(part):
+            yield batch if self._declared is None else restore_batch(batch, self._declared)
+
+    def sample(self, rows: int) -> Sample | None:
+        """Return the first rows of the first stripe, which is read whole."""
+        if not self._opened.stripes:
+            return None
+        return next((Sample(batch.slice(0, rows), None) for batch in self.read(0, BATCH_ROWS)), None)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
+
+
+ORC = FileFormat(
+    name="orc",
+    endings=(".orc",),
+    open_reader=OrcReader,
+    is_splittable=True,
+    open_writer=OrcFileWriter,
+    extensions={
+        "zstd": "zstd.orc",
+        "snappy": "snappy.orc",
+        "gzip": "zlib.orc",
+        "lz4": "lz4.orc",
+        "none": "orc",
+    },
+)

@@ -1,0 +1,173 @@
+"""Write Parquet again with the types that it has: find out how, and compare what the footers of both say of values.
+
+The statistics of a footer are those of the program that wrote the file: they show a value that Arrow reads wrongly,
+which reading the new file with Arrow again would not.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ddbio.formats.parquet_input import is_in_old_calendar
+
+_NUMBERS = {"INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN"}
+_UINT64 = (1 << 64) - 1
+# These say no more than the stored type.
+_SIGNED = ({"Type": "Int", "bitWidth": 32, "isSigned": True}, {"Type": "Int", "bitWidth": 64, "isSigned": True})
+
+
+@dataclass(frozen=True)
+class StoredTypes:
+    """Say how rows are written so that their columns have the types in Parquet that they had.
+
+    Attributes
+    ----------
+    options
+        Those of ``pyarrow.parquet.ParquetWriter``.
+    is_in_old_calendar
+        Whether the file's metadata says that old dates are those of the Julian calendar.
+    unwritable
+        Why Arrow does not write the same types; empty if it does.
+    """
+
+    options: tuple[tuple[str, bool], ...] = ()
+    is_in_old_calendar: bool = False
+    unwritable: str = ""
+
+
+AS_ARROW = StoredTypes()
+"""Arrow's own choice."""
+
+
+def stored_types(opened: pq.ParquetFile) -> StoredTypes:
+    """Return how the rows of an open file are written with the same types."""
+    leaves = tuple(_leaves(opened))
+    options, unwritable = _written_as(leaves, opened.schema_arrow.serialize().to_pybytes())
+    return StoredTypes(options, is_in_old_calendar(opened.metadata.metadata), unwritable)
+
+
+class _Leaf(NamedTuple):
+    path: str
+    stored: str
+    """The physical type."""
+    meaning: str
+    """The logical type."""
+    length: int
+    levels: tuple[int, int]
+
+    def __str__(self) -> str:
+        return f"{self.stored} {self.meaning}" if self.meaning else self.stored
+
+
+def _leaves(opened: pq.ParquetFile) -> list[_Leaf]:
+    schema: Any = opened.schema
+    columns = (schema.column(place) for place in range(len(schema)))
+    return [
+        _Leaf(
+            *(each.path, each.physical_type, _meaning(each), each.length),
+            (each.max_definition_level, each.max_repetition_level),
+        )
+        for each in columns
+    ]
+
+
+def _meaning(column: Any) -> str:
+    told = json.loads(column.logical_type.to_json())
+    kept = {name: value for name, value in told.items() if not name.endswith("converted_type")}
+    if kept in _SIGNED or kept["Type"] == "None":
+        return ""
+    return " ".join(f"{value}" if name == "Type" else f"{name}={value}" for name, value in kept.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _written_as(leaves: tuple[_Leaf, ...], schema: bytes) -> tuple[tuple[tuple[str, bool], ...], str]:
+    """Return the options by which Arrow writes a schema as these leaves, and why it does not."""
+    asked = {
+        "use_deprecated_int96_timestamps": any(each.stored == "INT96" for each in leaves),
+        "store_decimal_as_integer": any(_is_whole_decimal(each) for each in leaves),
+        "write_time_adjusted_to_utc": any(
+            each.meaning.startswith("Time ") and "isAdjustedToUTC=True" in each.meaning for each in leaves
+        ),
+    }
+    options = {name: True for name, is_needed in asked.items() if is_needed}
+    sink: Any = io.BytesIO()
+    try:
+        pq.ParquetWriter(sink, pa.ipc.read_schema(pa.py_buffer(schema)), **options).close()  # type: ignore[arg-type]
+    except (pa.ArrowException, TypeError) as error:
+        # An older Arrow has not all of these options.
+        return (), f"Arrow does not write its types: {error}"
+    written = _leaves(pq.ParquetFile(sink))
+    if len(written) != len(leaves):
+        return (), f"its columns have {len(leaves)} leaves, and Arrow would write {len(written)}"
+    for old, new in zip(leaves, written, strict=True):
+        if old[1:] != new[1:]:
+            return (), f"column {old.path} is stored as {old}, and Arrow would write {new}"
+    return tuple(options.items()), ""
+
+
+def _is_whole_decimal(leaf: _Leaf) -> bool:
+    return leaf.meaning.startswith("Decimal") and leaf.stored in {"INT32", "INT64"}
+
+
+@dataclass
+class FooterFacts:
+    """Sum up what footers say of columns that are not repeated."""
+
+    _valid: dict[str, int | None] = field(default_factory=dict)
+    _least: dict[str, Any] = field(default_factory=dict)
+    _greatest: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, footer: pq.FileMetaData) -> None:
+        """Add a file, of the types of those before."""
+        schema: Any = footer.schema
+        columns = [schema.column(place) for place in range(footer.num_columns)]
+        flat = [place for place, column in enumerate(columns) if not column.max_repetition_level]
+        for group in range(footer.num_row_groups):
+            chunks = footer.row_group(group)
+            # Writers say nothing of a row group without rows.
+            for place in flat if chunks.num_rows else ():
+                self._add(columns[place], chunks.column(place))
+
+    def _add(self, column: Any, chunk: Any) -> None:
+        path, statistics = column.path, chunk.statistics
+        has_count = statistics is not None and statistics.has_null_count
+        valid = chunk.num_values - statistics.null_count if has_count else None
+        self._valid[path] = _both(self._valid.get(path, 0), valid, int.__add__)
+        if valid == 0:
+            return
+        ends: tuple[Any, Any] = None, None
+        if statistics is not None and statistics.has_min_max and column.physical_type in _NUMBERS:
+            ends = statistics.min_raw, statistics.max_raw
+            if "isSigned=false" in str(column.logical_type):
+                ends = ends[0] & _UINT64, ends[1] & _UINT64
+            if any(isinstance(end, float) and math.isnan(end) for end in ends):
+                ends = None, None
+        self._least[path] = _both(self._least.get(path, ends[0]), ends[0], min)
+        self._greatest[path] = _both(self._greatest.get(path, ends[1]), ends[1], max)
+
+    def difference(self, other: FooterFacts) -> str:
+        """Return the first fact that differs, or nothing; what one of them does not know is no difference."""
+        facts = (
+            ("values", self._valid, other._valid),
+            ("as the least value", self._least, other._least),
+            ("as the greatest value", self._greatest, other._greatest),
+        )
+        for what, mine, theirs in facts:
+            for path, value in mine.items():
+                found = theirs.get(path, 0 if what == "values" else None)
+                if None not in {value, found} and value != found:
+                    return f"column {path} has {value} {what}, and then {found}"
+        return ""
+
+
+def _both(known: Any, added: Any, join: Any) -> Any:
+    """Return two facts as one, or None if one of them is not known."""
+    return None if known is None or added is None else join(known, added)

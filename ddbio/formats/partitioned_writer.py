@@ -1,0 +1,288 @@
+"""Stage a task's record batches as files of one target size in the folders of their partitions, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from ddbio.errors import TargetError
+from ddbio.formats.parquet import dictionary_columns
+from ddbio.formats.partitions import Partitioner, Partitioning
+from ddbio.formats.rolling_writer import RollingWriter
+from ddbio.storage.local_store import LocalStore
+from ddbio.storage.spooled import SpooledStore
+from ddbio.storage.temporary_folder import temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ddbio.formats.partitions import PartitionedRows
+    from ddbio.formats.rolling_writer import FileOptions
+    from ddbio.items.rescue import MisfitLog
+    from ddbio.storage.object_store import ObjectStore, SinkMaker
+    from ddbio.storage.staged import FileNaming, StagedFile
+
+# What all partitions together hold in memory. Then those that are worth it go to their files, the others to a disk.
+_MEMORY_BYTES = 64 * 1024 * 1024
+# Partitions that are alike are all worth it at the same time: twice as much makes row groups of 8 MiB for sixteen.
+_EVEN_MEMORY_BYTES = 128 * 1024 * 1024
+# Rows are sorted in blocks of this part of it: large enough that a partition's rows of one block are worth a copy.
+_BLOCK_RATIO = 1 / 4
+_MOST_BLOCK_BYTES = 16 * 1024 * 1024
+# Fewer rows of a partition than this part of it would be a poor row group.
+_GROUP_RATIO = 1 / 8
+_EVEN_GROUP_RATIO = 1 / 32
+# An upload to S3 holds up to 32 MiB while it is open.
+_MOST_OPEN_FILES = 4
+# Partitions with less are written side by side, since most of the time is that of requests to the store.
+_SMALL_BYTES = 4 * 1024 * 1024
+_SMALL_AT_ONCE = 4
+
+
+class RowPartitioner(Protocol):
+    """Make the rows of files of batches, sorted by partition."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the columns of the folders."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the files."""
+        ...
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the counts of values without a partition of their own."""
+        ...
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the rows of all partitions are alike: what suits the file of one then suits the others."""
+        ...
+
+    def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
+        """Yield the rows of some batches by partition, at best all at once; rows of one partition keep their order."""
+        ...
+
+
+@dataclass
+class _Partition:
+    """The rows of one partition that are in no file yet, and its files."""
+
+    number: int
+    writer: RollingWriter
+    gathered: list[pa.RecordBatch] = field(default_factory=list)
+    gathered_bytes: float = 0.0
+    spilled: list[int] = field(default_factory=list)
+    """Bytes of each message in its file on the disk."""
+    spilled_bytes: float = 0.0
+
+    @property
+    def pending_bytes(self) -> float:
+        return self.gathered_bytes + self.spilled_bytes
+
+
+class PartitionedWriter:
+    """Stage one task's rows by partition: each partition's files have the target size but for its last.
+
+    At most 64 MiB of rows wait in memory, whatever the number of partitions. When they are more, a partition with
+    enough rows for a row group goes to its file, if at most four files are open; the rows of the others go to a
+    temporary folder of this machine, and are read back when the partition is written.
+
+    Of partitions that are alike, as hash buckets are, 128 MiB wait, and each goes to its file then: if files are not
+    local, to one in the temporary folder, which is uploaded when it is whole.
+
+    Parameters
+    ----------
+    store, naming, schema, options
+        As of :class:`ddbio.formats.rolling_writer.RollingWriter`; the schema is that of the batches.
+    partitioning
+        By which columns rows are partitioned, or who does it.
+    memory_bytes
+        How many bytes of rows may wait in memory; None is as above.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        naming: FileNaming,
+        schema: pa.Schema,
+        options: FileOptions,
+        partitioning: Partitioning | RowPartitioner,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self._store: SinkMaker = store
+        self._naming, self._options = naming, options
+        self._partitioner: RowPartitioner = (
+            Partitioner(partitioning, schema) if isinstance(partitioning, Partitioning) else partitioning
+        )
+        self._names = list(self._partitioner.names)
+        is_even = self._partitioner.is_even
+        self._memory_bytes = memory_bytes or (_EVEN_MEMORY_BYTES if is_even else _MEMORY_BYTES)
+        self._block_limit = min(_BLOCK_RATIO * self._memory_bytes, _MOST_BLOCK_BYTES)
+        self._group_bytes = self._memory_bytes * (_EVEN_GROUP_RATIO if is_even else _GROUP_RATIO)
+        self._partitions: dict[tuple[str | None, ...], _Partition] = {}
+        self._block: list[pa.RecordBatch] = []
+        self._block_bytes, self._gathered_bytes = 0, 0.0
+        self._disk = contextlib.ExitStack()
+        self._folder: Path | None = None
+        if is_even and not isinstance(store, LocalStore):
+            self._store = SpooledStore(store, self._temporary)
+
+    @property
+    def log(self) -> MisfitLog:
+        """Return the counts of values without a partition of their own."""
+        return self._partitioner.log
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch's rows.
+
+        Raises
+        ------
+        TargetError, EndpointError, ServiceError, AccessDeniedError
+            If the store, or the temporary folder, refuses bytes; call ``abort`` then.
+        """
+        if not batch.num_rows:
+            return
+        self._block.append(batch)
+        self._block_bytes += batch.nbytes
+        if self._block_bytes >= self._block_limit:
+            self._sort_block()
+            if self._gathered_bytes >= self._memory_bytes:
+                self._make_room()
+
+    def finish(self, *, keep_empty: bool = False) -> list[StagedFile]:
+        """Return the staged files of this task; none if there was no row.
+
+        Parameters
+        ----------
+        keep_empty
+            Stage a file without rows in the null partition if there was no row, so that readers find the columns.
+        """
+        self._sort_block()
+        if keep_empty and not self._partitions:
+            return self._open((None,) * len(self._names)).writer.finish(keep_empty=True)
+        return self.close_files()
+
+    def close_files(self) -> list[StagedFile]:
+        """Stage all rows so far, even if that makes small files; return the files that were staged until now."""
+        self._sort_block()
+        waiting = list(self._partitions.values())
+        # What is in memory already takes no more of it side by side.
+        is_even = self._partitioner.is_even
+        small = [each for each in waiting if each.pending_bytes < _SMALL_BYTES or (is_even and not each.spilled)]
+        for each in waiting:
+            if each not in small:
+                self._finish(each)
+        with ThreadPoolExecutor(_SMALL_AT_ONCE, thread_name_prefix="ddbio-partition") as pool:
+            for _ in pool.map(self._finish, small):
+                pass
+        staged = [file for each in waiting for file in each.writer.finish()]
+        self._disk.close()
+        self._folder, self._gathered_bytes = None, 0.0
+        return staged
+
+    def abort(self) -> None:
+        """Discard the open files and what was spilled; the job's abort discards the finished files."""
+        for each in self._partitions.values():
+            each.writer.abort()
+        self._disk.close()
+
+    def _sort_block(self) -> None:
+        if not self._block:
+            return
+        block, self._block, self._block_bytes = self._block, [], 0
+        for found in self._partitioner.sort_block(block):
+            if self._partitioner.is_even and self._options.dictionaries is None:
+                chosen = dictionary_columns(pa.Table.from_batches([found.rows]))
+                self._options = replace(self._options, dictionaries=tuple(chosen))
+            row_bytes, start = found.rows.nbytes / found.rows.num_rows, 0
+            for values, count in zip(found.partitions, found.counts, strict=True):
+                if count:
+                    partition = self._partitions.get(values) or self._open(values)
+                    partition.gathered.append(found.rows.slice(start, count))
+                    partition.gathered_bytes += row_bytes * count
+                start += count
+            self._gathered_bytes += found.rows.nbytes
+
+    def _open(self, values: tuple[str | None, ...]) -> _Partition:
+        folders = dict(zip(self._names, values, strict=True))
+        writer = RollingWriter(self._store, self._naming, self._partitioner.schema, self._options, folders)
+        self._partitions[values] = _Partition(len(self._partitions), writer)
+        return self._partitions[values]
+
+    def _make_room(self) -> None:
+        """Bring all gathered rows to files or to the disk, the largest partitions first."""
+        order = sorted(self._partitions.values(), key=lambda each: -each.pending_bytes)
+        n_open = sum(each.writer.has_open_file for each in order)
+        for each in order:
+            if not each.gathered:
+                continue
+            may_open = self._partitioner.is_even or each.writer.has_open_file or n_open < _MOST_OPEN_FILES
+            if may_open and (each.gathered_bytes >= self._group_bytes or self._fills_file(each)):
+                n_open -= each.writer.has_open_file
+                self._write(each)
+                n_open += each.writer.has_open_file
+            if each.gathered:
+                self._spill(each)
+        self._gathered_bytes = 0.0
+
+    def _fills_file(self, partition: _Partition) -> bool:
+        return partition.pending_bytes * partition.writer.ratio >= self._options.target_file_bytes
+
+    def _write(self, partition: _Partition) -> None:
+        """Write a partition's rows to its files; what is left when a file was closed is gathered again."""
+        for batch in self._pending(partition):
+            partition.writer.write(batch)
+        least_bytes = self._group_bytes if self._partitioner.is_even else math.inf
+        partition.gathered = partition.writer.settle(least_bytes)
+        partition.gathered_bytes = float(sum(batch.nbytes for batch in partition.gathered))
+
+    def _finish(self, partition: _Partition) -> None:
+        for batch in self._pending(partition):
+            partition.writer.write(batch)
+        partition.writer.finish()
+
+    def _pending(self, partition: _Partition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition that are in no file, and forget them."""
+        spilled, gathered = partition.spilled, partition.gathered
+        partition.spilled, partition.gathered = [], []
+        partition.spilled_bytes = partition.gathered_bytes = 0.0
+        if spilled:
+            place = self._place(partition)
+            with place.open("rb") as file:
+                for size in spilled:
+                    yield pa.ipc.read_record_batch(pa.py_buffer(file.read(size)), self._partitioner.schema)
+            place.unlink()
+        yield from gathered
+
+    def _spill(self, partition: _Partition) -> None:
+        rows = pa.Table.from_batches(partition.gathered, self._partitioner.schema).combine_chunks()
+        try:
+            with self._place(partition).open("ab") as file:
+                for batch in rows.to_batches():
+                    partition.spilled.append(file.write(batch.serialize()))
+        except OSError as error:
+            raise TargetError(
+                f"rows that wait for their partition cannot be written to {self._folder} ({error.strerror}): free "
+                "space there, or name another folder by the environment variable TMPDIR",
+                str(self._folder),
+            ) from error
+        partition.spilled_bytes += partition.gathered_bytes
+        partition.gathered, partition.gathered_bytes = [], 0.0
+
+    def _place(self, partition: _Partition) -> Path:
+        return self._temporary() / f"{partition.number}.arrow"
+
+    def _temporary(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(self._disk.enter_context(temporary_folder()))
+        return self._folder

@@ -1,0 +1,336 @@
+"""Partition rows by columns and by parts of times, and name the folders of partitions as Hive and Spark do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ddbio.errors import OptionError, TargetError
+from ddbio.formats.time_parts import PARTS, TimeUnit, local_times
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.rescue import MisfitLog, rescue_text
+from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_decimal, is_number, is_text, name_of_field
+from ddbio.items.schema.folded import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from decimal import Decimal
+    from typing import TypeAlias
+
+    Codes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""What folders say for null; an empty text has no folder of its own and goes there as well."""
+# https://hive.apache.org/docs/latest/user/configuration-properties/ - hive.exec.default.partition.name
+
+NOT_A_TIME = "no time: its partition is null"
+NO_FOLDER = "no folder can say it: its partition is null"
+"""Kinds of misfits: values that are no time, and text that is empty or the name of the null partition."""
+
+# What Hive and Spark escape; NUL, which no path can hold, is escaped as well, and their readers understand it.
+# https://github.com/apache/spark/blob/master/sql/catalyst/src/main/scala/org/apache/spark/sql/catalyst/catalog/ExternalCatalogUtils.scala
+_ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
+# File systems limit a folder's name to 255 bytes.
+_MOST_FOLDER_BYTES = 255
+_PART = re.compile(rf"({'|'.join(PARTS)})\((.+)\)(?:\s+as\s+(\S+))?", re.IGNORECASE)
+# Above this many combinations of values it is cheaper to sort the codes than to count them.
+_DENSE = 1 << 20
+
+
+def escape(text: str) -> str:
+    """Return a name or a value as a folder's name says it."""
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def folder_of(partition: Mapping[str, str | None]) -> str:
+    """Return the path of a partition's folder, with a slash at its end; an empty text for no columns.
+
+    Raises
+    ------
+    TargetError
+        If a value is too long for the name of a folder.
+    """
+    names = [f"{escape(name)}={escape(value) if value else NULL_FOLDER}" for name, value in partition.items()]
+    for name in names:
+        if len(name.encode()) > _MOST_FOLDER_BYTES:
+            raise TargetError(
+                f"a partition's folder cannot be called {name[:40]}…, which takes {len(name.encode())} bytes of "
+                f"at most {_MOST_FOLDER_BYTES}: partition by another column",
+                name,
+            )
+    return "".join(f"{name}/" for name in names)
+
+
+@dataclass(frozen=True)
+class PartitionColumn:
+    """A column of the folders: an attribute's value, or a part of the time that it says.
+
+    Attributes
+    ----------
+    name
+        What the folders call it.
+    attribute
+        The attribute that it is made of.
+    part
+        ``year``, ``month``, ``day`` or ``hour``; None for the value itself.
+    """
+
+    name: str
+    attribute: str
+    part: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the column as ``partition_by`` takes it."""
+        return self.attribute if self.part is None else f"{self.part}({self.attribute})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partitioning:
+    """Say by which columns rows are partitioned, and what their files hold.
+
+    Attributes
+    ----------
+    time_unit, time_zone
+        How numbers and text are read as times, and the zone whose years, months, days and hours are taken.
+    keep_columns
+        Whether the files hold the columns that the folders say, too.
+    """
+
+    columns: tuple[PartitionColumn, ...]
+    time_unit: TimeUnit = "auto"
+    time_zone: str = "UTC"
+    keep_columns: bool = False
+
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns of the files: those that the folders do not say."""
+        if self.keep_columns:
+            return schema
+        said = {column.attribute for column in self.columns if column.part is None}
+        return pa.schema([field for field in schema if name_of_field(field) not in said])
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the columns as a manifest says them; ``in_files`` is whether the files have the attribute, too."""
+        return [
+            {
+                "name": each.name,
+                "attribute": each.attribute,
+                "part": each.part,
+                "in_files": self.keep_columns or each.part is not None,
+            }
+            for each in self.columns
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionBy:
+    """Say what rows are to be partitioned by, before their columns are known.
+
+    Attributes
+    ----------
+    texts
+        The name of an attribute, or ``year(ts)``, ``month(ts)``, ``day(ts)``, ``hour(ts)``, also with ``as NAME``.
+    time_unit, time_zone, keep_columns
+        As of :class:`Partitioning`.
+    """
+
+    texts: tuple[str, ...]
+    time_unit: TimeUnit = "auto"
+    time_zone: str = "UTC"
+    keep_columns: bool = False
+
+
+def partitioning_of(by: PartitionBy, schema: pa.Schema) -> Partitioning:
+    """Return the partitioning of rows of a schema.
+
+    Raises
+    ------
+    OptionError
+        If there is no such attribute, its values have no text, or two columns would have one name.
+    """
+    fields = {name_of_field(field): field for field in schema}
+    columns, owners = list[PartitionColumn](), {fold(field.name): "a column" for field in schema}
+    for text in by.texts:
+        match = None if text in fields else _PART.fullmatch(text)
+        if match is None:
+            _require_text(text, fields)
+            columns.append(PartitionColumn(fields[text].name, text))
+            continue
+        part, attribute = match[1].lower(), match[2]
+        _require_time(attribute, fields)
+        name = match[3] or part
+        if owner := owners.get(fold(name)):
+            raise OptionError(
+                f"partition_by: {text} would be called {name!r}, as {owner} is already: give it another name, such as "
+                f"'{part}({attribute}) as {attribute}_{part}'"
+            )
+        owners[fold(name)] = text
+        columns.append(PartitionColumn(name, attribute, part))
+    if len({each.name for each in columns}) != len(columns):
+        raise OptionError("partition_by names a column twice")
+    return Partitioning(
+        columns=tuple(columns), time_unit=by.time_unit, time_zone=by.time_zone, keep_columns=by.keep_columns
+    )
+
+
+def _require_field(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> pa.Field[Any]:
+    if attribute not in fields:
+        raise OptionError(
+            f"partition_by: there is no column for {attribute!r}: mend the name, raise sample_items, or give a schema "
+            "that has it"
+        )
+    return fields[attribute]
+
+
+def _require_text(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> None:
+    field = _require_field(attribute, fields)
+    kind, tag = field.type, (field.metadata or {}).get(DDB_TYPE, b"S")
+    if pa.types.is_timestamp(kind):
+        raise OptionError(
+            f"partition_by: {attribute!r} has a time in each row, which would make very many folders: partition by "
+            f"year({attribute}), month({attribute}) or day({attribute})"
+        )
+    is_day = pa.types.is_date(kind) and tag == b"S"
+    has_text = is_text(kind) or is_number(kind) or pa.types.is_boolean(kind) or is_day
+    if not has_text or tag in {b"JSON", b"RESCUE"}:
+        raise OptionError(
+            f"partition_by: values of {attribute!r} ({kind}) have no text for a folder: partition by text, numbers, "
+            "booleans or days"
+        )
+
+
+def _require_time(attribute: str, fields: Mapping[str, pa.Field[Any]]) -> None:
+    field = _require_field(attribute, fields)
+    kind, tag = field.type, (field.metadata or {}).get(DDB_TYPE, b"S")
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if not (is_text(kind) or is_number(kind) or is_time) or tag in {b"JSON", b"RESCUE"}:
+        raise OptionError(f"partition_by: values of {attribute!r} ({kind}) are no times: give text, numbers or times")
+
+
+@dataclass(frozen=True)
+class PartitionedRows:
+    """Rows sorted by partition.
+
+    Attributes
+    ----------
+    rows
+        The columns of the files.
+    partitions
+        The value of each partition's columns, in the order of the rows.
+    counts
+        How many rows each partition has.
+    """
+
+    rows: pa.RecordBatch
+    partitions: tuple[tuple[str | None, ...], ...]
+    counts: tuple[int, ...]
+
+
+class Partitioner:
+    """Sort batches by partition; count what has no partition of its own."""
+
+    is_even = False
+
+    def __init__(self, partitioning: Partitioning, schema: pa.Schema) -> None:
+        self._partitioning = partitioning
+        self.names = tuple(column.name for column in partitioning.columns)
+        places = {name_of_field(field): place for place, field in enumerate(schema)}
+        self._places = [places[column.attribute] for column in partitioning.columns]
+        self.schema = partitioning.file_schema(schema)
+        kept = set(self.schema.names)
+        self._kept = [place for place, field in enumerate(schema) if field.name in kept]
+        self.log = MisfitLog()
+        # Values that neither folder nor file would say, of the batch at hand.
+        self._unsaid: list[tuple[str, str, Codes]] = []
+
+    def sort_block(self, batches: Sequence[pa.RecordBatch]) -> Iterator[PartitionedRows]:
+        """Yield the rows of some batches by partition, as :meth:`sort` returns them."""
+        for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+            yield self.sort(batch)
+
+    def sort(self, batch: pa.RecordBatch) -> PartitionedRows:
+        """Return the rows of a batch by partition; rows of one partition keep their order."""
+        codes, values = self._codes(batch)
+        rows = self._rescued(batch.select(self._kept))
+        if len(values) > 1:
+            narrow: Any = codes.astype(np.uint16 if len(values) < 1 << 16 else np.int64)
+            rows = take_rows(rows, np.argsort(narrow, kind="stable"))
+        counts = np.bincount(codes, minlength=len(values))
+        return PartitionedRows(rows, tuple(values), tuple(counts.tolist()))
+
+    def _codes(self, batch: pa.RecordBatch) -> tuple[Codes, list[tuple[str | None, ...]]]:
+        """Return the number of each row's partition, and the values of all partitions that occur."""
+        combined = np.zeros(batch.num_rows, np.int64)
+        known: list[tuple[str | None, ...]] = [()]
+        for column, place in zip(self._partitioning.columns, self._places, strict=True):
+            codes, texts = self._column_codes(column, batch.schema.field(place), batch.column(place))
+            combined = combined * len(texts) + codes
+            if len(known) * len(texts) <= _DENSE:
+                present = np.flatnonzero(np.bincount(combined, minlength=len(known) * len(texts)))
+                numbers = np.zeros(len(known) * len(texts), np.int64)
+                numbers[present] = np.arange(len(present))
+                combined = numbers[combined]
+            else:
+                present, combined = np.unique(combined, return_inverse=True)
+            known = [(*known[each // len(texts)], texts[each % len(texts)]) for each in present.tolist()]
+        return combined, known
+
+    def _column_codes(
+        self, column: PartitionColumn, field: pa.Field[Any], values: pa.Array[Any]
+    ) -> tuple[Codes, list[str | None]]:
+        """Return a code for each row, and the text of each code; the last one is null."""
+        found: Any = values
+        if column.part is not None:
+            found = self._parts(column, field, values)
+        encoded = pc.dictionary_encode(found)
+        texts = _texts(encoded.dictionary)
+        codes = np.asarray(pc.fill_null(encoded.indices, len(texts))).astype(np.int64)
+        unsaid = [place for place, text in enumerate(texts) if text in {"", NULL_FOLDER}]
+        for place in unsaid:
+            count = int(np.count_nonzero(codes == place))
+            self.log.add_texts(column.attribute, NO_FOLDER, compact_json({"S": texts[place]}), count)
+            if column.part is None and not self._partitioning.keep_columns:
+                self._unsaid.append((column.attribute, str(texts[place]), np.flatnonzero(codes == place)))
+            codes[codes == place] = len(texts)
+        return codes, [*texts, None]
+
+    def _rescued(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Put values that no folder can say into the rescue column, if the rows have one."""
+        unsaid, self._unsaid = self._unsaid, []
+        if not unsaid or RESCUE_NAME not in rows.schema.names:
+            return rows
+        texts = rows.column(RESCUE_NAME).to_pylist()
+        for attribute, value, places in unsaid:
+            for place in places.tolist():
+                rescued = parse_json((texts[place] or "{}").encode())
+                texts[place] = rescue_text({**rescued, attribute: {"S": value}})
+        number = rows.schema.get_field_index(RESCUE_NAME)
+        return rows.set_column(number, rows.schema.field(number), pa.array(texts, rows.schema.field(number).type))
+
+    def _parts(self, column: PartitionColumn, field: pa.Field[Any], values: pa.Array[Any]) -> Any:
+        is_number_text = (field.metadata or {}).get(DDB_TYPE) == b"N"
+        options = self._partitioning
+        times = local_times(values, options.time_unit, options.time_zone, text_is_iso=not is_number_text)
+        if lost := times.null_count - values.null_count:
+            place = pc.index(pc.and_(pc.is_null(times), pc.is_valid(values)), value=True).as_py()
+            tag = "N" if is_number_text or is_number(field.type) else "S"
+            self.log.add_texts(column.text, NOT_A_TIME, compact_json({tag: str(values[place].as_py())}), lost)
+        return PARTS[str(column.part)](times)
+
+
+def _texts(values: pa.Array[Any]) -> list[str | None]:
+    """Return distinct values as text, numbers without the digits that only their column's scale adds."""
+    if is_decimal(values.type):
+        return [_plain(each) for each in values.to_pylist() if each is not None]
+    return [*pc.cast(values, pa.string()).to_pylist()]
+
+
+def _plain(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

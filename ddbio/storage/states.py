@@ -1,0 +1,349 @@
+"""Read the files of state that jobs keep in ``_ddbio/`` of a folder: whoever may write there may have written them.
+
+Each kind of file is known by its path and has one shape, which is checked before anybody uses the contents. Members and
+files that this release does not know pass, so that those of other releases can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ddbio.errors import TargetError
+from ddbio.storage.json_checksum import MEMBER, is_whole
+from ddbio.storage.shapes import (
+    BASE64,
+    COUNT,
+    FLAG,
+    JOB,
+    OBJECT,
+    PATH,
+    SECONDS,
+    TEXT,
+    TIME,
+    WHOLE,
+    MisfitError,
+    list_of,
+    members,
+    object_of,
+    or_null,
+    row_of,
+    shown,
+    value,
+)
+from ddbio.storage.staged import job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ddbio.storage.shapes import Check
+
+FORMAT = 1
+"""Version of the layout of claims, intents, manifests and snapshots."""
+
+MAX_BYTES = 256 * 1024 * 1024
+"""A larger file is no file of state: a snapshot of this size would name about half a million files."""
+
+# What is stored as runs of numbers is expanded.
+_MOST_UNITS = 10_000_000
+
+_MODE = value("a mode", lambda found: found in ("error", "append", "overwrite", "replace"))
+_DIGEST = value("a digest", lambda found: type(found) is str and re.fullmatch(r"[0-9a-f]{1,64}", found) is not None)
+_FILE = members(
+    {"path": PATH, "bytes": COUNT},
+    {
+        "rows": or_null(COUNT),
+        "partition": or_null(object_of(or_null(TEXT))),
+        "statistics": or_null(object_of(OBJECT)),
+        "digest": or_null(TEXT),
+        "crc32": or_null(BASE64),
+    },
+)
+_FOLDER = members({"name": TEXT, "attribute": TEXT}, {"part": or_null(TEXT), "in_files": FLAG})
+_MANIFEST = {
+    "job_id": JOB,
+    "mode": _MODE,
+    "command": TEXT,
+    "created_at": TEXT,
+    "source": or_null(OBJECT),
+    "schema": or_null(TEXT),
+    "partition_by": or_null(list_of(_FOLDER)),
+    "digest": or_null(TEXT),
+    "rows": COUNT,
+    "files": list_of(_FILE),
+    "objects": list_of(PATH),
+    "report": or_null(OBJECT),
+}
+_NEEDED = ("job_id", "created_at", "rows", "files")
+_PART = members({"PartNumber": COUNT, "ETag": TEXT})
+_STAGED = members(
+    {
+        "path": PATH,
+        "size_bytes": COUNT,
+        "rows": COUNT,
+        "token": members({}, {"staged_at": PATH, "upload_id": TEXT, "parts": list_of(_PART)}),
+    },
+    {
+        "partition": object_of(or_null(TEXT)),
+        "statistics": or_null(object_of(OBJECT)),
+        "digest": or_null(TEXT),
+        "md5": or_null(BASE64),
+        "crc32": or_null(BASE64),
+    },
+)
+_INTENT = members(
+    {
+        "job_id": JOB,
+        "staged": list_of(_STAGED),
+        "replaced": list_of(PATH),
+        "manifest": members({name: _MANIFEST[name] for name in _NEEDED}, _MANIFEST),
+        "change": members({"mode": _MODE, "operation": TEXT, "removed": list_of(PATH), "base_version": COUNT}),
+        "deletes": FLAG,
+    },
+    {"objects": list_of(members({"path": PATH, "text": TEXT}))},
+)
+_SNAPSHOT = members(
+    {
+        "version": COUNT,
+        "files": list_of(_FILE),
+        "job_id": TEXT,
+        "operation": TEXT,
+        "created_at": TEXT,
+        "added": list_of(PATH),
+        "removed": list_of(PATH),
+    }
+)
+_OWNER = {"host": TEXT, "system": or_null(TEXT), "process": COUNT, "started": or_null(TEXT), "since": TEXT}
+_CLAIM = members({"job_id": JOB, "mode": _MODE, "owner": members({}, _OWNER)})
+
+_COLUMNS = members({"schema": TEXT}, {"keys": list_of(TEXT)})
+_SHARD = members({"after": or_null(TEXT), "to": TEXT, "records": COUNT}, {"dropped": list_of(TEXT)})
+_OF_BATCH = {"batch": COUNT, "files": list_of(members({"path": PATH, "rows": COUNT}))}
+_OF_SHARDS = {"shards": object_of(_SHARD), "positions": object_of(TEXT), "gaps": list_of(TEXT)}
+_MORE_OF_BATCH = {"at": SECONDS, "lineage": COUNT}
+# What a batch has if it does not say.
+_EMPTY_BATCH: dict[str, type] = {"shards": dict, "positions": dict, "gaps": list}
+_REST = or_null(members({"key": or_null(OBJECT), "queries": COUNT, "keys": list_of(TEXT)}))
+_STEP = members(
+    {
+        "files": list_of(_STAGED),
+        "segments": list_of(row_of(COUNT, TEXT, COUNT, _REST)),
+        "counts": object_of(COUNT),
+        "digest": row_of(COUNT, _DIGEST),
+    }
+)
+_BATCH = members({"batch": COUNT})
+_TEXTS = object_of(list_of(or_null(TEXT)))
+
+
+def _are_hours(found: Any) -> bool:
+    times = found if type(found) is dict else {"": found}
+    return all(re.fullmatch(r"[0-9]{1,18}", at) and type(hour) is str for at, hour in times.items())
+
+
+def _check_runs(found: Any) -> None:
+    list_of(row_of(COUNT, COUNT, COUNT))(found)
+    if sum(max(0, last - first + 1) for first, last, _ in found) > _MOST_UNITS:
+        raise MisfitError("has more units than a load")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Describe a kind of file of state: its paths, its shape, and what to do with a malformed one.
+
+    Attributes
+    ----------
+    layout
+        The member that says the version of its layout, if it has one.
+    lacking
+        Members that a file may lack, and the types of the empty values that they have then.
+    """
+
+    path: re.Pattern[str]
+    check: Check
+    advice: str
+    layout: Mapping[str, Check] = field(default_factory=dict)
+    lacking: Mapping[str, type] = field(default_factory=dict)
+
+
+def _kind(
+    path: str,
+    check: Check,
+    advice: str,
+    layout: Mapping[str, Check] | None = None,
+    lacking: Mapping[str, type] | None = None,
+) -> _Kind:
+    names = (
+        path.replace("LOG", "(?:capture|replay|lambda)")
+        .replace("OWN_JOB", r"(?P<job_id>\w+)")
+        .replace("BATCH", r"(?P<batch>\d{12})")
+        .replace("JOB", r"\w+")
+    )
+    return _Kind(re.compile(names, re.ASCII), check, advice, layout or {}, lacking or {})
+
+
+_LAYOUT = {"format": WHOLE}
+_AGAIN = "delete it, and what it notes is done again"
+_RESTORE = "restore it from a copy; if there is none, begin the job anew in another folder"
+_ANEW = "restore it, or give another job_id"
+_CAPTURE_HEAD = {"stream": TEXT, "start": TEXT, "old_image": FLAG, "started_at": SECONDS, "table": TEXT, "heals": JOB, "batch": COUNT, "lineage": TEXT}  # fmt: skip # noqa: E501
+_KINDS = (
+    _kind(
+        r"_ddbio/OWN_JOB\.claim\.json",
+        _CLAIM,
+        "wait for two minutes, or delete it if no job writes to this folder",
+        _LAYOUT,
+    ),
+    _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded", _LAYOUT),
+    _kind(
+        r"_ddbio/OWN_JOB\.json",
+        members({}, _MANIFEST),
+        "restore it, or move it away: files that only it names are then read as those of other programs",
+        _LAYOUT,
+        {"files": list},
+    ),
+    _kind(
+        r"_ddbio/snapshots/(?P<version>\d{20})\.json",
+        _SNAPSHOT,
+        "restore it, or move it away: the folder then is as the version before says",
+        _LAYOUT,
+    ),
+    _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
+    _kind(
+        r"_ddbio/JOB\.LOG/BATCH\.json", members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, lacking=_EMPTY_BATCH
+    ),
+    _kind(
+        r"_ddbio/JOB\.LOG/folded-\d{12}\.json",
+        members({"batches": list_of(members(_OF_BATCH | _OF_SHARDS, _MORE_OF_BATCH))}),
+        _RESTORE,
+    ),
+    _kind(
+        r"_ddbio/JOB\.(?:LOG|leases)/stream-\d{4}\.json",
+        members(
+            {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT},
+            {"gap": or_null(TEXT)},
+        ),
+        _RESTORE,
+    ),
+    _kind(
+        r"_ddbio/JOB\.(?:LOG|leases)/left-\d{4}\.json",
+        object_of(members({"positions": object_of(TEXT), "at": SECONDS})),
+        _RESTORE,
+    ),
+    _kind(r"_ddbio/log\.table/name\.json", members({"table": TEXT}), _RESTORE),
+    _kind(r"_ddbio/JOB\.capture/exports\.json", members({"exports": list_of(TEXT)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.capture/export-\d+\.json", members({"tries": COUNT, "arn": or_null(TEXT)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.capture/seen\.json", members({"at": SECONDS}), _AGAIN),
+    _kind(r"_ddbio/JOB\.LOG/committed\.json", _BATCH, _AGAIN),
+    _kind(r"_ddbio/JOB\.LOG/healed-\d{12}\.json", members({"by": JOB, "rows": COUNT}), _RESTORE),
+    _kind(r"_ddbio/JOB\.leases\.json", members({}, _CAPTURE_HEAD), _RESTORE),
+    _kind(r"_ddbio/JOB\.leases/lease-[0-9-]+\.json", members({}, {"owner": or_null(TEXT)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.\w+/columns\.json", _COLUMNS, _RESTORE),
+    _kind(r"_ddbio/JOB\.replay/done-\w+\.json", members({"objects": list_of(TEXT)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.replay/[0-9a-f]{24}\.json", members({"path": TEXT}), _AGAIN),
+    _kind(r"_ddbio/JOB\.(?:replay|lambda)\.json", members({}, {"started_at": SECONDS, "stream": TEXT}), _RESTORE),
+    _kind(r"_ddbio/JOB\.archive\.json", members({}, {"ttl": or_null(TEXT)}), _RESTORE),
+    _kind(
+        r"_ddbio/JOB\.archive/BATCH\.json", members({"batch": COUNT, "hours": _TEXTS}, {"changes": _TEXTS}), _RESTORE
+    ),
+    _kind(
+        r"_ddbio/JOB\.archive/done\.json",
+        members({"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}),
+        _RESTORE,
+    ),
+    _kind(r"_ddbio/JOB\.load\.json", members({}, {"units": COUNT, "table": TEXT}), _ANEW),
+    _kind(r"_ddbio/OWN_JOB\.load/done\.json", members({"job_id": JOB}, {"report": or_null(OBJECT)}), _AGAIN),
+    _kind(
+        r"_ddbio/JOB\.load/[0-9a-f]{8}\.json",
+        members({"finished": _check_runs}, {"begun": list_of(row_of(COUNT, COUNT))}),
+        _AGAIN,
+    ),
+    _kind(r"_ddbio/JOB\.latest-load/job\.json", members({"job_id": JOB}), _AGAIN),
+    _kind(
+        r"_ddbio/JOB\.scan\.json",
+        members({}, {"begun": _DIGEST}),
+        _ANEW,
+    ),
+    _kind(r"_ddbio/JOB\.scan/plan\.json", members({"segments": COUNT, "schema": TEXT}), _ANEW),
+    _kind(r"_ddbio/JOB\.scan/[0-9a-f]{8}-[0-9a-f-]+\.json", members({"steps": list_of(_STEP)}), _AGAIN),
+    _kind(r"_ddbio/JOB\.apply/.*\.json", _BATCH, _AGAIN),
+    _kind(r"_ddbio/JOB\.reconcile/window-\d+\.json", members({"start": TIME, "end": TIME}, {"done": FLAG}), _AGAIN),
+    _kind(
+        r"_ddbio/JOB\.bootstrap/base\.json",
+        members(
+            {},
+            {
+                "covered": object_of(WHOLE),
+                "whole": WHOLE,
+                "doubtful": WHOLE,
+                "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}),
+                "expired_before": value("hours by time", _are_hours),
+            },
+        ),
+        _AGAIN,
+    ),
+)
+_OTHER = _Kind(re.compile(""), OBJECT, _RESTORE)
+
+
+def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
+    """Return the contents of a file of state, which have the shape of its kind and its own names in them.
+
+    Parameters
+    ----------
+    path
+        Its path in the folder.
+    uri
+        The folder.
+
+    Raises
+    ------
+    TargetError
+        If it is damaged, something else than ddbio wrote it, or a newer version of ddbio did. The message names the
+        file and says what to do.
+    """
+    place = f"{uri}/{path}" if uri else path
+    kind, match = next(((each, found) for each in _KINDS if (found := each.path.fullmatch(path))), (_OTHER, None))
+    try:
+        if len(text) > MAX_BYTES:
+            raise MisfitError(f"is larger than {MAX_BYTES:,} bytes")
+        if not is_whole(text):
+            raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)
+        state = json.loads(text)
+        OBJECT(state)
+        state.pop(MEMBER, None)
+        members({}, kind.layout)(state)
+        if kind.layout and state.get("format", 0) > FORMAT:
+            raise TargetError(
+                f"{place} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
+                "wrote it",
+                uri,
+            )
+        kind.check(state)
+        for name, empty in kind.lacking.items():
+            state.setdefault(name, empty())
+        _check_names(state, {} if match is None else match.groupdict())
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = str(error) if isinstance(error, MisfitError) else f"the text is no JSON ({_short(error)})"
+        raise TargetError(f"{place} is not as ddbio writes it: {reason}; {kind.advice}", uri) from None
+    return state  # type: ignore[no-any-return]
+
+
+def _check_names(state: dict[str, Any], named: dict[str, str]) -> None:
+    """Compare what a file says of itself with its name, and an intent's job with those of its files."""
+    for name, text in named.items():
+        wanted = text if name == "job_id" else int(text)
+        if state.get(name, wanted) != wanted:
+            raise MisfitError(f"is {shown(state[name])}, and the name of the file says {wanted!r}").within(f".{name}")
+    if "staged" in state:
+        if state["manifest"]["job_id"] != state["job_id"]:
+            raise MisfitError("is of another job").within(".manifest")
+        for number, each in enumerate(state["staged"]):
+            if job_of(each["path"]) != state["job_id"]:
+                raise MisfitError(f"is {shown(each['path'])}, a file of another job").within(f".staged[{number}].path")
+
+
+def _short(error: BaseException) -> str:
+    return str(error)[:100] or type(error).__name__
