@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bench import data, orders
 from bench.gate import kernels
 from bench.pairs import interleave
+from ddbio.aws.table_description import TableDescription
 from ddbio.core.scans.plan import Resources, Sample, ScanPlan, plan_scan
-from ddbio.core.table_description import TableDescription
 from ddbio.options import ScanOptions, parse_options
 
 if TYPE_CHECKING:

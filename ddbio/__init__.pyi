@@ -22,14 +22,14 @@ from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
 from ddbio.core.loads.idempotency import idempotency_key as idempotency_key
 from ddbio.core.loads.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
 from ddbio.core.planning.advice import Advice as Advice
-from ddbio.core.planning.estimate import Estimate as Estimate
-from ddbio.core.planning.prices import Cost as Cost, CostLine as CostLine
+from ddbio.jobs.estimate import Estimate as Estimate
+from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
 from ddbio.core.planning.provisioning import CapacityPlan as CapacityPlan
 from ddbio.core.planning.simulation import SimulationReport as SimulationReport
 from ddbio.core.scans.plan import ScanPlan as ScanPlan
 from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
-from ddbio.core.service_estimates import CapturePlan as CapturePlan
-from ddbio.core.table_description import TableDescription as TableDescription
+from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
+from ddbio.aws.table_description import TableDescription as TableDescription
 from ddbio.core.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport
 from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
 from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
@@ -51,14 +51,14 @@ from ddbio.ops.folders.vacuum import VacuumReport as VacuumReport
 from ddbio.ops.imports.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.ops.imports.files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
 from ddbio.ops.infer import Source
-from ddbio.ops.job.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
+from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
 from ddbio.ops.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
 from ddbio.ops.lake.bootstrap import BootstrapReport as BootstrapReport
 from ddbio.ops.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
 from ddbio.ops.lake.reconcile import ReconcilePlan as ReconcilePlan, ReconcileReport as ReconcileReport
 from ddbio.ops.lake.verify import VerifyReport as VerifyReport
 from ddbio.ops.loads.sources import Rows
-from ddbio.ops.progress import Progress as Progress
+from ddbio.jobs.progress import Progress as Progress
 from ddbio.ops.tables import CreatedTable as CreatedTable
 from ddbio.ops.warm import warm as warm
 from ddbio.options import Credentials as Credentials

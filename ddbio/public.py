@@ -19,7 +19,7 @@ from ddbio.verbs import VERBS, Verb
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from ddbio.ops.job.report import WriteReport
+    from ddbio.jobs.report import WriteReport
 
 _PATH = "str | os.PathLike[str]"
 _MORE = {
@@ -177,7 +177,7 @@ def _plain(value: Any) -> Any:
 def _watch(progress: Callable[[Any], None] | None) -> Any:
     if progress is None:
         return None
-    return importlib.import_module("ddbio.ops.progress").ProgressReporter(progress)
+    return importlib.import_module("ddbio.jobs.progress").ProgressReporter(progress)
 
 
 def _leading(argument: Argument) -> inspect.Parameter:

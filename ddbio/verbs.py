@@ -110,7 +110,7 @@ VERBS = {
         Verb("plan_restore", "source target", "RestoreOptions", "ops.backup:plan_of", "from_file"),
         # Changes.
         Verb("capture", "table dest/", "CaptureOptions", "ops.capture.capture:capture", "stop"),
-        Verb("plan_capture", "", "PlanCaptureOptions", "ops.prices:plan_capture"),
+        Verb("plan_capture", "", "PlanCaptureOptions", "jobs.costs:plan_capture"),
         Verb("capture_status", "dest/", "CaptureStatusOptions", "ops.capture.audit:capture_status"),
         Verb("verify_capture", "dest/", "CaptureVerifyOptions", "ops.capture.audit:verify_capture"),
         Verb("heal_capture", "table dest/", "CaptureHealOptions", "ops.capture.heal:heal_capture"),

@@ -117,7 +117,7 @@ def test_a_missing_extra_is_named():
 import sys
 sys.modules["pyspark"] = None
 from ddbio import *
-from ddbio.engine import open_engine
+from ddbio.jobs.engine import open_engine
 for use in (lambda: register(None), lambda: __import__("ddbio.spark.functions"), lambda: open_engine("spark")):
     try:
         use()

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.engine import LocalEngine
 from ddbio.errors import TargetError
+from ddbio.jobs.engine import LocalEngine
 
 
 def test_a_failure_spares_the_tasks_that_have_not_begun():

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
-from ddbio.core.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
+from ddbio.aws.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
 from ddbio.errors import NotFoundError, ServiceError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.planning.price_list import PriceQuery
+    from ddbio.jobs.price_list import PriceQuery
 
 
 def read_offers(spec: ClientSpec, query: PriceQuery) -> Iterator[str]:

@@ -11,8 +11,8 @@ from ddbio.aws.control_plane import call, list_pages, time_text
 from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.exports.jobs import ExportEntry, ExportJob
 from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
-from ddbio.core.jobs import kms_members
 from ddbio.errors import ServiceError
+from ddbio.jobs.service_jobs import kms_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ddbio.errors import LimitError
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.estimate import Estimate, Figures
-    from ddbio.core.planning.prices import Cost
+    from ddbio.jobs.estimate import Estimate, Figures
+    from ddbio.jobs.prices import Cost
     from ddbio.options import LimitOptions, PriceOptions
 
 STOP_RATIO = 1.1

@@ -10,8 +10,8 @@ from ddbio.core.planning.advice import usd_by_changes
 
 if TYPE_CHECKING:
     from ddbio.core.planning.advice import Advice, BreakEven
-    from ddbio.core.planning.prices import PriceBook
     from ddbio.core.planning.roads import Road
+    from ddbio.jobs.prices import PriceBook
 
 _GIB = 1024**3
 _DRAWN = 5

@@ -14,14 +14,14 @@ from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, begin, is_quiet, output_flag
 from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
+from ddbio.jobs.report import DemoReport
 from ddbio.ops.digest import digest_files
-from ddbio.ops.job.report import DemoReport
 from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import FakeDynamoDB, MotoServer, flights
 
 if TYPE_CHECKING:
-    from ddbio.ops.job.report import ScanReport
+    from ddbio.jobs.report import ScanReport
 
 BUCKET = "ddbio-demo"
 RCU_PER_SECOND = 400

@@ -100,6 +100,6 @@ def plan_restore(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 @output_flags
 def plan_capture(*, as_json: bool, **flags: Any) -> None:
     """Print what capturing the changes of a table for a month would take and cost; nothing is called."""
-    from ddbio.ops.prices import plan_capture as make_plan
+    from ddbio.jobs.costs import plan_capture as make_plan
 
     print_plan(make_plan(parse_flags(PlanCaptureOptions, flags)), as_json=as_json)

@@ -10,7 +10,7 @@ from ddbio.cli.flags import flags_of, output_flags, parse_flags
 from ddbio.options import PriceOptions, PricesRefreshOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.prices import PriceBook
+    from ddbio.jobs.prices import PriceBook
 
 
 @click.group()
@@ -23,7 +23,7 @@ def prices() -> None:
 @output_flags
 def show(*, as_json: bool, **flags: Any) -> None:
     """Print the prices of a region, with their source and the day as of which they are known."""
-    from ddbio.ops.prices import book_of
+    from ddbio.jobs.costs import book_of
 
     options = parse_flags(PriceOptions, flags)
     _print(book_of(options.region, options.prices), as_json=as_json)
@@ -34,7 +34,7 @@ def show(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def refresh(*, as_json: bool, **flags: Any) -> None:
     """Ask the AWS Price List for the prices of --region, and store them for plans; asking is free."""
-    from ddbio.ops.prices import refresh_prices
+    from ddbio.jobs.costs import refresh_prices
 
     _print(refresh_prices(parse_flags(PricesRefreshOptions, flags)), as_json=as_json)
 

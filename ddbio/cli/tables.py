@@ -13,7 +13,7 @@ from ddbio.cli.show import format_bytes, format_values, print_plan
 from ddbio.options import BackupCreateOptions, ConnectionOptions, CreateLikeOptions, CreateTableOptions, RestoreOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, do none of it.")
 

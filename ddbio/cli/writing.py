@@ -27,8 +27,8 @@ from ddbio.cli.show import counted, format_copy_plan, format_load_plan, planned_
 from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
+    from ddbio.jobs.report import WriteReport
     from ddbio.ops.copy import CopyReport
-    from ddbio.ops.job.report import WriteReport
 
 _STDIN = "-"
 _STDIN_FORMATS = ["csv", "json", "jsonl", "parquet", "orc", "arrow"]
@@ -65,7 +65,7 @@ def load(*, source: str, form: str | None, **flags: Any) -> None:
 def _load(
     *, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], can_continue: bool = True, **flags: Any
 ) -> None:
-    from ddbio.ops.job.storage import new_job_id
+    from ddbio.jobs.stores import new_job_id
     from ddbio.ops.loads.load import load_files
 
     options = parse_flags(LoadOptions, flags)

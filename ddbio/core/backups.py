@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.table_description import RecoveryDescription
+    from ddbio.aws.table_description import RecoveryDescription
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; S3 allows 15.
 _WORST_SKEW_SECONDS, _BAD_SKEW_SECONDS = 300.0, 30.0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.table_description import IndexKey
+    from ddbio.aws.table_description import IndexKey
     from ddbio.items.schema.item_schema import ItemSchema
 
 __all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]

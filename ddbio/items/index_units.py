@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.table_description import IndexDescription, TableDescription
+    from ddbio.aws.table_description import IndexDescription, TableDescription
     from ddbio.items.attribute import Item
 
 

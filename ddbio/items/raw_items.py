@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.table_description import IndexKey
+    from ddbio.aws.table_description import IndexKey
     from ddbio.items.framing import Framing
     from ddbio.items.kernel.encode.rules import KeyRule
 

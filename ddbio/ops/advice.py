@@ -13,15 +13,15 @@ from ddbio.charts.advice import advice_page
 from ddbio.charts.page import write_page
 from ddbio.core.planning import advice as advising
 from ddbio.core.planning.roads import Workload
-from ddbio.core.planning.table_limits import PARTITION_RCU, partition_count
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
-from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
-from ddbio.ops.prices import book_of
-from ddbio.ops.table_statistics import TableStatistics, mean_item_bytes, read_statistics
+from ddbio.jobs.clients import dynamodb_spec, metrics_spec
+from ddbio.jobs.costs import book_of
+from ddbio.jobs.table_limits import PARTITION_RCU, partition_count
+from ddbio.jobs.table_statistics import TableStatistics, mean_item_bytes, read_statistics
 
 if TYPE_CHECKING:
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.planning.advice import Advice
-    from ddbio.core.table_description import TableDescription
     from ddbio.options import AdviseOptions, MetricsConnectionOptions
 
 _WRITES = "ConsumedWriteCapacityUnits"

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.aws.table_description import TableDescription
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.backups import BackupPlan, RestorePlan
-from ddbio.core.planning.estimate import Figures
-from ddbio.core.service_estimates import backup_estimate, restore_estimate
-from ddbio.core.table_description import TableDescription
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock
-from ddbio.ops.job.waiting import await_end
-from ddbio.ops.prices import cost_of, prices_of
-from ddbio.ops.table_statistics import statistics_table
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import cost_of, prices_of
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import Clock
+from ddbio.jobs.service_estimates import backup_estimate, restore_estimate
+from ddbio.jobs.table_statistics import statistics_table
+from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ddbio.core.backups import BackupJob, RestoreJob
-    from ddbio.ops.job.waiting import Job
+    from ddbio.jobs.waiting import Job
     from ddbio.ops.scans.read import ScannedDigest
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
 

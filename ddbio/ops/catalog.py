@@ -43,9 +43,9 @@ from ddbio.formats.registry import format_of, is_row_file
 from ddbio.formats.row_files import read_schema
 from ddbio.formats.time_parts import PARTS
 from ddbio.items.schema.file import schema_from_json
-from ddbio.ops.job.clients import catalog_spec
+from ddbio.jobs.clients import catalog_spec
+from ddbio.jobs.stores import open_store
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
-from ddbio.ops.job.storage import open_store
 from ddbio.storage.meta import read_state
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.ops.job.report import Report
-    from ddbio.ops.job.staging import Staging
+    from ddbio.jobs.report import Report
+    from ddbio.jobs.staging import Staging
     from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
     from ddbio.storage.object_store import ObjectStore
 

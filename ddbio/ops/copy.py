@@ -14,27 +14,27 @@ from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.budget.pacing import DEFAULT_RATIO
-from ddbio.core.create_table import create_table_request
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
-from ddbio.core.planning.estimate import Figures
-from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.prices import cost_values, joined_cost
-from ddbio.core.planning.table_limits import limits_of
 from ddbio.core.scans.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
-from ddbio.core.service_estimates import verification_units
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.items.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_units
 from ddbio.items.index_units import SampledWrites
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock, Report
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import job_cost
+from ddbio.jobs.create_table import create_table_request
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.job_outline import JobOutline
+from ddbio.jobs.prices import cost_values, joined_cost
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.service_estimates import verification_units
+from ddbio.jobs.table_limits import limits_of
+from ddbio.jobs.table_statistics import read_statistics
 from ddbio.ops.loads.load import write_raw_items
-from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.read import read_digest
 from ddbio.ops.scans.rotation import RotatedStream
 from ddbio.ops.scans.stream import PageStream
-from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 from ddbio.result import Result
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.planning.prices import Cost
     from ddbio.core.scans.plan import ScanPlan
-    from ddbio.core.table_description import TableDescription
     from ddbio.items.digest import Digest
     from ddbio.items.raw_items import RawItems
+    from ddbio.jobs.prices import Cost
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.options import CopyOptions
 

@@ -27,11 +27,11 @@ from ddbio.formats.partition_columns import partition_columns
 from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.expansion import MOST_ROW_BYTES
+from ddbio.jobs.stores import open_store
 from ddbio.lake.lake_table import KEYS
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.lake_items import LakeItems
 from ddbio.ops.job.lake_tables import open_lake_table
-from ddbio.ops.job.storage import open_store
 from ddbio.options.locations import parse_location
 from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.storage.stream_log import committed_files

@@ -34,9 +34,9 @@ from ddbio.core.doctor import (
     judge_table_encryption,
     judge_versioning,
 )
-from ddbio.engine import describe_spark, is_spark_installed
 from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
-from ddbio.ops.job.clients import dynamodb_spec, identity_spec, s3_spec
+from ddbio.jobs.clients import dynamodb_spec, identity_spec, s3_spec
+from ddbio.jobs.engine import describe_spark, is_spark_installed
 from ddbio.version import __version__
 
 if TYPE_CHECKING:

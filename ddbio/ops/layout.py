@@ -14,8 +14,8 @@ from ddbio.formats.lake_rows import LAKE_ROWS
 from ddbio.formats.layout import LayoutCounter
 from ddbio.formats.parquet import PARQUET
 from ddbio.formats.registry import format_of
+from ddbio.jobs.report import Clock
 from ddbio.ops.data_files import find_data
-from ddbio.ops.job.report import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

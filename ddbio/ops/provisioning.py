@@ -19,15 +19,15 @@ from ddbio.core.planning import provisioning
 from ddbio.core.planning.provisioning import Consumption, TableUse
 from ddbio.core.planning.roads import GIB
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.ops.job.clients import dynamodb_spec, metrics_spec
-from ddbio.ops.prices import book_of
+from ddbio.jobs.clients import dynamodb_spec, metrics_spec
+from ddbio.jobs.costs import book_of
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.planning.provisioning import CapacityPlan, What
-    from ddbio.core.table_description import TableDescription
     from ddbio.options import PlanCapacityOptions
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.budget.pacing import Ramp
-    from ddbio.core.planning.table_limits import TableLimits
+    from ddbio.jobs.table_limits import TableLimits
 
 # Time has to pass, however little is left of rounding.
 _LEAST_SECONDS = 1e-6

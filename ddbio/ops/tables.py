@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import create_table, describe_table, enable_time_to_live, read_table_definition
-from ddbio.core.create_table import NewTable, create_table_request, format_key, new_table_request, parse_key
-from ddbio.core.table_description import TableDescription
+from ddbio.aws.table_description import TableDescription
 from ddbio.errors import (
     AccessDeniedError,
     EndpointError,
@@ -17,8 +16,9 @@ from ddbio.errors import (
     OptionError,
     TargetError,
 )
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.waiting import await_end
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.create_table import NewTable, create_table_request, format_key, new_table_request, parse_key
+from ddbio.jobs.waiting import await_end
 from ddbio.options import WaitPolicyOptions, connection_of
 from ddbio.result import Result
 from ddbio.storage.meta import META, is_manifest, read_state
@@ -158,8 +158,8 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _keys_in(folder: str, options: LoadOptions) -> set[str]:
+    from ddbio.jobs.stores import open_store  # noqa: PLC0415
     from ddbio.ops.exports.source import open_export  # noqa: PLC0415 - as above
-    from ddbio.ops.job.storage import open_store  # noqa: PLC0415
 
     store = open_store(folder, options)
     manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]

@@ -16,7 +16,7 @@ from ddbio.core.warm import WARM_UPS
 from ddbio.core.warm import warm as warm_here
 from ddbio.errors import OptionError
 from ddbio.items.kernel.cache import cache_folder, portable_environment, use_cache_folder
-from ddbio.ops.job.report import WarmReport
+from ddbio.jobs.report import WarmReport
 
 _LOG = logging.getLogger("ddbio.kernel")
 

@@ -16,11 +16,11 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ddbio.engine import available_cores
+from ddbio.jobs.engine import available_cores
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.capture import open_capture, prepare_capture
 from ddbio.ops.capture.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
-from ddbio.ops.job.storage import open_store
 from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import request_lease_terms

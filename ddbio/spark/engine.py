@@ -18,8 +18,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import InheritableThread
 
 from ddbio.budget import BudgetClosedError, BudgetServer, LocalBudget
-from ddbio.engine import SplitTasks
 from ddbio.errors import ServiceError
+from ddbio.jobs.engine import SplitTasks
 from ddbio.spark.session import (
     CpuMeter,
     budget_place,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.budget.local import RequestCounts
-    from ddbio.engine import Shuffle
+    from ddbio.jobs.engine import Shuffle
     from ddbio.spark.worker import Outcome
 
 TaskT = TypeVar("TaskT")

@@ -13,10 +13,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
-from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
+from ddbio.jobs.engine import available_cores
 from ddbio.ops.exports.source import ExportSource, open_export
 from ddbio.ops.exports.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ddbio.ops.job.report import WriteReport
+    from ddbio.jobs.report import WriteReport
     from ddbio.spark.interfaces import DataSourceReader
     from ddbio.spark.writing import TableWriter
 

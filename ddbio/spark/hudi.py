@@ -28,10 +28,10 @@ from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import fields_within
 from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.lake.bucket_files import MergedBucket
 from ddbio.lake.hudi import STATE, HudiLakeTable
 from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState
-from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
 from ddbio.ops.lake.merging import Merged, SpreadMerging
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from ddbio.core.lake.rows import LakeShape
+    from ddbio.jobs.report import Clock
     from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import Commit
-    from ddbio.ops.job.report import Clock
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.ops.lake.change_source import ChangePart
     from ddbio.ops.lake.merging import BucketMerger, RowMaker

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ddbio.jobs.stores import open_store
 from ddbio.ops.job.base_load import LakeTarget
-from ddbio.ops.job.storage import open_store
 from ddbio.spark.hudi import HudiTable, has_avro_names, hudi_store, running_hudi_session
 from ddbio.storage.meta import META
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.commit.committer import CommitInfo
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.job.base_load import LakeStaging
-    from ddbio.ops.job.staging import Staging
     from ddbio.options import FilesOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

@@ -29,10 +29,10 @@ from ddbio.spark.hudi import HudiTable, claimed, hudi_store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.jobs.report import Clock
     from ddbio.lake.hudi import Instant
     from ddbio.lake.lake_table import LakeFile, LakeState
     from ddbio.lake.sweep import Sweep
-    from ddbio.ops.job.report import Clock
     from ddbio.options import MaintainOptions
     from ddbio.storage.object_store import ObjectStore
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.core.lake.changes import given_columns, given_rows
 from ddbio.core.lake.rows import item_columns
-from ddbio.engine import Shuffle
 from ddbio.errors import DdbioError
 from ddbio.items.schema.arrow import RESCUE_NAME, declare_types, name_of_field
-from ddbio.ops.job.report import Clock
+from ddbio.jobs.engine import Shuffle
+from ddbio.jobs.report import Clock
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import given_changes
 from ddbio.ops.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts

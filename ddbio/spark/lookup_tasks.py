@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import TypeAlias
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.core.scans.plan import Sample
-    from ddbio.core.table_description import TableDescription
 
     _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

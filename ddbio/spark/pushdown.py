@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
     from ddbio.spark.reading import DataFrameOptions
 
 OPTION = "ddbio.pushed"

@@ -16,9 +16,9 @@ from pyspark import SparkFiles
 
 from ddbio.budget import BudgetClient, LocalBudget
 from ddbio.core.scans.plan import Resources, budget_of, plan_scan
-from ddbio.engine import available_cores
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
+from ddbio.jobs.engine import available_cores
 from ddbio.ops.scans.plan import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
 from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.core.scans.plan import Sample
-    from ddbio.core.table_description import TableDescription
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.spark.lease_server import LeaseTerms
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
 
-    from ddbio.ops.job.report import WriteReport
+    from ddbio.jobs.report import WriteReport
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def last_report(spark: SparkSession) -> WriteReport | None:
     if text is None:
         return None
     # PySpark imports this package to look for data sources, and should not wait for Arrow.
-    from ddbio.ops.job.report import WriteReport  # noqa: PLC0415 - see above
+    from ddbio.jobs.report import WriteReport  # noqa: PLC0415 - see above
 
     return WriteReport.from_dict(json.loads(text))
 

@@ -30,10 +30,10 @@ from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.schema.declare import time_forms
 from ddbio.items.time_columns import StoredRows
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.reject_place import require_reject_place
-from ddbio.ops.job.report import WriteReport
-from ddbio.ops.job.storage import new_job_id
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.report import WriteReport
+from ddbio.jobs.stores import new_job_id
 from ddbio.ops.loads.load import plan_of
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.write import WriteTask, write_batches

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Without a hyphen a job id never ends inside another one.
 _JOB_ID = re.compile(r"[A-Za-z0-9_]+")
-# As ddbio.ops.job.storage makes ids.
+# As ddbio.jobs.stores makes ids.
 _INSTANT = re.compile(r"\d{8}T\d{6}Z(?=_)")
 _FILE_NAME = re.compile(r"part-([A-Za-z0-9_]+)-\d+-\d+-\d+\.")
 

@@ -11,7 +11,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_gateway import S3Gateway
 from ddbio.aws.s3_store import S3Store
 from ddbio.errors import AccessDeniedError
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.stores import open_store
 from ddbio.options import ConnectionOptions
 from ddbio.testing import MotoServer
 from tests.aws.test_s3_requests import DATA, OWNER, SINK

@@ -16,8 +16,8 @@ from ddbio.aws.client import ClientSpec
 from ddbio.aws.control_plane import check_bucket
 from ddbio.aws.s3_store import S3Store
 from ddbio.errors import AccessDeniedError, OptionError
-from ddbio.ops.job.clients import s3_spec
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.clients import s3_spec
+from ddbio.jobs.stores import open_store
 from ddbio.options import ConnectionOptions, parse_options
 from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
 from ddbio.storage.staged import FileNaming, StoredObject

@@ -8,8 +8,8 @@ import pytest
 
 from ddbio.budget import BudgetClient, BudgetServer, LocalBudget, UnlimitedBudget, Usage
 from ddbio.cli.progress import Pace, shown
-from ddbio.core.planning.job_outline import JobOutline
 from ddbio.items.kernel.compiling import COMPILATIONS, Compilations
+from ddbio.jobs.job_outline import JobOutline
 
 
 def _usage(seconds, items, item_bytes=500):

@@ -1,7 +1,7 @@
 """Values as people read them."""
 
 from ddbio.cli.show import file_rows, format_values
-from ddbio.ops.job.report import FileReport
+from ddbio.jobs.report import FileReport
 
 
 def test_values_that_say_nothing_are_left_out():

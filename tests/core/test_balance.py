@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddbio.core.balance import balance
+from ddbio.jobs.balance import balance
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 9))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ddbio.core.create_table import create_table_request
 from ddbio.errors import OptionError
+from ddbio.jobs.create_table import create_table_request
 from ddbio.options import CreateLikeOptions
 
 MODEL = {

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from ddbio.aws.table_description import IndexDescription, TableDescription
 from ddbio.core.imports.jobs import BulkPlan
-from ddbio.core.planning import prices
-from ddbio.core.planning.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
-from ddbio.core.planning.prices import PriceBook
-from ddbio.core.service_estimates import (
+from ddbio.errors import OptionError
+from ddbio.jobs import prices
+from ddbio.jobs.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
+from ddbio.jobs.prices import PriceBook
+from ddbio.jobs.service_estimates import (
     backup_estimate,
     bulk_estimate,
     export_estimate,
     plan_capture,
     restore_estimate,
 )
-from ddbio.core.table_description import IndexDescription, TableDescription
-from ddbio.errors import OptionError
 from ddbio.options import PlanCaptureOptions, parse_options
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")

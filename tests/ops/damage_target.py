@@ -20,11 +20,11 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 import ddbio
+from ddbio.aws.table_description import TableDescription
 from ddbio.commit.committer import CommitInfo, publishing
 from ddbio.commit.protocol import Target
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.table_description import TableDescription
 from ddbio.errors import DdbioError
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter

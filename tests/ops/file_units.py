@@ -1,7 +1,7 @@
 """Open the files of a folder as the source of a load, and read their units."""
 
+from ddbio.aws.table_description import TableDescription
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import open_source
 from ddbio.ops.loads.unit_reader import UnitReader

@@ -26,11 +26,11 @@ from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.decode import Decoder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.item_schema import ItemSchema
+from ddbio.jobs.staging import Staging
 from ddbio.ops.exports import fold
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportFilesTask, export_columns, export_tasks, write_export_task
-from ddbio.ops.job.staging import Staging
 from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
 from ddbio.storage.meta import META, STAGING, is_manifest, version_at

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-import ddbio.ops.job.report
+import ddbio.jobs.report
 from ddbio.cli.main import cli
 from ddbio.errors import LimitError, OptionError
 from ddbio.testing import FakeDynamoDB
@@ -96,7 +96,7 @@ def test_a_scan_reports_what_was_planned(connection, tmp_path, caplog):
     assert report.actual.usd == pytest.approx(report.rcu_consumed * 0.125e-6)
     assert report.planned.bytes == pytest.approx(report.wire_bytes, rel=0.05)
     assert "planned: " in caplog.text
-    again = ddbio.ops.job.report.ScanReport.from_dict(json.loads(report.to_json()))
+    again = ddbio.jobs.report.ScanReport.from_dict(json.loads(report.to_json()))
     assert (again.planned, again.actual) == (report.planned, report.actual)
 
 

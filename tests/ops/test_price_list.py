@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.planning.price_list import price_queries, refreshed_book
-from ddbio.ops.prices import book_of
+from ddbio.jobs.costs import book_of
+from ddbio.jobs.price_list import price_queries, refreshed_book
 
 
 def offer(service, usage_type, *ranges):

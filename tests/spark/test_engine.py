@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.budget.job_limits import JobLimits
 from ddbio.budget.messages import BudgetAddress
-from ddbio.engine import open_engine, running_spark_parallelism
 from ddbio.errors import EndpointError, ServiceError, TargetError
+from ddbio.jobs.engine import open_engine, running_spark_parallelism
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.worker import ListOnDriver, TaskBudget, TaskRunner, WorkerTracebackError
 from tests.budget.deaf_port import deaf_port
@@ -309,7 +309,7 @@ def test_running_session_is_used_and_kept(spark, caplog):
 OWN_SESSION = """
 import json, sys
 from ddbio.budget import LocalBudget
-from ddbio.engine import open_engine, running_spark_parallelism
+from ddbio.jobs.engine import open_engine, running_spark_parallelism
 
 before = running_spark_parallelism()
 engine = open_engine("spark", conf={"spark.sql.shuffle.partitions": "3", "spark.task.cpus": "1"})
@@ -454,7 +454,7 @@ OUT_OF_REACH = """
 import json, sys
 from pathlib import Path
 from ddbio.budget import LocalBudget
-from ddbio.engine import Shuffle
+from ddbio.jobs.engine import Shuffle
 from ddbio.errors import ServiceError
 from ddbio.spark.engine import SparkEngine
 

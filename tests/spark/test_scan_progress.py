@@ -17,7 +17,7 @@ from pyspark import TaskContext
 import ddbio
 from ddbio.budget import LocalBudget
 from ddbio.errors import EndpointError
-from ddbio.ops.job.staging import open_staging
+from ddbio.jobs.staging import open_staging
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task

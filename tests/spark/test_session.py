@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.engine import describe_spark
 from ddbio.errors import OptionError
+from ddbio.jobs.engine import describe_spark
 from ddbio.spark import session
 
 
@@ -66,7 +66,7 @@ def test_connect_is_refused(monkeypatch, name):
 
 
 BAD_MASTER = """
-from ddbio.engine import describe_spark
+from ddbio.jobs.engine import describe_spark
 from ddbio.errors import OptionError
 from ddbio.spark.session import start_session
 

@@ -18,7 +18,7 @@ from ddbio.testing.export import Change, ExportWriter
 READ = """
 import json, sys
 import ddbio
-from ddbio.engine import open_engine
+from ddbio.jobs.engine import open_engine
 from ddbio.errors import OptionError
 
 master, port, endpoint, full, increment, out = sys.argv[1:]

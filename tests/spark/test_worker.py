@@ -10,7 +10,7 @@ from zipimport import zipimporter
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.engine import open_engine
+from ddbio.jobs.engine import open_engine
 from ddbio.spark import worker
 
 

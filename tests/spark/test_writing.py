@@ -8,8 +8,8 @@ import pytest
 from pyspark import SparkFiles, TaskContext
 
 import ddbio
+from ddbio.aws.table_description import TableDescription
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.table_description import TableDescription
 from ddbio.errors import OptionError, ServiceError
 from ddbio.options import WriteOptions, parse_options
 from ddbio.spark import registration

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.jobs import s3_place, service_key
-from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.errors import OptionError
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.service_jobs import s3_place, service_key
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ddbio.core.table_description import RecoveryDescription, TableDescription
+    from ddbio.aws.table_description import RecoveryDescription, TableDescription
     from ddbio.options import ExportStartOptions
 
 

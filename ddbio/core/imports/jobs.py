@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.create_table import NewTable, format_key, new_table_request, parse_key
-from ddbio.core.jobs import s3_place, service_key
-from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.errors import OptionError
+from ddbio.jobs.create_table import NewTable, format_key, new_table_request, parse_key
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.service_jobs import s3_place, service_key
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
     from ddbio.options import BulkStartOptions, ImportStartOptions
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.table_description import IndexKey
+    from ddbio.aws.table_description import IndexKey
 
     Bytes: TypeAlias = npt.NDArray[np.uint8]
     Offsets: TypeAlias = npt.NDArray[np.int64]

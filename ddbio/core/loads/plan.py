@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ddbio.budget.pacing import DEFAULT_QUOTA_WCU, DEFAULT_RATIO, NEW_TABLE_WCU, Ramp
-from ddbio.core.planning.estimate import START_SECONDS, Figures
-from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.prices import cost_values
-from ddbio.core.planning.table_limits import largest_share, limits_of
 from ddbio.errors import OptionError
 from ddbio.items.capacity import WriteCost
 from ddbio.items.index_units import SampledWrites
+from ddbio.jobs.estimate import START_SECONDS, Figures
+from ddbio.jobs.job_outline import JobOutline
+from ddbio.jobs.prices import cost_values
+from ddbio.jobs.table_limits import largest_share, limits_of
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.planning.prices import Cost
+    from ddbio.aws.table_description import IndexDescription, IndexKey, TableDescription
     from ddbio.core.scans.plan import Resources
-    from ddbio.core.table_description import IndexDescription, IndexKey, TableDescription
+    from ddbio.jobs.prices import Cost
     from ddbio.options import LoadOptions, WriteOptions
 
 BATCH_LANES = 8

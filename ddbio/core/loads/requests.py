@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ddbio.aws.table_description import IndexKey
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.table_description import IndexKey
     from ddbio.items.encode import EncodedItems
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import date
 
-    from ddbio.core.planning.prices import PriceBook
+    from ddbio.jobs.prices import PriceBook
 
 Variable = Literal["size_bytes", "changes_per_second"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ddbio.core.planning.prices import CostLine, PriceBook
+    from ddbio.jobs.prices import CostLine, PriceBook
 
     Floats = npt.NDArray[np.float64]
 

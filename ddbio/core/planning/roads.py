@@ -10,15 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.planning.prices import CostLine
-from ddbio.core.planning.speeds import SCAN_SPEED
 from ddbio.items.capacity import SEGMENT_BYTES, scan_units
+from ddbio.jobs.prices import CostLine
+from ddbio.jobs.speeds import SCAN_SPEED
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.planning.prices import PriceBook
+    from ddbio.jobs.prices import PriceBook
 
 GIB = 1024**3
 MONTH_SECONDS = 730 * 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddbio.budget.pacing import ThrottleScope
-from ddbio.core.planning.table_limits import BURST_SECONDS, TableLimits
+from ddbio.jobs.table_limits import BURST_SECONDS, TableLimits
 
 # A partition never serves more than its own limit; it evens out one second of it.
 _PARTITION_SECONDS = 1.0

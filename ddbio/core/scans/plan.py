@@ -8,26 +8,26 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.budget.pacing import DEFAULT_RATIO
-from ddbio.core.planning.estimate import SENT_RATIO, START_SECONDS, Figures
-from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.prices import cost_values
-from ddbio.core.planning.speeds import PROCESSORS, SCAN_SPEED
-from ddbio.core.planning.table_limits import limits_of
-from ddbio.core.scans.partition_estimate import estimate_files
 from ddbio.core.scans.selection import selection_of
 from ddbio.errors import OptionError
 from ddbio.items.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.estimate import SENT_RATIO, START_SECONDS, Figures
+from ddbio.jobs.job_outline import JobOutline
+from ddbio.jobs.partition_estimate import estimate_files
+from ddbio.jobs.prices import cost_values
+from ddbio.jobs.speeds import PROCESSORS, SCAN_SPEED
+from ddbio.jobs.table_limits import limits_of
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ddbio.core.planning.prices import Cost
-    from ddbio.core.planning.table_limits import Served
-    from ddbio.core.scans.partition_estimate import PartitionSample
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
     from ddbio.items.index_units import SampledWrites
+    from ddbio.jobs.partition_estimate import PartitionSample
+    from ddbio.jobs.prices import Cost
+    from ddbio.jobs.table_limits import Served
     from ddbio.options import Engine, ScanOptions
 
 MIB = 1024 * 1024

@@ -13,8 +13,8 @@ from ddbio.items.json_text import parse_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.scans.conditions import Condition
-    from ddbio.core.table_description import TableDescription
     from ddbio.options import ScanOptions
 
 

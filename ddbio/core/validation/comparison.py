@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.core.planning.estimate import START_SECONDS, Figures
-from ddbio.core.planning.prices import cost_values, joined_cost
+from ddbio.jobs.estimate import START_SECONDS, Figures
+from ddbio.jobs.prices import cost_values, joined_cost
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.planning.prices import Cost
     from ddbio.core.validation.quality import RuleResult
     from ddbio.items.rescue import Misfit
+    from ddbio.jobs.prices import Cost
 
 Kind = Literal["missing", "extra", "different"]
 

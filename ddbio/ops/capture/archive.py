@@ -55,15 +55,15 @@ from ddbio.items.item_key import Fingerprints
 from ddbio.items.joined_items import joined_items
 from ddbio.items.kernel.arrays import int64_array
 from ddbio.items.schema.own_names import columns_of, item_fields
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batches import has_old_images, require_rows
 from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.read import scan_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.core.planning.estimate import Figures
+    from ddbio.jobs.estimate import Figures
     from ddbio.options import Compression
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.storage.object_store import ObjectStore

@@ -29,15 +29,15 @@ from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IM
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.item_key import Fingerprints
 from ddbio.items.schema.own_names import is_own
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.ops.capture.lineages import lineage_number, lineages_of
 from ddbio.ops.capture.log_jobs import folder_of, jobs_of, number_log
 from ddbio.ops.capture.log_reader import FileLineages, streams_of_files
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
 from ddbio.storage.meta import claim_path
 from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import job_of

@@ -19,13 +19,15 @@ from ddbio.budget import LocalBudget
 from ddbio.commit.claim import Claim
 from ddbio.commit.contents import require_target
 from ddbio.core.capture.log_rows import item_schema
-from ddbio.core.planning.estimate import Figures
 from ddbio.core.scans.plan import budget_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batch_records import BatchRecords
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
 from ddbio.ops.capture.finding import find_stream, is_current
@@ -47,8 +49,6 @@ from ddbio.ops.capture.log_jobs import columns_in, jobs_in
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.scans.plan import observe_table
 from ddbio.options import ScanOptions, connection_of, parse_options
 from ddbio.storage.job_state import JobState, require_same
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.capture.shards import ChangeSource
-    from ddbio.core.table_description import TableDescription
     from ddbio.ops.capture.finding import FoundStream
     from ddbio.options import CaptureOptions
     from ddbio.storage.object_store import ObjectStore

@@ -21,8 +21,8 @@ from ddbio.core.capture.prefixes import expand
 from ddbio.core.capture.transform import change_line, change_time, partition_keys
 from ddbio.errors import DecodeError
 from ddbio.items.change_images import ImageReader
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

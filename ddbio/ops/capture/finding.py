@@ -12,20 +12,20 @@ from ddbio.aws.change_streams import stream_of
 from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.aws.kinesis_streams import data_stream_of
 from ddbio.errors import OptionError
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.gaps import HEALS
 from ddbio.ops.capture.leases import LEASES
 from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of, require_table, table_arn_of
 from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.storage import open_store
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
     from ddbio.options import CaptureOptions
     from ddbio.storage.object_store import ObjectStore
 

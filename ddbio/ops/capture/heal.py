@@ -30,13 +30,17 @@ from ddbio.core.capture.healing import (
     image_digests,
     key_digests,
 )
-from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.service_estimates import heal_estimate
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batch_records import COMMITTED, batch_name
 from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images, require_rows
 from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
@@ -45,10 +49,6 @@ from ddbio.ops.capture.log_reader import FileLineages, lineage_for
 from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import FileText, open_export
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
-from ddbio.ops.prices import prices_of
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddbio.budget.job_limits import STOP_RATIO
-from ddbio.core.planning.estimate import GB, Figures, compute_parts, is_s3
-from ddbio.ops.prices import prices_of
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import GB, Figures, compute_parts, is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.core.planning.estimate import Part, Prices
+    from ddbio.jobs.estimate import Part, Prices
     from ddbio.ops.capture.loop import CaptureLoop
     from ddbio.options import CaptureOptions
 

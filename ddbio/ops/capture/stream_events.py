@@ -29,10 +29,10 @@ from ddbio.items.json_text import compact_json
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
+from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.batches import CAPTURE
 from ddbio.ops.capture.log_jobs import HANDLER, columns_in, jobs_in
-from ddbio.ops.job.reject_place import require_reject_place
-from ddbio.ops.job.storage import open_store
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.json_text import compact_json
 from ddbio.items.page import units_in
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
-from ddbio.ops.job.clients import dynamodb_spec
+from ddbio.jobs.clients import dynamodb_spec
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,13 +16,23 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
 from ddbio.commit import committer
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
-from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import ExportIncompleteError
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.times import stored_schema
+from ddbio.jobs.engine import cluster_of, open_engine
+from ddbio.jobs.file_estimates import run_limits
+from ddbio.jobs.report import (
+    Clock,
+    file_reports,
+    layout_of,
+    merged_nulls,
+    misfit_reports,
+)
+from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.jobs.stores import committed_report, open_store, protect_sources, require_shared
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
 from ddbio.ops.exports.fold_tasks import (
@@ -37,16 +47,6 @@ from ddbio.ops.exports.read import engine_name, read_source
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
-from ddbio.ops.file_estimates import run_limits
-from ddbio.ops.job.report import (
-    Clock,
-    file_reports,
-    layout_of,
-    merged_nulls,
-    misfit_reports,
-)
-from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.ops.job.storage import committed_report, open_store, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.storage.temporary_folder import temporary_folder
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.core.exports.fold import Window
-    from ddbio.engine import Engine
+    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.exports.fold_plan import ExportFoldPlan
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

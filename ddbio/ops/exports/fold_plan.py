@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.planning.estimate import (
+from ddbio.jobs.engine import available_cores, running_spark_parallelism
+from ddbio.jobs.estimate import (
     SENT_RATIO,
     Estimate,
     EstimatedPlan,
@@ -14,16 +15,15 @@ from ddbio.core.planning.estimate import (
     input_parts,
     output_parts,
 )
-from ddbio.core.planning.speeds import EXPORT_SPEED
-from ddbio.core.service_estimates import TEXT_RATIOS
-from ddbio.engine import available_cores, running_spark_parallelism
+from ddbio.jobs.file_estimates import file_estimate, file_figures
+from ddbio.jobs.report import FileReport, MisfitReport, Report
+from ddbio.jobs.service_estimates import TEXT_RATIOS
+from ddbio.jobs.speeds import EXPORT_SPEED
+from ddbio.jobs.staging import stored_format
 from ddbio.ops.exports.fold_tasks import ResultColumns
 from ddbio.ops.exports.output_files import estimate_output, files_of_plan
 from ddbio.ops.exports.read import engine_name
 from ddbio.ops.exports.tasks import ExportColumns
-from ddbio.ops.file_estimates import file_estimate, file_figures
-from ddbio.ops.job.report import FileReport, MisfitReport, Report
-from ddbio.ops.job.staging import stored_format
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.planning.estimate import Part
     from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.estimate import Part
     from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ExportFoldOptions, ExportReadOptions
 

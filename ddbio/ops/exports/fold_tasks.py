@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.items.rescue import OnMisfit
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.exports.spill import Spill
     from ddbio.ops.exports.tasks import ExportTask
-    from ddbio.ops.job.staging import Staging
 
 _CHANGES, _ITEMS = "changes", "items"
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
+from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.exports.jobs import plan_export
-from ddbio.core.jobs import failure_of
-from ddbio.core.service_estimates import billed_figures, export_estimate
-from ddbio.core.table_description import RecoveryDescription, region_of
-from ddbio.ops.job.clients import dynamodb_spec, s3_spec
-from ddbio.ops.job.waiting import await_end
-from ddbio.ops.prices import prices_of
-from ddbio.ops.table_statistics import read_statistics
+from ddbio.jobs.clients import dynamodb_spec, s3_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.service_estimates import billed_figures, export_estimate
+from ddbio.jobs.service_jobs import failure_of
+from ddbio.jobs.table_statistics import read_statistics
+from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.scans.partition_estimate import estimate_files
-from ddbio.engine import available_cores, running_spark_parallelism
+from ddbio.jobs.engine import available_cores, running_spark_parallelism
+from ddbio.jobs.file_estimates import sampled_partitions
+from ddbio.jobs.partition_estimate import estimate_files
 from ddbio.ops.exports.tasks import sampled_rows, spark_task_count
-from ddbio.ops.file_estimates import sampled_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.scans.partition_estimate import FilesEstimate
+    from ddbio.jobs.partition_estimate import FilesEstimate
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns
     from ddbio.options import ExportToFilesOptions

@@ -15,7 +15,12 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
 from ddbio.commit import committer
-from ddbio.core.planning.estimate import (
+from ddbio.errors import OptionError
+from ddbio.items.batch_stream import RecordBatchStream
+from ddbio.items.schema.arrow import normalize_schema
+from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
+from ddbio.jobs.estimate import (
     SENT_RATIO,
     Estimate,
     EstimatedPlan,
@@ -24,14 +29,22 @@ from ddbio.core.planning.estimate import (
     input_parts,
     output_parts,
 )
-from ddbio.core.planning.job_outline import JobOutline
-from ddbio.core.planning.speeds import EXPORT_SPEED
-from ddbio.core.service_estimates import TEXT_RATIOS
-from ddbio.engine import LocalEngine, available_cores, cluster_of, open_engine, running_spark_parallelism
-from ddbio.errors import OptionError
-from ddbio.items.batch_stream import RecordBatchStream
-from ddbio.items.schema.arrow import normalize_schema
-from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.file_estimates import file_estimate, file_figures, run_limits
+from ddbio.jobs.job_outline import JobOutline
+from ddbio.jobs.report import (
+    Clock,
+    FileReport,
+    MisfitReport,
+    Report,
+    file_reports,
+    layout_of,
+    merged_nulls,
+    misfit_reports,
+)
+from ddbio.jobs.service_estimates import TEXT_RATIOS
+from ddbio.jobs.speeds import EXPORT_SPEED
+from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.jobs.stores import committed_report, protect_sources, require_shared
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
 from ddbio.ops.exports.source import open_export
@@ -44,19 +57,6 @@ from ddbio.ops.exports.tasks import (
     spark_task_count,
     write_export_task,
 )
-from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
-from ddbio.ops.job.report import (
-    Clock,
-    FileReport,
-    MisfitReport,
-    Report,
-    file_reports,
-    layout_of,
-    merged_nulls,
-    misfit_reports,
-)
-from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.ops.job.storage import committed_report, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
 
     from ddbio.commit.committer import Committer
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.engine import Engine
     from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
     from ddbio.storage.staged import StagedFile
 

@@ -12,7 +12,7 @@ from ddbio.formats import export_manifest as manifest
 from ddbio.formats.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReader
 from ddbio.formats.export_manifest import check_md5
 from ddbio.items.ion import IonReader
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.balance import balance
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.items.change_lines import checked_changes
 from ddbio.items.changes import ChangeDecoder
@@ -22,6 +21,7 @@ from ddbio.items.schema.arrow import attributes_of
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.time_columns import declares_times, sampled_forms
+from ddbio.jobs.balance import balance
 from ddbio.ops.exports.source import FileText
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.items.framing import Framing
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.exports.source import ExportSource
-    from ddbio.ops.job.staging import Staging
     from ddbio.options import ExportReadOptions
     from ddbio.storage.staged import StagedFile
 

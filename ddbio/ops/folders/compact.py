@@ -17,11 +17,7 @@ from ddbio.commit.contents import require_own_files
 from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
-from ddbio.core.balance import balance
 from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
-from ddbio.core.planning.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
-from ddbio.core.planning.speeds import REWRITE_SPEED
-from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.formats.declared import look_up
 from ddbio.formats.partition_columns import partition_columns
@@ -30,15 +26,19 @@ from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.own_names import told_apart
+from ddbio.jobs.balance import balance
+from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
+from ddbio.jobs.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
+from ddbio.jobs.file_estimates import file_estimate, file_figures, run_limits
+from ddbio.jobs.report import Clock, Report, layout_of
+from ddbio.jobs.speeds import REWRITE_SPEED
+from ddbio.jobs.stores import committed_report, new_job_id, open_store, require_shared
 from ddbio.ops.capture.log_jobs import number_log
 from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.catalog import check_folder, registered
-from ddbio.ops.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.folders.vacuum import parse_age
-from ddbio.ops.job.report import Clock, Report, layout_of
-from ddbio.ops.job.storage import committed_report, new_job_id, open_store, require_shared
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:

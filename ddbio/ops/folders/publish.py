@@ -16,7 +16,11 @@ from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.commit.snapshot_form import PUBLISHED, LiveFile, format_links
-from ddbio.core.planning.estimate import (
+from ddbio.errors import LimitError, NotFoundError, TargetError
+from ddbio.formats.declared import look_up
+from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import (
     ARROW_RATIO,
     START_SECONDS,
     Estimate,
@@ -28,17 +32,13 @@ from ddbio.core.planning.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.planning.speeds import DIGEST_SPEED, PROCESSORS
-from ddbio.errors import LimitError, NotFoundError, TargetError
-from ddbio.formats.declared import look_up
-from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.file_estimates import run_limits
+from ddbio.jobs.report import Clock, Report, layout_of
+from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
+from ddbio.jobs.stores import committed_report, new_job_id, open_store
 from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.data_files import find_data
 from ddbio.ops.digest import digest_paths
-from ddbio.ops.file_estimates import run_limits
-from ddbio.ops.job.report import Clock, Report, layout_of
-from ddbio.ops.job.storage import committed_report, new_job_id, open_store
-from ddbio.ops.prices import prices_of
 from ddbio.options import ValidateOptions, connection_of
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.object_store import stage_copy
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ddbio.budget.job_limits import JobLimits
     from ddbio.commit.snapshot_form import Snapshot
     from ddbio.core.catalog.glue import CatalogReport
-    from ddbio.core.planning.estimate import Part
     from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.estimate import Part
     from ddbio.options import PublishOptions, RollbackOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

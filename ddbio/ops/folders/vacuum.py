@@ -11,8 +11,8 @@ from ddbio.commit import committer
 from ddbio.commit.contents import require_own_files
 from ddbio.commit.protocol import Target, old_jobs
 from ddbio.commit.snapshot import live_files, read_snapshot
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import new_job_id, open_store
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.storage.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
 from ddbio.storage.staged import job_of
 

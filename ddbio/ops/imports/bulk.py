@@ -18,19 +18,19 @@ from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.imports.bulk_report import parse_records, records_table
 from ddbio.core.imports.jobs import plan_bulk
-from ddbio.core.jobs import failure_of, s3_place
-from ddbio.core.loads.rejects import RejectedRow, reject_line
-from ddbio.core.planning.estimate import Figures
-from ddbio.core.service_estimates import bulk_estimate, seconds_between
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.formats.decompress import line_blocks
+from ddbio.jobs.clients import dynamodb_spec, s3_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.rejected_rows import RejectedRow, reject_line
+from ddbio.jobs.service_estimates import bulk_estimate, seconds_between
+from ddbio.jobs.service_jobs import failure_of, s3_place
+from ddbio.jobs.stores import new_job_id, open_store
+from ddbio.jobs.table_statistics import statistics_table
+from ddbio.jobs.waiting import await_end
 from ddbio.ops.imports.jobs import files_of, files_of_job
-from ddbio.ops.job.clients import dynamodb_spec, s3_spec
-from ddbio.ops.job.reject_place import require_reject_place
-from ddbio.ops.job.storage import new_job_id, open_store
-from ddbio.ops.job.waiting import await_end
-from ddbio.ops.prices import prices_of
-from ddbio.ops.table_statistics import statistics_table
 from ddbio.result import Result
 
 if TYPE_CHECKING:

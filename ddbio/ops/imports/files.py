@@ -17,10 +17,22 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.budget.job_limits import check_actual, check_estimate
 from ddbio.commit import committer
 from ddbio.commit.contents import require_target
-from ddbio.core.create_table import format_key, index_keys, parse_key
 from ddbio.core.imports.jobs import FOLDER
 from ddbio.core.imports.lines import LineFormat, line_encoder
-from ddbio.core.planning.estimate import (
+from ddbio.errors import EncodeError, LimitError, OptionError
+from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
+from ddbio.formats.registry import is_splittable
+from ddbio.formats.row_files import RowFiles
+from ddbio.items.batch_size import batch_bytes
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.kernel.encode.encoder import PIECE_BYTES
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.create_table import format_key, index_keys, parse_key
+from ddbio.jobs.estimate import (
     ARROW_RATIO,
     SENT_RATIO,
     START_SECONDS,
@@ -32,26 +44,14 @@ from ddbio.core.planning.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.core.planning.speeds import LINES_SPEED, PROCESSORS
-from ddbio.core.service_estimates import TEXT_RATIOS
-from ddbio.errors import EncodeError, LimitError, OptionError
-from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
-from ddbio.formats.registry import is_splittable
-from ddbio.formats.row_files import RowFiles
-from ddbio.items.batch_size import batch_bytes
-from ddbio.items.digest_columns import ColumnDigest
-from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
-from ddbio.items.kernel.arrays import take_rows
-from ddbio.items.kernel.encode.encoder import PIECE_BYTES
-from ddbio.ops.file_estimates import run_limits
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.report import Clock, FileReport, Report, file_reports, layout_of
-from ddbio.ops.job.staging import target_of
-from ddbio.ops.job.storage import committed_report, new_job_id, open_store, protect_sources
+from ddbio.jobs.file_estimates import run_limits
+from ddbio.jobs.report import Clock, FileReport, Report, file_reports, layout_of
+from ddbio.jobs.service_estimates import TEXT_RATIOS
+from ddbio.jobs.speeds import LINES_SPEED, PROCESSORS
+from ddbio.jobs.staging import target_of
+from ddbio.jobs.stores import committed_report, new_job_id, open_store, protect_sources
 from ddbio.ops.loads.sources import batches_of, open_source
 from ddbio.ops.loads.unit_reader import read_unit
-from ddbio.ops.prices import prices_of
 from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
 from ddbio.storage.staged import FileNaming
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.core.imports.lines import LineEncoder
-    from ddbio.core.planning.estimate import Part
     from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.estimate import Part
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions
     from ddbio.storage.staged import StagedFile, StoredObject

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_table
+from ddbio.aws.table_description import region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.imports.jobs import FOLDER, ImportedFiles, plan_import
-from ddbio.core.jobs import failure_of, s3_place
-from ddbio.core.service_estimates import billed_figures, import_estimate
-from ddbio.core.table_description import region_of
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.storage import open_store
-from ddbio.ops.job.waiting import await_end
-from ddbio.ops.prices import prices_of
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.service_estimates import billed_figures, import_estimate
+from ddbio.jobs.service_jobs import failure_of, s3_place
+from ddbio.jobs.stores import open_store
+from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,11 +20,11 @@ from ddbio.core.lake.base_rows import BaseRows
 from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.staging import Staging
 from ddbio.lake.bucket_files import NOTED
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import open_lake_table, require_writable
-from ddbio.ops.job.staging import Staging
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import FileNaming
 

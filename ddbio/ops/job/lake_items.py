@@ -14,10 +14,10 @@ from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import DELETED, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
+from ddbio.jobs.stores import open_store
 from ddbio.lake.bucket_files import BucketFiles
 from ddbio.lake.lake_table import BUCKETS, EPOCHS, KEYS
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
-from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ from ddbio.aws.s3_store import S3Store
 from ddbio.commit.contents import TABLES, kind_of
 from ddbio.commit.protocol import require_uploads
 from ddbio.errors import NotFoundError
+from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.lake.hudi import HudiLakeTable
-from ddbio.ops.job.storage import new_job_id, open_store
 from ddbio.storage.meta import META, PROBE
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ import pyarrow as pa
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.core.lake.merge import BucketMerge, Outcome
 from ddbio.core.lake.rows import item_columns, new_shape, shape_of
-from ddbio.engine import check_engine, cluster_of, open_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.rolling_writer import FileOptions
+from ddbio.jobs.engine import check_engine, cluster_of, open_engine
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.job.lake_tables import open_lake_table, require_writable
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import new_job_id, require_shared
 from ddbio.ops.lake.change_source import AppliedTo
 from ddbio.ops.lake.changes import given_changes, open_changes
 from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.lake.rows import LakeShape
-    from ddbio.engine import ShufflingEngine
+    from ddbio.jobs.engine import ShufflingEngine
     from ddbio.lake.lake_table import LakeState, LakeTable
     from ddbio.ops.lake.change_source import ChangePart, ChangeSource
     from ddbio.ops.lake.merging import Merged, Merging

@@ -19,9 +19,9 @@ from ddbio.core.lake.rows import item_columns, log_columns, rows_of_log
 from ddbio.core.lake.versions import BASE
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
+from ddbio.jobs.stores import open_store
 from ddbio.lake.lake_table import BASE as BASE_LOAD
 from ddbio.ops.capture.log_reader import open_log, read_changes
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.validation.hashing import Hashing, RowHasher
 

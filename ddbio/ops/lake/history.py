@@ -17,11 +17,11 @@ from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
 from ddbio.formats.lake_columns import KEY, VERSION
 from ddbio.items.schema.arrow import name_of_field, tag_of_field
+from ddbio.jobs.report import Report
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.job.lake_tables import lake_format
-from ddbio.ops.job.report import Report
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import older_files
 
 if TYPE_CHECKING:

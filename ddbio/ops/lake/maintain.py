@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
-from ddbio.engine import check_engine
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.lake_columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
+from ddbio.jobs.engine import check_engine
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import new_job_id
 from ddbio.lake.bucket_files import NOTED, BucketFiles
 from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
 from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.ops.job.lake_tables import open_lake_table, require_writable
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import new_job_id
 from ddbio.ops.lake.apply import check_ours
 from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 

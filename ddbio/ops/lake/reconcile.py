@@ -17,19 +17,19 @@ from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
 from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
-from ddbio.core.planning.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.core.service_estimates import heal_estimate
 from ddbio.errors import OptionError
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.service_estimates import heal_estimate
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.audit import capture_status
 from ddbio.ops.capture.gaps import Gap, captures_in
 from ddbio.ops.capture.heal import heal_gap
 from ddbio.ops.capture.table_items import read_items
-from ddbio.ops.job.clients import dynamodb_spec
 from ddbio.ops.job.lake_tables import lake_format
-from ddbio.ops.job.report import Clock, Report
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.apply import apply_log
-from ddbio.ops.prices import prices_of
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState

@@ -18,9 +18,9 @@ from ddbio.core.catalog.lake import (
 )
 from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, shown_schema
+from ddbio.jobs.clients import catalog_spec
+from ddbio.jobs.stores import open_store
 from ddbio.lake.hudi import HudiLakeTable
-from ddbio.ops.job.clients import catalog_spec
-from ddbio.ops.job.storage import open_store
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec

@@ -16,11 +16,11 @@ from ddbio.core.validation.comparison import ValidationReport
 from ddbio.errors import OptionError
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.items.key_words import key_words
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.job.lake_items import open_items
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
 from ddbio.ops.validation.sides import Reading

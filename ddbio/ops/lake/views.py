@@ -22,9 +22,9 @@ from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import TIME, deleted_column
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.folded import fold
+from ddbio.jobs.stores import open_store
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.job.lake_items import open_items
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.lake.as_of import base_us
 
 if TYPE_CHECKING:

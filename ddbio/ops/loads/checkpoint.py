@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from ddbio.commit.claim import Claim
 from ddbio.errors import OptionError, TargetError
 from ddbio.items.schema.arrow import tag_of_field
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.stores import open_store
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
     from ddbio.ops.loads.sources import FileSource
     from ddbio.options import LoadOptions
     from ddbio.storage.object_store import ObjectStore

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ddbio.core.loads.rejects import RejectedRow, row_text
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.items.raw_items import RawItems
+from ddbio.jobs.rejected_rows import RejectedRow, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -17,9 +17,12 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
-from ddbio.core.planning.estimate import Figures, input_parts
 from ddbio.core.scans.plan import Resources
-from ddbio.engine import (
+from ddbio.errors import DdbioError, OptionError
+from ddbio.items.item_sizes import least_write_units
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import cost_of, job_cost
+from ddbio.jobs.engine import (
     available_cores,
     check_engine,
     cluster_of,
@@ -27,12 +30,11 @@ from ddbio.engine import (
     open_engine,
     running_spark_parallelism,
 )
-from ddbio.errors import DdbioError, OptionError
-from ddbio.items.item_sizes import least_write_units
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.reject_place import require_reject_place
-from ddbio.ops.job.report import Clock, WriteReport
-from ddbio.ops.job.storage import new_job_id, require_shared
+from ddbio.jobs.estimate import Figures, input_parts
+from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.report import Clock, WriteReport
+from ddbio.jobs.stores import new_job_id, require_shared
+from ddbio.jobs.table_statistics import read_statistics
 from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
 from ddbio.ops.loads.file_checks import check_files
 from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
@@ -42,20 +44,18 @@ from ddbio.ops.loads.task import LoadJob, run_load
 from ddbio.ops.loads.text_columns import declared_types, read_layouts
 from ddbio.ops.loads.unit_reader import describe_source
 from ddbio.ops.loads.write import WriteTask, write_batches
-from ddbio.ops.prices import cost_of, job_cost
-from ddbio.ops.table_statistics import read_statistics
 from ddbio.ops.tables import create_target, describe_target
 from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Usage
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.planning.prices import Cost
-    from ddbio.core.table_description import TableDescription
-    from ddbio.engine import Engine
     from ddbio.items.raw_items import RawItems
+    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.prices import Cost
     from ddbio.ops.loads.sources import FileSource, Rows
     from ddbio.ops.loads.write import WriteInput
     from ddbio.options import LoadOptions, WriteOptions

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
-from ddbio.core.loads.rejects import COLUMNS, RejectedRow, reject_line, rejected_again
 from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.json_text import compact_json
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.rejected_rows import COLUMNS, RejectedRow, reject_line, rejected_again
+from ddbio.jobs.stores import open_store
 from ddbio.ops.loads.checkpoint import Checkpoint
 
 if TYPE_CHECKING:

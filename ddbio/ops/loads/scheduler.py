@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.aws.write_retries import Answer
     from ddbio.budget import Budget, Reservation
     from ddbio.core.loads.batches import Writes
-    from ddbio.core.loads.rejects import RejectedRow
+    from ddbio.jobs.rejected_rows import RejectedRow
     from ddbio.ops.loads.checkpoint import Checkpoint
     from ddbio.ops.loads.lane_work import Rows, Steps
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.balance import balance
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import ItemsOfRows, legal_key_hashes
-from ddbio.engine import Shuffle
 from ddbio.items.kernel.arrays import take_rows
+from ddbio.jobs.balance import balance
+from ddbio.jobs.engine import Shuffle
 from ddbio.ops.loads.rejects import RejectWriter
 from ddbio.ops.loads.spreading import RowSpreader
 from ddbio.ops.loads.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.loads.rejects import RejectedRow
-    from ddbio.engine import Engine, ShufflingEngine
     from ddbio.formats.file_format import TextLayout
     from ddbio.items.raw_items import RawItems
+    from ddbio.jobs.engine import Engine, ShufflingEngine
+    from ddbio.jobs.rejected_rows import RejectedRow
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
     from ddbio.ops.loads.sources import Unit

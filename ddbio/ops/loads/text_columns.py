@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget, LocalBudget
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.engine import Engine
     from ddbio.formats.file_format import TextStart
     from ddbio.formats.text_ranges import CsvCount
+    from ddbio.jobs.engine import Engine
     from ddbio.ops.loads.sources import FileSource, Unit
     from ddbio.ops.loads.unit_reader import UnitReader
     from ddbio.options import LoadOptions

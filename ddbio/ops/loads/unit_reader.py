@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ddbio.aws.table_description import IndexDescription
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.table_description import IndexDescription
     from ddbio.formats.file_format import Sample, TextLayout
     from ddbio.items.raw_items import RawItemReader
     from ddbio.ops.exports.source import ExportSource

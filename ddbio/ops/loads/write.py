@@ -11,8 +11,8 @@ from ddbio.aws.transport import open_body_sender
 from ddbio.aws.write_retries import Lane
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.encode import Encoders, chunks
-from ddbio.core.loads.rejects import RejectedRow, refused_row
 from ddbio.errors import DdbioError, PartialWriteError
+from ddbio.jobs.rejected_rows import RejectedRow, refused_row
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler
 

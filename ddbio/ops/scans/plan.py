@@ -16,10 +16,8 @@ from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.commit import protocol as commit
-from ddbio.core.planning.estimate import file_bytes, output_parts
 from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.scans.selection import selection_of
-from ddbio.engine import available_cores, is_spark_installed, running_spark_parallelism
 from ddbio.errors import SchemaError
 from ddbio.items.capacity import READ_UNIT_BYTES, item_units, page_units
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
@@ -29,28 +27,30 @@ from ddbio.items.schema.arrow import attributes_of, name_of_field, project_schem
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.time_columns import sampled_forms
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import job_cost
+from ddbio.jobs.engine import available_cores, is_spark_installed, running_spark_parallelism
+from ddbio.jobs.estimate import file_bytes, output_parts
+from ddbio.jobs.file_estimates import sampled_partitions
+from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.jobs.stores import open_store
+from ddbio.jobs.table_statistics import read_statistics
 from ddbio.ops.catalog import check_catalog
-from ddbio.ops.file_estimates import sampled_partitions
-from ddbio.ops.job.clients import dynamodb_spec
-from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.ops.job.storage import open_store
-from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.stream import ScanTask
-from ddbio.ops.table_statistics import read_statistics
 from ddbio.options.files import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget
-    from ddbio.core.planning.estimate import Part
-    from ddbio.core.planning.prices import Cost
     from ddbio.core.scans.conditions import Query
-    from ddbio.core.scans.partition_estimate import PartitionSample
-    from ddbio.core.table_description import TableDescription
     from ddbio.items.attribute import Item
     from ddbio.items.page import Page
     from ddbio.items.schema.times import TimeForm
+    from ddbio.jobs.estimate import Part
+    from ddbio.jobs.partition_estimate import PartitionSample
+    from ddbio.jobs.prices import Cost
     from ddbio.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.

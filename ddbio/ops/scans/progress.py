@@ -24,7 +24,7 @@ from ddbio.errors import DdbioError
 from ddbio.items.digest import Digest
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.stores import open_store
 from ddbio.ops.scans.page_journal import MOST_BYTES, PageJournal, forget_pages
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.storage.job_state import JobState, require_same
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.scans.plan import ScanPlan
-    from ddbio.core.table_description import TableDescription
     from ddbio.formats.partitioned_writer import PartitionedWriter
     from ddbio.formats.rolling_writer import RollingWriter
-    from ddbio.ops.job.staging import Staging
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.scans.stream import ReadPage, ScanTask
     from ddbio.options import ScanToFilesOptions
     from ddbio.storage.object_store import ObjectStore

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget import LocalBudget
 from ddbio.core.scans.plan import budget_of
-from ddbio.core.service_estimates import DIGEST_SAMPLE_ITEMS
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.rescue import MisfitLog
+from ddbio.jobs.service_estimates import DIGEST_SAMPLE_ITEMS
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.stream import PageStream, SegmentStream
 from ddbio.options import LimitOptions, ScanOptions, connection_of
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.scans.plan import ScanPlan
-    from ddbio.core.table_description import TableDescription
     from ddbio.items.digest import Digest
     from ddbio.options import ConnectionOptions
 

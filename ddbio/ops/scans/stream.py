@@ -14,11 +14,11 @@ import pyarrow as pa
 from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.scan import ReadRequest, rest_after, scan_pages
 from ddbio.aws.transport import open_page_source
-from ddbio.engine import available_cores
 from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
 from ddbio.items.digest_json import JsonDigest
 from ddbio.items.rescue import MisfitLog
+from ddbio.jobs.engine import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

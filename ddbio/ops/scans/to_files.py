@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ddbio.budget import LocalBudget
 from ddbio.commit import committer
 from ddbio.commit.export_target import FOLDER, ExportTarget
-from ddbio.core.planning.estimate import Figures, output_parts
 from ddbio.core.scans.plan import ScanPlan, budget_of
-from ddbio.engine import cluster_of, open_engine
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.formats.line_writers import RollingGzipWriter
 from ddbio.formats.partitioned_writer import PartitionedWriter
@@ -24,11 +22,13 @@ from ddbio.items.digest import Digest
 from ddbio.items.raw_items import PageSplitter
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.file import schema_to_json
+from ddbio.jobs.costs import job_cost
+from ddbio.jobs.engine import cluster_of, open_engine
+from ddbio.jobs.estimate import Figures, output_parts
+from ddbio.jobs.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
+from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
+from ddbio.jobs.stores import committed_report, require_shared
 from ddbio.ops.catalog import check_catalog, with_catalog
-from ddbio.ops.job.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
-from ddbio.ops.job.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.ops.job.storage import committed_report, require_shared
-from ddbio.ops.prices import job_cost
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import (
     PARTITIONED_STEP_SECONDS,
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget
     from ddbio.commit.committer import Committer, Publish
-    from ddbio.core.table_description import TableDescription
+    from ddbio.jobs.staging import Staging
     from ddbio.ops.job.base_load import LakeTarget
-    from ddbio.ops.job.staging import Staging
     from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
     from ddbio.storage.staged import StagedFile

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.planning.estimate import ARROW_RATIO
-from ddbio.core.planning.speeds import DIGEST_SPEED
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.items.key_words import key_words
+from ddbio.jobs.estimate import ARROW_RATIO
+from ddbio.jobs.speeds import DIGEST_SPEED
+from ddbio.jobs.stores import open_store
 from ddbio.lake.lake_table import KEYS
 from ddbio.ops.data_files import is_data
 from ddbio.ops.job.lake_items import LakeItems
 from ddbio.ops.job.lake_tables import lake_format, open_lake_table
-from ddbio.ops.job.storage import open_store
 from ddbio.ops.validation import sides
 from ddbio.ops.validation.sides import ExportSide, InOneThread
 

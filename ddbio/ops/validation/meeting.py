@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
     from ddbio.budget import Budget
-    from ddbio.engine import ShufflingEngine
     from ddbio.items.key_hashes import Counts, Differences
+    from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.validation.hashing import HashedRows
     from ddbio.ops.validation.sums import Sums
 

@@ -14,10 +14,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
-from ddbio.core.planning.estimate import ARROW_RATIO, START_SECONDS
-from ddbio.core.planning.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.core.scans.plan import budget_of
-from ddbio.core.service_estimates import TEXT_RATIOS
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.formats.declared import look_up
@@ -27,14 +24,17 @@ from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.decode import Decoder
 from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
+from ddbio.jobs.costs import cost_of
+from ddbio.jobs.estimate import ARROW_RATIO, START_SECONDS
+from ddbio.jobs.service_estimates import TEXT_RATIOS
+from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
+from ddbio.jobs.stores import open_store
+from ddbio.jobs.table_statistics import statistics_table
 from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
 from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
-from ddbio.ops.job.storage import open_store
-from ddbio.ops.prices import cost_of
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
-from ddbio.ops.table_statistics import statistics_table
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.tasks import (
     ExportPortion,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ddbio.core.scans.plan import ScanPlan
-    from ddbio.engine import ShufflingEngine
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
+    from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing

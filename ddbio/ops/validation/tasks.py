@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.engine import SplitTasks
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.registry import is_splittable
 from ddbio.formats.row_files import RowFiles
@@ -17,6 +16,7 @@ from ddbio.items.decode import Decoder
 from ddbio.items.key_hashes import Rows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import declare_types
+from ddbio.jobs.engine import SplitTasks
 from ddbio.ops.exports.tasks import ExportStream
 from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.validation.hashing import RowHasher
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.engine import ShufflingEngine
     from ddbio.items.key_hashes import Words
+    from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.scans.stream import ScanTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing

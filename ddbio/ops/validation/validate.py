@@ -16,17 +16,17 @@ import numpy as np
 from ddbio.budget.job_limits import check_limits
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
-from ddbio.core.planning.estimate import Figures
 from ddbio.core.validation.comparison import Example, Kind, ValidationReport, plan_validation
 from ddbio.core.validation.quality import RuleResult, row_items
-from ddbio.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.errors import OptionError
 from ddbio.items.key_hashes import BUCKETS, bucket_groups, differences
 from ddbio.items.key_words import key_words
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.ops.job.report import Clock
-from ddbio.ops.job.storage import require_shared
+from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import Clock
+from ddbio.jobs.stores import require_shared
 from ddbio.ops.validation.columns import differing_columns
 from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.lake_side import open_side
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.core.validation.comparison import ValidatePlan
-    from ddbio.engine import ShufflingEngine
     from ddbio.items.digest import Digest
     from ddbio.items.key_hashes import BucketSums
+    from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.validation.columns import ColumnsSeen
     from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
-from ddbio.core.table_description import IndexKey
+from ddbio.aws.table_description import IndexKey
 from ddbio.errors import DecodeError
 from ddbio.items import raw_items
 from ddbio.items.capacity import item_size_bytes

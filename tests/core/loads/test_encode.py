@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
+from ddbio.aws.table_description import IndexKey
 from ddbio.core.loads.encode import Encoders, ItemsOfRows, RawItemEncoder, RowEncoder, raw_item_reader
 from ddbio.core.loads.plan import WritePlan
-from ddbio.core.table_description import IndexKey
 from ddbio.errors import SchemaError
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.number import canonical_number

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.core.table_description import IndexKey
+from ddbio.aws.table_description import IndexKey
 from ddbio.items.encode import EncodeOptions, Encoder
 
 HASH = IndexKey("mail", "S", 2048, "by_mail")

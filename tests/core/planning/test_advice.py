@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.planning import prices
 from ddbio.core.planning.advice import advise
-from ddbio.core.planning.prices import PriceBook
 from ddbio.core.planning.roads import GIB, ROADS, Workload, road
+from ddbio.jobs import prices
+from ddbio.jobs.prices import PriceBook
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")
 TODAY = date(2024, 12, 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.planning import prices
-from ddbio.core.planning.prices import PriceBook
+from ddbio.jobs import prices
+from ddbio.jobs.prices import PriceBook
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")
 PAGE = (Path(__file__).parents[3] / "docs/bills.md").read_text("utf-8")

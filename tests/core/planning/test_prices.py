@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.planning import prices
-from ddbio.core.planning.prices import Cost, CostLine, PriceBook, capacity_cost, joined_cost
-from ddbio.core.table_description import TableDescription
+from ddbio.aws.table_description import TableDescription
 from ddbio.errors import OptionError
+from ddbio.jobs import prices
+from ddbio.jobs.prices import Cost, CostLine, PriceBook, capacity_cost, joined_cost
 
 OWN = (Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddbio.core.planning import prices
-from ddbio.core.planning.prices import PriceBook
 from ddbio.core.planning.provisioning import Consumption, TableUse, plan_capacity, replay
+from ddbio.jobs import prices
+from ddbio.jobs.prices import PriceBook
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")
 WEEK = 7 * 1440

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from ddbio.core.planning.table_limits import TableLimits, largest_share, limits_of
-from ddbio.core.table_description import IndexDescription, TableDescription
+from ddbio.aws.table_description import IndexDescription, TableDescription
+from ddbio.jobs.table_limits import TableLimits, largest_share, limits_of
 
 TABLE = TableDescription(
     name="orders", arn="orders", table_id="", status="ACTIVE", key_types=(("pk", "S"),), item_count=0, size_bytes=0,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ddbio.core.scans.partition_estimate import PartitionSample, estimate_files
+from ddbio.jobs.partition_estimate import PartitionSample, estimate_files
 
 MIB = 1024 * 1024
 

@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 import ddbio
-from ddbio.ops.job.clients import dynamodb_spec, s3_spec
+from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.options import ConnectionOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 

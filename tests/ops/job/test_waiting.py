@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from ddbio.errors import EndpointError, ThrottledError
-from ddbio.ops.job.waiting import await_end
+from ddbio.jobs.waiting import await_end
 from ddbio.options import WaitOptions
 
 

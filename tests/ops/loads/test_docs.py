@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ddbio.ops.job.report import WriteReport
+from ddbio.jobs.report import WriteReport
 from ddbio.options import ConnectionOptions, LoadOptions, descriptions_of
 
 PAGE = (Path(__file__).parents[3] / "docs/load.md").read_text("utf-8")

@@ -10,8 +10,8 @@ import pytest
 
 import ddbio
 from ddbio.core.loads.plan import WritePlan
-from ddbio.core.loads.rejects import RejectedRow, item_text
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
+from ddbio.jobs.rejected_rows import RejectedRow, item_text
 from ddbio.ops.loads.rejects import RejectWriter, read_rejects
 from ddbio.options import LoadOptions, WriteOptions
 from ddbio.testing import FakeDynamoDB

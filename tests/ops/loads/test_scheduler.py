@@ -15,11 +15,11 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.connection_pool import ResponsePoller
+from ddbio.aws.table_description import TableDescription
 from ddbio.aws.write_retries import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import plan_write
-from ddbio.core.table_description import TableDescription
 from ddbio.errors import AccessDeniedError
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler

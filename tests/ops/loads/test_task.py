@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddbio.aws.table_description import TableDescription
 from ddbio.core.loads.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
 from ddbio.core.scans.plan import Resources
-from ddbio.core.table_description import TableDescription
 from ddbio.ops.loads.sources import Unit
 from ddbio.ops.loads.task import assign_units
 from ddbio.options import LoadOptions, parse_options

@@ -7,13 +7,13 @@ import pytest
 
 from ddbio.budget import LocalBudget
 from ddbio.core.loads.plan import plan_write
-from ddbio.engine import open_engine
 from ddbio.errors import DecodeError
 from ddbio.formats import text_reader
 from ddbio.formats.row_files import read_batches
 from ddbio.formats.text_ranges import byte_ranges
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
+from ddbio.jobs.engine import open_engine
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.sources import open_source
 from ddbio.ops.loads.text_columns import read_layouts

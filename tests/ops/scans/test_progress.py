@@ -16,7 +16,7 @@ from ddbio.aws.client import ClientSpec
 from ddbio.budget import LocalBudget
 from ddbio.errors import EndpointError, OptionError
 from ddbio.items.digest import Digest
-from ddbio.ops.job.staging import open_staging
+from ddbio.jobs.staging import open_staging
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import open_progress
 from ddbio.ops.scans.to_files import FilesTask, write_task

@@ -17,8 +17,8 @@ from ddbio.errors import (
     SchemaError,
     TargetError,
 )
+from ddbio.jobs.report import ScanReport
 from ddbio.ops.digest import digest_files
-from ddbio.ops.job.report import ScanReport
 from ddbio.options import ScanOptions, parse_options
 
 REPORT_KEYS = {

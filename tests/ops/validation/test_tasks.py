@@ -12,9 +12,9 @@ import pytest
 
 import ddbio
 from ddbio.budget import LocalBudget
-from ddbio.engine import LocalEngine
 from ddbio.items.key_hashes import BUCKETS, Rows
 from ddbio.items.key_words import key_words
+from ddbio.jobs.engine import LocalEngine
 from ddbio.ops.validation.hashing import Hashing
 from ddbio.ops.validation.row_store import RowsElsewhere
 from ddbio.ops.validation.sides import Reading, open_side

@@ -17,7 +17,7 @@ from ddbio.items.schema.arrow import SETS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.table_description import IndexKey
+    from ddbio.aws.table_description import IndexKey
 
 INDEX_BIT: Final = 4
 """The bit of index keys among the keys seen in a row; no row needs it."""

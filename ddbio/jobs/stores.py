@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ddbio.aws.s3_store import S3Store
 from ddbio.errors import OptionError, TargetError
-from ddbio.ops.job.clients import s3_spec
-from ddbio.ops.job.report import Report
+from ddbio.jobs.clients import s3_spec
+from ddbio.jobs.report import Report
 from ddbio.options.locations import parse_location
 from ddbio.storage.local_store import LocalStore
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ddbio.errors import EndpointError, ThrottledError
-from ddbio.ops.job.report import Clock
+from ddbio.jobs.report import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_estimate
-from ddbio.core.planning.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
-from ddbio.core.planning.speeds import PROCESSORS
-from ddbio.core.scans.partition_estimate import PartitionSample
-from ddbio.engine import available_cores, running_spark_parallelism
 from ddbio.formats.partitions import Partitioner, partitioning_of
 from ddbio.formats.size_estimate import file_row_bytes
-from ddbio.ops.job.staging import partition_by_of
-from ddbio.ops.prices import prices_of
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.engine import available_cores, running_spark_parallelism
+from ddbio.jobs.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests
+from ddbio.jobs.partition_estimate import PartitionSample
+from ddbio.jobs.speeds import PROCESSORS
+from ddbio.jobs.staging import partition_by_of
 from ddbio.options import TimeLimitOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.planning.estimate import Part
+    from ddbio.jobs.estimate import Part
     from ddbio.options import ExportToFilesOptions, PriceOptions, ScanToFilesOptions
 
 

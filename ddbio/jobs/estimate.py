@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ddbio.core.planning.prices import Cost, cost_values
+from ddbio.jobs.prices import Cost, cost_values
 from ddbio.options.locations import parse_location
 from ddbio.result import Result
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date
 
-    from ddbio.core.planning.prices import PriceBook
+    from ddbio.jobs.prices import PriceBook
 
 Part: TypeAlias = tuple[str, str, float]
 """What something is needed for, the name of its price, and how much of it."""

@@ -14,7 +14,7 @@ from ddbio.budget.pacing import DEFAULT_QUOTA_WCU, NEW_TABLE_RCU, NEW_TABLE_WCU,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.core.table_description import IndexDescription, TableDescription
+    from ddbio.aws.table_description import IndexDescription, TableDescription
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
 PARTITION_RCU, PARTITION_WCU = 3_000.0, 1_000.0

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.price_list import read_offers
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.planning.estimate import Prices, compute_parts
-from ddbio.core.planning.price_list import price_queries, refreshed_book
-from ddbio.core.planning.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
-from ddbio.core.service_estimates import CapturePlan
-from ddbio.core.service_estimates import plan_capture as captured
 from ddbio.errors import OptionError
-from ddbio.ops.job.clients import price_list_spec
-from ddbio.ops.user_files import user_file, write_user_file
+from ddbio.jobs.clients import price_list_spec
+from ddbio.jobs.estimate import Prices, compute_parts
+from ddbio.jobs.price_list import price_queries, refreshed_book
+from ddbio.jobs.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
+from ddbio.jobs.service_estimates import CapturePlan
+from ddbio.jobs.service_estimates import plan_capture as captured
+from ddbio.jobs.user_files import user_file, write_user_file
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.planning.estimate import Part
-    from ddbio.core.planning.prices import Cost
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
+    from ddbio.jobs.estimate import Part
+    from ddbio.jobs.prices import Cost
     from ddbio.options import PlanCaptureOptions, PriceOptions, PricesRefreshOptions
 
 # Of a region, among the user's files.
@@ -127,5 +127,5 @@ def book_of(region: str | None, path: str | None = None) -> PriceBook:
 
 
 def _own_book(region: str) -> PriceBook:
-    folder, name = resources.files("ddbio.core.planning.prices"), f"{region}.json"
+    folder, name = resources.files("ddbio.jobs.prices"), f"{region}.json"
     return PriceBook.from_json(folder.joinpath(name).read_text(encoding="utf-8"), name)

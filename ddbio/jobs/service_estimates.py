@@ -8,16 +8,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ddbio.budget.pacing import DEFAULT_RATIO
-from ddbio.core.planning.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
-from ddbio.core.planning.table_limits import limits_of
 from ddbio.items.capacity import change_units, scan_units, write_units
+from ddbio.jobs.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
+from ddbio.jobs.table_limits import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.aws.table_description import TableDescription
     from ddbio.core.imports.jobs import BulkPlan, ImportPlan
-    from ddbio.core.planning.estimate import Part, Prices
-    from ddbio.core.table_description import TableDescription
+    from ddbio.jobs.estimate import Part, Prices
     from ddbio.options import PlanCaptureOptions
 
 ASSUMED_ITEM_BYTES = 400.0

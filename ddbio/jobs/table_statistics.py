@@ -12,7 +12,7 @@ from ddbio.errors import OptionError
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
 
 _ASSUMED_ITEM_BYTES = 400.0
 

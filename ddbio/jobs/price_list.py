@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.planning.prices import OWN_REGION, Price, PriceBook
+from ddbio.jobs.prices import OWN_REGION, Price, PriceBook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddbio.commit.contents import require_target
-from ddbio.ops.job.storage import open_store
+from ddbio.jobs.stores import open_store
 
 if TYPE_CHECKING:
     from ddbio.options import ConnectionOptions

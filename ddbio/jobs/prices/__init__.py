@@ -18,7 +18,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.core.table_description import TableDescription
+    from ddbio.aws.table_description import TableDescription
 
 OWN_REGION = "us-east-1"
 """The region whose prices stand in for those of regions without a book."""

@@ -15,7 +15,7 @@ from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.formats.partitions import PartitionBy, Partitioning, partitioning_of
 from ddbio.formats.registry import FORMATS
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
-from ddbio.ops.job.storage import new_job_id, open_store
+from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.options.parsing import PYTHON_ONLY
 from ddbio.storage.staged import FileNaming, StagedFile
@@ -103,7 +103,7 @@ def open_staging(options: FilesOptions, file_format: str = "parquet", keys: Iter
     Raises
     ------
     OptionError, DdbioError
-        As :func:`ddbio.ops.job.storage.open_store` and :func:`ddbio.commit.contents.require_target` say; or if the
+        As :func:`ddbio.jobs.stores.open_store` and :func:`ddbio.commit.contents.require_target` say; or if the
         format has no such compression, or its library is not installed.
     """
     FORMATS[file_format].codec(options.compression)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.planning.job_outline import JobOutline
     from ddbio.core.scans.plan import ScanPlan
+    from ddbio.jobs.job_outline import JobOutline
     from ddbio.ops.exports.read import ExportReadPlan
 
 REPORT_SECONDS = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.core.table_description import IndexKey
+from ddbio.aws.table_description import IndexKey
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.planning.estimate import Figures
+from ddbio.jobs.estimate import Figures
 from ddbio.result import Result
 
 if TYPE_CHECKING:

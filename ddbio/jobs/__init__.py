@@ -1,0 +1,1 @@
+"""What all jobs share: engines, plans and their estimates, prices, staging, reports."""
