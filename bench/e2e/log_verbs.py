@@ -36,7 +36,6 @@ from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
 from ddbio.core.capture.log_rows import LogDecoder
 from ddbio.core.capture.plain_lines import PlainLines, plain_lines
-from ddbio.core.lake.keys import key_texts
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.change_images import image_batches
@@ -45,6 +44,7 @@ from ddbio.items.kernel.arrays import spans_of, valid_of
 from ddbio.items.kernel.flat_items import flat_members
 from ddbio.items.row_lines import RowLines
 from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.lake_formats.keys import key_texts
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.core.capture.plain_lines import plain_lines
-from ddbio.core.lake import keys as lake_keys
-from ddbio.core.lake import reordering
 from ddbio.core.loads.encode import RowEncoder
 from ddbio.core.loads.plan import WritePlan
 from ddbio.items import decode, digest_columns, digest_json, encode, raw_items
@@ -20,6 +18,8 @@ from ddbio.items.kernel.column_chunks import chunks_by_loop
 from ddbio.items.kernel.members import Openings
 from ddbio.items.kernel.typed_items import typed_lines
 from ddbio.items.raw_items import PageSplitter
+from ddbio.lake_formats import keys as lake_keys
+from ddbio.lake_formats import reordering
 from ddbio.storage import checksum
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from ddbio.formats.time_parts import PARTS
 from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import catalog_spec
 from ddbio.jobs.stores import open_store
-from ddbio.ops.job.lake_tables import lake_format, open_lake_table
+from ddbio.lake_formats.registry import lake_format, open_lake_table
 from ddbio.storage.meta import read_state
 
 if TYPE_CHECKING:

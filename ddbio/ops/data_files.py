@@ -28,10 +28,10 @@ from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of, format_of_by
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.expansion import MOST_ROW_BYTES
 from ddbio.jobs.stores import open_store
-from ddbio.lake.lake_table import KEYS
+from ddbio.lake_formats.items import LakeItems
+from ddbio.lake_formats.registry import open_lake_table
+from ddbio.lake_formats.table import KEYS
 from ddbio.ops.exports.source import open_export
-from ddbio.ops.job.lake_items import LakeItems
-from ddbio.ops.job.lake_tables import open_lake_table
 from ddbio.options.locations import parse_location
 from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.storage.stream_log import committed_files

@@ -22,16 +22,16 @@ from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
 from ddbio.commit.claim import Claim
-from ddbio.core.lake.merge import Outcome
-from ddbio.core.lake.rows import newest
 from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import fields_within
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.stores import new_job_id, open_store
-from ddbio.lake.bucket_files import MergedBucket
-from ddbio.lake.hudi import STATE, HudiLakeTable
-from ddbio.lake.lake_table import PREFIX, ConflictError, LakeState
+from ddbio.lake_formats.bucket_files import MergedBucket
+from ddbio.lake_formats.hudi import STATE, HudiLakeTable
+from ddbio.lake_formats.merge import Outcome
+from ddbio.lake_formats.rows import newest
+from ddbio.lake_formats.table import PREFIX, ConflictError, LakeState
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import open_changes
 from ddbio.ops.lake.merging import Merged, SpreadMerging
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ddbio.core.lake.rows import LakeShape
     from ddbio.jobs.report import Clock
-    from ddbio.lake.hudi import Instant
-    from ddbio.lake.lake_table import Commit
+    from ddbio.lake_formats.hudi import Instant
+    from ddbio.lake_formats.rows import LakeShape
+    from ddbio.lake_formats.table import Commit
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.ops.lake.change_source import ChangePart
     from ddbio.ops.lake.merging import BucketMerger, RowMaker
@@ -158,7 +158,7 @@ class HudiTable(HudiLakeTable):
         Parameters
         ----------
         floor
-            As of ``ddbio.core.lake.merge.BucketMerge``.
+            As of ``ddbio.lake_formats.merge.BucketMerge``.
         """
         self.release()
         self._joined = self.timeline()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.jobs.stores import open_store
-from ddbio.ops.job.base_load import LakeTarget
+from ddbio.lake_formats.base_load import LakeTarget
 from ddbio.spark.hudi import HudiTable, has_avro_names, hudi_store, running_hudi_session
 from ddbio.storage.meta import META
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ddbio.commit.committer import CommitInfo
     from ddbio.jobs.staging import Staging
-    from ddbio.ops.job.base_load import LakeStaging
+    from ddbio.lake_formats.base_load import LakeStaging
     from ddbio.options import FilesOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, TIME, VERSION
-from ddbio.lake.hudi import TIMELINE
-from ddbio.lake.lake_table import FLOOR
+from ddbio.lake_formats.hudi import TIMELINE
+from ddbio.lake_formats.table import FLOOR
 from ddbio.ops.lake.maintain import (
     SMALL_RATIO,
     MaintainReport,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.jobs.report import Clock
-    from ddbio.lake.hudi import Instant
-    from ddbio.lake.lake_table import LakeFile, LakeState
-    from ddbio.lake.sweep import Sweep
+    from ddbio.lake_formats.hudi import Instant
+    from ddbio.lake_formats.sweep import Sweep
+    from ddbio.lake_formats.table import LakeFile, LakeState
     from ddbio.options import MaintainOptions
     from ddbio.storage.object_store import ObjectStore
 

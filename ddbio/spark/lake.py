@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.core.lake.changes import given_columns, given_rows
-from ddbio.core.lake.rows import item_columns
 from ddbio.errors import DdbioError
 from ddbio.items.schema.arrow import RESCUE_NAME, declare_types, name_of_field
 from ddbio.jobs.engine import Shuffle
 from ddbio.jobs.report import Clock
+from ddbio.lake_formats.rows import item_columns
 from ddbio.ops.lake.apply import apply_source
 from ddbio.ops.lake.changes import given_changes
 from ddbio.ops.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from ddbio.core.lake.rows import LakeShape
+    from ddbio.lake_formats.rows import LakeShape
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.ops.lake.change_source import ChangePart
     from ddbio.ops.lake.changes import RowChanges

@@ -12,7 +12,7 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.lake_formats.registry import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer

@@ -13,7 +13,7 @@ from pyiceberg.catalog import load_catalog
 
 import ddbio
 from ddbio.errors import EndpointError, OptionError, TargetError
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.lake_formats.registry import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_maintain import aged

@@ -26,8 +26,8 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.commit.claim import Claim
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.hudi import HudiLakeTable
-from ddbio.ops.job.lake_items import open_items
+from ddbio.lake_formats.hudi import HudiLakeTable
+from ddbio.lake_formats.items import open_items
 from ddbio.ops.lake.apply import Applier, ApplyReport
 from ddbio.ops.lake.changes import open_changes
 from ddbio.options import ApplyOptions

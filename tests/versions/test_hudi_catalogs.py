@@ -16,7 +16,7 @@ from ddbio.core.catalog.definition import TableName
 from ddbio.core.catalog.lake import hudi_input, hudi_partitions
 from ddbio.errors import EndpointError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
-from ddbio.lake.hudi import HudiLakeTable
+from ddbio.lake_formats.hudi import HudiLakeTable
 from ddbio.spark.hudi_catalog import spark_schema
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of

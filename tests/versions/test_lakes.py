@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import ddbio
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.lake_formats.registry import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, is_deleted, items_of

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.versions import epoch_of
 from ddbio.formats.lake_columns import KEY, OPERATION, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.own_names import column_name
+from ddbio.lake_formats.versions import epoch_of
 
 VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
 BASE_OPERATION: Final = "BASE"

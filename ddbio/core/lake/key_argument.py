@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.lake.keys import key_texts
 from ddbio.errors import DdbioError, OptionError
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.json_text import compact_json
+from ddbio.lake_formats.keys import key_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.fitting import fitted
 from ddbio.errors import SchemaError
 from ddbio.formats.log_columns import LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME
 from ddbio.items.schema.own_names import is_own, item_fields
+from ddbio.lake_formats.fitting import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

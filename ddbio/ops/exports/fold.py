@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from ddbio.core.exports.fold import Window
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
+    from ddbio.lake_formats.base_load import LakeTarget
     from ddbio.ops.exports.fold_plan import ExportFoldPlan
-    from ddbio.ops.job.base_load import LakeTarget
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
@@ -235,7 +235,7 @@ def _lake(options: ExportFoldOptions, sources: FoldSources) -> LakeTarget | None
     if options.format not in LAKE_FORMATS:
         return None
     # Who writes plain files does not wait for it.
-    from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+    from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
 
     return base_target(options, options.format, round(sources.reached.timestamp() * 1_000_000))
 

@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
+    from ddbio.lake_formats.base_load import LakeTarget
     from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
-    from ddbio.ops.job.base_load import LakeTarget
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
     from ddbio.storage.staged import StagedFile
 
@@ -458,7 +458,7 @@ class _LakeJob(_Job):
     @functools.cached_property
     def lake(self) -> LakeTarget:
         # Who writes plain files does not wait for it.
-        from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+        from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
 
         summary = self.source.summary
         if summary.kind != "full" or summary.filtered or summary.export_time is None:

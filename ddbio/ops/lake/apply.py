@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
-from ddbio.core.lake.merge import BucketMerge, Outcome
-from ddbio.core.lake.rows import item_columns, new_shape, shape_of
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.jobs.engine import check_engine, cluster_of, open_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id, require_shared
-from ddbio.lake.bucket_files import NOTED, BucketFiles
-from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.job.lake_tables import open_lake_table, require_writable
+from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
+from ddbio.lake_formats.merge import BucketMerge, Outcome
+from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
+from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
 from ddbio.ops.lake.change_source import AppliedTo
 from ddbio.ops.lake.changes import given_changes, open_changes
 from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
@@ -37,9 +37,9 @@ from ddbio.storage.job_state import JobState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.lake.rows import LakeShape
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.lake_formats.rows import LakeShape
+    from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.ops.lake.change_source import ChangePart, ChangeSource
     from ddbio.ops.lake.merging import Merged, Merging
     from ddbio.options.lake import ApplyOptions

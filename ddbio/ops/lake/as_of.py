@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.log_rows import hour_folder
-from ddbio.core.lake.keys import buckets_of, key_texts
-from ddbio.core.lake.rows import item_columns, log_columns, rows_of_log
-from ddbio.core.lake.versions import BASE
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.jobs.stores import open_store
-from ddbio.lake.lake_table import BASE as BASE_LOAD
+from ddbio.lake_formats.keys import buckets_of, key_texts
+from ddbio.lake_formats.rows import item_columns, log_columns, rows_of_log
+from ddbio.lake_formats.table import BASE as BASE_LOAD
+from ddbio.lake_formats.versions import BASE
 from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.validation.hashing import Hashing, RowHasher
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.items.key_hashes import Words
-    from ddbio.lake.lake_table import LakeFile
-    from ddbio.ops.job.lake_items import LakeItems
+    from ddbio.lake_formats.items import LakeItems
+    from ddbio.lake_formats.table import LakeFile
     from ddbio.options import ConnectionOptions
 
 

@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 
 from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_of
 from ddbio.core.lake.key_argument import key_text_of
-from ddbio.core.lake.keys import buckets_of, key_texts
-from ddbio.core.lake.rows import item_columns, log_columns, new_shape, rows_of_log
 from ddbio.core.validation.quality import row_items
 from ddbio.errors import NotFoundError
 from ddbio.formats.lake_columns import KEY, VERSION
 from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.jobs.report import Report
 from ddbio.jobs.stores import open_store
+from ddbio.lake_formats.items import open_items
+from ddbio.lake_formats.keys import buckets_of, key_texts
+from ddbio.lake_formats.registry import lake_format
+from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
 from ddbio.ops.capture.log_reader import open_log, read_changes
-from ddbio.ops.job.lake_items import open_items
-from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.lake.as_of import older_files
 
 if TYPE_CHECKING:

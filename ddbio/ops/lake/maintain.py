@@ -23,17 +23,17 @@ from ddbio.items.schema.arrow import name_of_field
 from ddbio.jobs.engine import check_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id
-from ddbio.lake.bucket_files import NOTED, BucketFiles
-from ddbio.lake.lake_table import FLOOR, Commit, ConflictError
-from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
-from ddbio.ops.job.lake_tables import open_lake_table, require_writable
+from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
+from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.sweep import Sweep, plan_expiry, plan_sweep
+from ddbio.lake_formats.table import FLOOR, Commit, ConflictError
 from ddbio.ops.lake.apply import check_ours
 from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
+    from ddbio.lake_formats.table import LakeFile, LakeState, LakeTable
     from ddbio.options.lake import MaintainOptions
 
 _LOG = logging.getLogger("ddbio.maintain")

@@ -18,20 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.budget import LocalBudget
-from ddbio.core.lake.merge import Outcome
-from ddbio.core.lake.rows import LakeShape, item_columns, newest, rows_of_log
 from ddbio.formats.lake_columns import BUCKET, TIME
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.jobs.engine import Shuffle, available_cores
-from ddbio.lake.lake_table import LakeFile
+from ddbio.lake_formats.merge import Outcome
+from ddbio.lake_formats.rows import LakeShape, item_columns, newest, rows_of_log
+from ddbio.lake_formats.table import LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ddbio.budget import Budget
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.lake.bucket_files import BucketFiles, MergedBucket
+    from ddbio.lake_formats.bucket_files import BucketFiles, MergedBucket
     from ddbio.ops.lake.change_source import ChangePart
 
 PartT = TypeVar("PartT")
@@ -97,7 +97,7 @@ class BucketMerger:
     live
         The live files of the buckets with changes, or of all.
     floor
-        As of ``ddbio.core.lake.merge.BucketMerge``.
+        As of ``ddbio.lake_formats.merge.BucketMerge``.
     """
 
     files: BucketFiles

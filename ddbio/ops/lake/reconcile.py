@@ -24,11 +24,11 @@ from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
+from ddbio.lake_formats.registry import lake_format
 from ddbio.ops.capture.audit import capture_status
 from ddbio.ops.capture.gaps import Gap, captures_in
 from ddbio.ops.capture.heal import heal_gap
 from ddbio.ops.capture.table_items import read_items
-from ddbio.ops.job.lake_tables import lake_format
 from ddbio.ops.lake.apply import apply_log
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 from ddbio.result import Result

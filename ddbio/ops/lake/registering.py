@@ -20,12 +20,12 @@ from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, shown_schema
 from ddbio.jobs.clients import catalog_spec
 from ddbio.jobs.stores import open_store
-from ddbio.lake.hudi import HudiLakeTable
+from ddbio.lake_formats.hudi import HudiLakeTable
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.core.catalog.definition import TableName
-    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.options.lake import ApplyOptions, MaintainOptions
 
 _ATTEMPTS = 3
@@ -51,7 +51,7 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
                 f"catalog: {options.catalog} is a table of Iceberg, and the lake table is {options.format}"
             )
         # Who names no table needs none of it.
-        from ddbio.lake.iceberg_catalog import require_namespace  # noqa: PLC0415
+        from ddbio.lake_formats.iceberg_catalog import require_namespace  # noqa: PLC0415
 
         require_namespace(parse_iceberg_name(options.catalog), open_store(options.table, options))
         return
@@ -80,7 +80,7 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
     if options.catalog is None:
         return
     if options.catalog.startswith(ICEBERG):
-        from ddbio.lake.iceberg_catalog import publish  # noqa: PLC0415 - as above
+        from ddbio.lake_formats.iceberg_catalog import publish  # noqa: PLC0415 - as above
 
         publish(parse_iceberg_name(options.catalog), table)
         return

@@ -17,10 +17,10 @@ from ddbio.errors import OptionError
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.items.key_words import key_words
 from ddbio.jobs.stores import open_store
+from ddbio.lake_formats.items import open_items
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs
 from ddbio.ops.exports.source import open_export
-from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
 from ddbio.ops.validation.sides import Reading
@@ -37,7 +37,7 @@ from ddbio.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.ops.job.lake_items import LakeItems
+    from ddbio.lake_formats.items import LakeItems
     from ddbio.options import VerifyOptions
 
 _LOG = logging.getLogger("ddbio.verify")

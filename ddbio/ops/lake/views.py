@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.rows import item_columns
 from ddbio.core.lake.views import (
     ViewedLake,
     ViewedLog,
@@ -23,12 +22,13 @@ from ddbio.formats.lake_columns import TIME, deleted_column
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.folded import fold
 from ddbio.jobs.stores import open_store
+from ddbio.lake_formats.items import open_items
+from ddbio.lake_formats.rows import item_columns
 from ddbio.ops.capture.log_reader import open_log
-from ddbio.ops.job.lake_items import open_items
 from ddbio.ops.lake.as_of import base_us
 
 if TYPE_CHECKING:
-    from ddbio.ops.job.lake_items import LakeItems
+    from ddbio.lake_formats.items import LakeItems
     from ddbio.options import ViewOptions
 
 # A stream keeps changes for a day: what was not applied yet can be so much older than what was.

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.commit.committer import Committer, Publish
     from ddbio.jobs.staging import Staging
-    from ddbio.ops.job.base_load import LakeTarget
+    from ddbio.lake_formats.base_load import LakeTarget
     from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
     from ddbio.storage.staged import StagedFile
@@ -211,7 +211,7 @@ class _LakeJob(_Job):
     @functools.cached_property
     def lake(self) -> LakeTarget:
         # Who writes plain files does not wait for it.
-        from ddbio.ops.job.base_load import base_target  # noqa: PLC0415
+        from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
 
         return base_target(self.options, self.options.format)
 

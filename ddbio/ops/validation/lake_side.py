@@ -13,10 +13,10 @@ from ddbio.items.key_words import key_words
 from ddbio.jobs.estimate import ARROW_RATIO
 from ddbio.jobs.speeds import DIGEST_SPEED
 from ddbio.jobs.stores import open_store
-from ddbio.lake.lake_table import KEYS
+from ddbio.lake_formats.items import LakeItems
+from ddbio.lake_formats.registry import lake_format, open_lake_table
+from ddbio.lake_formats.table import KEYS
 from ddbio.ops.data_files import is_data
-from ddbio.ops.job.lake_items import LakeItems
-from ddbio.ops.job.lake_tables import lake_format, open_lake_table
 from ddbio.ops.validation import sides
 from ddbio.ops.validation.sides import ExportSide, InOneThread
 

@@ -7,10 +7,10 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from ddbio.core.lake.base_rows import BaseRows
-from ddbio.core.lake.keys import buckets_of, key_texts
-from ddbio.core.lake.rows import new_shape
 from ddbio.items.decode import from_dynamodb_json
+from ddbio.lake_formats.base_rows import BaseRows
+from ddbio.lake_formats.keys import buckets_of, key_texts
+from ddbio.lake_formats.rows import new_shape
 
 ITEM = '{"id":{"S":"o-%d"},"n":{"N":"%d"},"tags":{"SS":["a","b%d"]},"at":{"M":{"x":{"S":"y%d"}}}}\n'
 

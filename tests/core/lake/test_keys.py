@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.core.lake import keys as lake_keys
-from ddbio.core.lake.keys import buckets_of, key_texts, keys_and_buckets
 from ddbio.errors import SchemaError
+from ddbio.lake_formats import keys as lake_keys
+from ddbio.lake_formats.keys import buckets_of, key_texts, keys_and_buckets
 
 TYPES = {"S": pa.string(), "N": pa.int64(), "B": pa.binary()}
 

@@ -10,7 +10,7 @@ from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.errors import OptionError, TargetError
-from ddbio.lake.iceberg import IcebergLakeTable, _data_files, _with_names
+from ddbio.lake_formats.iceberg import IcebergLakeTable, _data_files, _with_names
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_apply import capture, fake, resource, table
 from tests.ops.lake.virtual_log import is_deleted

@@ -8,7 +8,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import ddbio
 from ddbio.errors import EndpointError, OptionError, TargetError
-from ddbio.lake.iceberg import IcebergLakeTable
+from ddbio.lake_formats.iceberg import IcebergLakeTable
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.rest_catalog import RestCatalog
 from tests.ops.lake.test_maintain import aged

@@ -13,9 +13,9 @@ import pytest
 import ddbio
 from ddbio.errors import DdbioError, TargetError
 from ddbio.formats.lake_columns import lake_schema
-from ddbio.lake import iceberg
-from ddbio.lake.lake_table import BUCKETS, EPOCHS, FLOOR, KEYS
-from ddbio.ops.job.lake_tables import open_lake_table
+from ddbio.lake_formats import iceberg
+from ddbio.lake_formats.registry import open_lake_table
+from ddbio.lake_formats.table import BUCKETS, EPOCHS, FLOOR, KEYS
 from ddbio.options import ApplyOptions
 from tests.core.folders.test_states import places
 from tests.ops.lake.test_hudi import VirtualHudi

@@ -12,9 +12,9 @@ import ddbio
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import lake_schema
 from ddbio.items.schema.file import schema_to_json
-from ddbio.lake.hudi import STATE, HudiLakeTable
-from ddbio.lake.lake_table import BUCKETS, KEYS, Commit
-from ddbio.ops.job.lake_items import open_items
+from ddbio.lake_formats.hudi import STATE, HudiLakeTable
+from ddbio.lake_formats.items import open_items
+from ddbio.lake_formats.table import BUCKETS, KEYS, Commit
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_log import columns

@@ -18,8 +18,8 @@ import polars as pl
 import pytest
 from pyiceberg.table import StaticTable
 
-from ddbio.lake.delta import DeltaLakeTable
-from ddbio.lake.iceberg import IcebergLakeTable
+from ddbio.lake_formats.delta import DeltaLakeTable
+from ddbio.lake_formats.iceberg import IcebergLakeTable
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.lake.apply import Applier
 from ddbio.ops.lake.changes import LogChanges

@@ -16,10 +16,10 @@ from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.formats.lake_columns import lake_schema
-from ddbio.lake.bucket_files import NOTED
-from ddbio.lake.delta import DeltaLakeTable
-from ddbio.lake.iceberg import IcebergLakeTable
-from ddbio.lake.lake_table import Commit, ConflictError
+from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.delta import DeltaLakeTable
+from ddbio.lake_formats.iceberg import IcebergLakeTable
+from ddbio.lake_formats.table import Commit, ConflictError
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import StagedFile
 from tests.ops.lake.virtual_log import Change, VirtualLog, columns

@@ -22,10 +22,10 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import S3Store
 from ddbio.errors import OptionError, SchemaError
-from ddbio.lake.bucket_files import require_equal
-from ddbio.lake.delta import DeltaLakeTable
-from ddbio.lake.iceberg import IcebergLakeTable
-from ddbio.lake.lake_table import Commit, ConflictError
+from ddbio.lake_formats.bucket_files import require_equal
+from ddbio.lake_formats.delta import DeltaLakeTable
+from ddbio.lake_formats.iceberg import IcebergLakeTable
+from ddbio.lake_formats.table import Commit, ConflictError
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 from tests.ops.lake.virtual_log import Change, VirtualLog, columns

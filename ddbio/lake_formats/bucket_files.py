@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.lake.merge import LOOKED_AT, BucketMerge, Outcome
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.formats.lake_columns import BUCKET, KEY, TIME, VERSION
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.formats.rolling_writer import RollingWriter
+from ddbio.lake_formats.merge import LOOKED_AT, BucketMerge, Outcome
 from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.formats.rolling_writer import FileOptions
-    from ddbio.lake.lake_table import LakeFile
+    from ddbio.lake_formats.table import LakeFile
     from ddbio.storage.object_store import ObjectStore
 
 _BATCH_ROWS = 65_536

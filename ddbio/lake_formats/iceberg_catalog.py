@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DdbioError, EndpointError, OptionError, TargetError
-from ddbio.lake.iceberg import metadata_location
-from ddbio.lake.iceberg_io import IMPLEMENTATION, STORE
+from ddbio.lake_formats.iceberg import metadata_location
+from ddbio.lake_formats.iceberg_io import IMPLEMENTATION, STORE
 
 try:
     from pyiceberg.catalog import load_catalog
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from ddbio.core.catalog.lake import IcebergName
-    from ddbio.lake.lake_table import LakeTable
+    from ddbio.lake_formats.table import LakeTable
     from ddbio.storage.object_store import ObjectStore
 
 _ATTEMPTS = 5

@@ -11,7 +11,7 @@ from ddbio.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.storage.staged import StoredObject
 
 _VERSION = re.compile(

@@ -1,6 +1,6 @@
 """What a table of a lake offers, whatever its format: its state, and commits by one writer at a time.
 
-A format only keeps the list of files. ``ddbio.lake.bucket_files`` reads and writes them, in an object store.
+A format only keeps the list of files. ``ddbio.lake_formats.bucket_files`` reads and writes them, in an object store.
 """
 
 from __future__ import annotations

@@ -11,9 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.fitting import fitted
-from ddbio.core.lake.keys import keys_and_buckets
-from ddbio.core.lake.versions import versions
 from ddbio.formats.lake_columns import DELETED, MOST_COLUMNS, VERSION, attribute_columns, lake_fields, lake_schema
 from ddbio.formats.lake_columns import KEY as KEY_COLUMN
 from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, EXPIRED, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
@@ -22,6 +19,9 @@ from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.items.schema.own_names import is_own, item_fields
+from ddbio.lake_formats.fitting import fitted
+from ddbio.lake_formats.keys import keys_and_buckets
+from ddbio.lake_formats.versions import versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

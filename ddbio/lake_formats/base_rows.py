@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.lake.fitting import Fitter
-from ddbio.core.lake.keys import keys_and_buckets
-from ddbio.core.lake.reordering import joined, reordered
-from ddbio.core.lake.versions import BASE
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, TIME, VERSION
 from ddbio.formats.partitions import PartitionedRows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.lake_formats.fitting import Fitter
+from ddbio.lake_formats.keys import keys_and_buckets
+from ddbio.lake_formats.reordering import joined, reordered
+from ddbio.lake_formats.versions import BASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ddbio.core.lake.rows import LakeShape
+    from ddbio.lake_formats.rows import LakeShape
 
 # The offsets of Arrow's texts have 31 bits.
 _MOST_BYTES = 1 << 30

@@ -11,11 +11,11 @@ from ddbio.commit.contents import TABLES, kind_of
 from ddbio.commit.protocol import require_uploads
 from ddbio.errors import NotFoundError
 from ddbio.jobs.stores import new_job_id, open_store
-from ddbio.lake.hudi import HudiLakeTable
+from ddbio.lake_formats.hudi import HudiLakeTable
 from ddbio.storage.meta import META, PROBE
 
 if TYPE_CHECKING:
-    from ddbio.lake.lake_table import LakeTable
+    from ddbio.lake_formats.table import LakeTable
     from ddbio.options import ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
 
@@ -31,12 +31,12 @@ def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> 
     store = open_store(uri, options)
     # Only who uses a format needs its library.
     if table_format == "iceberg":
-        from ddbio.lake.iceberg import IcebergLakeTable  # noqa: PLC0415
+        from ddbio.lake_formats.iceberg import IcebergLakeTable  # noqa: PLC0415
 
         return IcebergLakeTable(store)
     if table_format == "hudi":
         return HudiLakeTable(store)
-    from ddbio.lake.delta import DeltaLakeTable  # noqa: PLC0415
+    from ddbio.lake_formats.delta import DeltaLakeTable  # noqa: PLC0415
 
     return DeltaLakeTable(store, S3Gateway(store) if isinstance(store, S3Store) else None)
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.lake.rows import LakeShape, shape_of
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import DELETED, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
 from ddbio.jobs.stores import open_store
-from ddbio.lake.bucket_files import BucketFiles
-from ddbio.lake.lake_table import BUCKETS, EPOCHS, KEYS
-from ddbio.ops.job.lake_tables import lake_format, open_lake_table
+from ddbio.lake_formats.bucket_files import BucketFiles
+from ddbio.lake_formats.registry import lake_format, open_lake_table
+from ddbio.lake_formats.rows import LakeShape, shape_of
+from ddbio.lake_formats.table import BUCKETS, EPOCHS, KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ddbio.lake.lake_table import LakeFile, LakeState, LakeTable
+    from ddbio.lake_formats.table import LakeFile, LakeState, LakeTable
     from ddbio.options import ConnectionOptions
 
 

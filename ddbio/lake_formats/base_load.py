@@ -16,15 +16,15 @@ from ddbio.aws.control_plane import describe_table
 from ddbio.commit.claim import Claim
 from ddbio.commit.committer import AlreadyCommittedError
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
-from ddbio.core.lake.base_rows import BaseRows
-from ddbio.core.lake.rows import LakeShape, new_shape, shape_of
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.staging import Staging
-from ddbio.lake.bucket_files import NOTED
-from ddbio.lake.lake_table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.job.lake_tables import open_lake_table, require_writable
+from ddbio.lake_formats.base_rows import BaseRows
+from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.rows import LakeShape, new_shape, shape_of
+from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import FileNaming
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddbio.commit.claim import WriteMode
     from ddbio.commit.committer import CommitInfo
     from ddbio.items.rescue import MisfitLog
-    from ddbio.lake.lake_table import LakeState, LakeTable
+    from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.options import ExportToFilesOptions, FilesOptions
     from ddbio.storage.staged import StagedFile
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import BUCKET, lake_schema
 from ddbio.items.schema.file import schema_from_json
-from ddbio.lake.lake_table import PREFIX, ForeignFile, LakeFile, LakeState, readable
+from ddbio.lake_formats.table import PREFIX, ForeignFile, LakeFile, LakeState, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.lake.lake_table import Commit
+    from ddbio.lake_formats.table import Commit
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any, Self
 
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.lake.iceberg_files import table_place
+from ddbio.lake_formats.iceberg_files import table_place
 from ddbio.storage.object_store import RangeFile
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
-from ddbio.lake.bucket_files import NOTED
-from ddbio.lake.lake_table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
+from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
 from ddbio.storage.contained import contained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.aws.s3_gateway import S3Gateway
-    from ddbio.lake.lake_table import Commit
+    from ddbio.lake_formats.table import Commit
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile, StoredObject
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DdbioError, OptionError, TargetError
 from ddbio.formats.decompress import decompress
-from ddbio.lake.lake_table import ForeignFile
+from ddbio.lake_formats.table import ForeignFile
 from ddbio.options.locations import parse_location
 from ddbio.storage.contained import contained
 
