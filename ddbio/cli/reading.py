@@ -111,9 +111,9 @@ def read(*, source: str, form: str, **flags: Any) -> None:
 
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    from ddbio.ops.data_files import is_data
     from ddbio.ops.exports.read import read_export_batches
     from ddbio.ops.scans.read import scan_batches
+    from ddbio.sources.data_files import is_data
 
     if not is_data(source):
         return scan_batches(options)

@@ -21,8 +21,8 @@ from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.items.time_columns import sampled_forms
-from ddbio.ops.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.ops.scans.plan import describe_scan, observe_table
+from ddbio.sources.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:

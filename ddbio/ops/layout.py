@@ -15,7 +15,7 @@ from ddbio.formats.layout import LayoutCounter
 from ddbio.formats.parquet import PARQUET
 from ddbio.formats.registry import format_of
 from ddbio.jobs.report import Clock
-from ddbio.ops.data_files import find_data
+from ddbio.sources.data_files import find_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -159,7 +159,7 @@ def stated_key(options: LoadOptions) -> tuple[tuple[str, str], ...]:
 
 def _keys_in(folder: str, options: LoadOptions) -> set[str]:
     from ddbio.jobs.stores import open_store  # noqa: PLC0415
-    from ddbio.ops.exports.source import open_export  # noqa: PLC0415 - as above
+    from ddbio.sources.export_source import open_export  # noqa: PLC0415 - as above
 
     store = open_store(folder, options)
     manifests = [entry.path for entry in store.list(META) if is_manifest(entry.path)]

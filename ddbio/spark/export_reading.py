@@ -17,9 +17,9 @@ from ddbio.errors import OptionError, SchemaError
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
-from ddbio.ops.exports.source import ExportSource, open_export
 from ddbio.ops.exports.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options
+from ddbio.sources.export_source import ExportSource, open_export
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch

@@ -24,8 +24,8 @@ from ddbio.cli.writing import format_write
 from ddbio.errors import DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.formats.row_files import RowFiles, read_batches, read_schema
 from ddbio.items.schema.item_schema import ItemSchema
-from ddbio.ops.data_files import find_data, is_data, read_lines
 from ddbio.options import ConnectionOptions, parse_options
+from ddbio.sources.data_files import find_data, is_data, read_lines
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.paths import escape_glob, matcher
 from ddbio.testing import FakeDynamoDB, MotoServer

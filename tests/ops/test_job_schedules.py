@@ -29,10 +29,10 @@ from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.jobs.staging import Staging
 from ddbio.ops.exports import fold
 from ddbio.ops.exports.fold import open_fold
-from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportFilesTask, export_columns, export_tasks, write_export_task
 from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
+from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, STAGING, is_manifest, version_at
 from ddbio.testing.export import ExportWriter
 from tests.ops.virtual_job import DriverKilledError, Engine, Faults, Pages, Stop, Store, World, rows_at

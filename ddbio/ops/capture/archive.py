@@ -62,11 +62,11 @@ from ddbio.ops.capture.batches import has_old_images, require_rows
 from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.capture.log_reader import streams_of_files
-from ddbio.ops.data_files import is_data
 from ddbio.ops.exports.read import read_export_batches
 from ddbio.ops.loads.load import write_table
 from ddbio.ops.scans.read import scan_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
+from ddbio.sources.data_files import is_data
 from ddbio.storage.job_state import JobState, require_same
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ from ddbio.ops.capture.lineages import lineages_of
 from ddbio.ops.capture.log_reader import FileLineages, lineage_for
 from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.exports import jobs
-from ddbio.ops.exports.source import FileText, open_export
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
+from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META
 
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.core.exports.fold import Window
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import CaptureHealOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 
     Look: TypeAlias = Callable[[CaptureHealOptions, pa.Table, datetime, ExportDecoder], pa.Table]

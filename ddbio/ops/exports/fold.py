@@ -44,10 +44,10 @@ from ddbio.ops.exports.fold_tasks import (
     split_items,
 )
 from ddbio.ops.exports.read import engine_name, read_source
-from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.spill import Spill, claimed_folder
 from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.sources.export_source import open_export
 from ddbio.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ddbio.core.catalog.glue import CatalogReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Part
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ExportFoldOptions, ExportReadOptions
+    from ddbio.sources.export_source import ExportSource
 
 # Changes are read, spilled, and read again with the items that they change.
 _READS_OF_CHANGES = 3.0

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.jobs.partition_estimate import FilesEstimate
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns
     from ddbio.options import ExportToFilesOptions
+    from ddbio.sources.export_source import ExportSource
 
 
 def export_tasks_of(options: ExportToFilesOptions, engine: str, sizes: Mapping[str, int]) -> int:

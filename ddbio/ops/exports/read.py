@@ -47,7 +47,6 @@ from ddbio.jobs.staging import open_staging, require_same_columns, stored_format
 from ddbio.jobs.stores import committed_report, protect_sources, require_shared
 from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
-from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
     ExportStream,
@@ -58,6 +57,7 @@ from ddbio.ops.exports.tasks import (
     write_export_task,
 )
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.sources.export_source import open_export
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
     from ddbio.lake_formats.base_load import LakeTarget
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile
 
 

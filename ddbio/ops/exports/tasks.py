@@ -22,7 +22,7 @@ from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
 from ddbio.items.time_columns import declares_times, sampled_forms
 from ddbio.jobs.balance import balance
-from ddbio.ops.exports.source import FileText
+from ddbio.sources.export_source import FileText
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.items.framing import Framing
     from ddbio.jobs.staging import Staging
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ExportReadOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile
 
 # On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.

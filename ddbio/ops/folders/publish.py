@@ -37,9 +37,9 @@ from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.jobs.stores import committed_report, new_job_id, open_store
 from ddbio.ops.catalog import check_folder, registered
-from ddbio.ops.data_files import find_data
 from ddbio.ops.digest import digest_paths
 from ddbio.options import ValidateOptions, connection_of
+from ddbio.sources.data_files import find_data
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.object_store import stage_copy
 from ddbio.storage.staged import FileNaming

@@ -17,9 +17,9 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
 from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
-from ddbio.ops.exports.source import FileText, open_export
 from ddbio.ops.exports.tasks import export_columns
 from ddbio.options import ExportReadOptions, connection_of
+from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.ops.capture.log_reader import CapturedLog
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.lake.change_source import AppliedTo, ChangePart
     from ddbio.options.lake import ApplyOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 
 BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"

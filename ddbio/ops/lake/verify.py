@@ -20,7 +20,6 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import open_items
 from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.exports import jobs
-from ddbio.ops.exports.source import open_export
 from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
 from ddbio.ops.validation.sides import Reading
@@ -33,6 +32,7 @@ from ddbio.options import (
     export_connection_of,
     parse_options,
 )
+from ddbio.sources.export_source import open_export
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

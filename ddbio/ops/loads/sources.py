@@ -20,7 +20,7 @@ from ddbio.items.python_rows import python_columns, python_rows
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.schema.declare import time_forms
 from ddbio.items.time_columns import StoredRows
-from ddbio.ops.data_files import find_data, require_items
+from ddbio.sources.data_files import find_data, require_items
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.staged import job_of
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.formats.file_format import Parts
     from ddbio.items.schema.times import TimeForm
-    from ddbio.ops.data_files import DataFiles
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import JsonFormat, SourceOptions
+    from ddbio.sources.data_files import DataFiles
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.engine import Engine, ShufflingEngine
     from ddbio.jobs.rejected_rows import RejectedRow
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
     from ddbio.ops.loads.sources import Unit
     from ddbio.ops.loads.write import WriteTask
     from ddbio.options import WriteOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 
 ShuffleKey: TypeAlias = tuple[int, int, int]

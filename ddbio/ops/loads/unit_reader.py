@@ -29,11 +29,11 @@ from ddbio.items.batch_size import value_bytes
 from ddbio.items.index_units import frequent_index_keys, mean_index_units
 from ddbio.items.raw_items import RawItems
 from ddbio.items.time_columns import StoredRows
-from ddbio.ops.exports.source import FileText
 from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
 from ddbio.ops.loads.sources import read_options
 from ddbio.ops.loads.spreading import WINDOW_BYTES
+from ddbio.sources.export_source import FileText
 from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ddbio.core.loads.plan import WritePlan
     from ddbio.formats.file_format import Sample, TextLayout
     from ddbio.items.raw_items import RawItemReader
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.ops.loads.sources import FileSource, Unit
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 
 _SAMPLE_ROWS = 1000

@@ -16,9 +16,9 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import lake_format, open_lake_table
 from ddbio.lake_formats.table import KEYS
-from ddbio.ops.data_files import is_data
 from ddbio.ops.validation import sides
 from ddbio.ops.validation.sides import ExportSide, InOneThread
+from ddbio.sources.data_files import is_data
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -30,8 +30,6 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
-from ddbio.ops.data_files import find_data, is_data, is_json, read_lines
-from ddbio.ops.exports.source import open_export
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.ops.scans.stream import BlockT, PageStream
@@ -45,6 +43,8 @@ from ddbio.ops.validation.tasks import (
     summarise,
 )
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
+from ddbio.sources.data_files import find_data, is_data, is_json, read_lines
+from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, is_manifest, read_state
 from ddbio.storage.staged import StoredObject
 

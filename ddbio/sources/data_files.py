@@ -31,8 +31,8 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import KEYS
-from ddbio.ops.exports.source import open_export
 from ddbio.options.locations import parse_location
+from ddbio.sources.export_source import open_export
 from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
 from ddbio.storage.stream_log import committed_files
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ddbio.commit.contents import Contents
-    from ddbio.ops.exports.source import ExportSource
     from ddbio.options import ConnectionOptions
     from ddbio.options.parsing import InputFormat
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject

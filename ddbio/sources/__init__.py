@@ -1,0 +1,1 @@
+"""Where rows come from: the data files of folders, lake tables and native exports."""
