@@ -14,7 +14,7 @@ from ddbio.version import __version__ as __version__
 # The modules of the public names that are no verbs.
 _NAMES = {
     "ddbio.core.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
-    "ddbio.core.catalog.glue": "CatalogReport",
+    "ddbio.catalog.glue": "CatalogReport",
     "ddbio.core.doctor": "DoctorReport Finding",
     "ddbio.core.exports.fold": "Window",
     "ddbio.core.exports.jobs": "ExportEntry ExportJob ExportPlan",

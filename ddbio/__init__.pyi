@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from datetime import datetime
 from ddbio.core.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
-from ddbio.core.catalog.glue import CatalogReport as CatalogReport
+from ddbio.catalog.glue import CatalogReport as CatalogReport
 from ddbio.core.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.core.exports.fold import Window as Window
 from ddbio.core.exports.jobs import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan

@@ -146,8 +146,8 @@ VERBS = {
         Verb("plan_publish", "source/ dest/", "PublishOptions", "ops.folders.publish:plan_publish"),
         Verb("rollback", "path/", "RollbackOptions", "ops.folders.publish:rollback"),
         Verb("layout", "path/", "LayoutOptions", "ops.layout:layout"),
-        Verb("sync_catalog", "path/ target", "CatalogSyncOptions", "ops.catalog:sync"),
-        Verb("catalog_ddl", "path/ dialect", "CatalogDdlOptions", "ops.catalog:write_ddl"),
+        Verb("sync_catalog", "path/ target", "CatalogSyncOptions", "catalog.sync:sync"),
+        Verb("catalog_ddl", "path/ dialect", "CatalogDdlOptions", "catalog.sync:write_ddl"),
         # Compare, plan, look.
         Verb(
             "validate", "source:data target:data?", "ValidateOptions", "ops.validation.validate:validate", "master conf"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.catalog.definition import TableName
+    from ddbio.catalog.definition import TableName
 
 # https://docs.aws.amazon.com/glue/latest/webapi/API_BatchCreatePartition.html, and BatchDeletePartition there
 _CREATED_AT_ONCE, _DELETED_AT_ONCE = 100, 25

@@ -23,8 +23,8 @@ def catalog() -> None:
 @JSON_FLAG
 def sync(*, as_json: bool, **flags: Any) -> None:
     """Make or update the Glue table of the live files of folder PATH, and register its partitions."""
+    from ddbio.catalog import sync as catalogs
     from ddbio.cli.show import format_values
-    from ddbio.ops import catalog as catalogs
 
     report = catalogs.sync(parse_flags(CatalogSyncOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -35,6 +35,6 @@ def sync(*, as_json: bool, **flags: Any) -> None:
 @flags_of(CatalogDdlOptions, without=["path"])
 def ddl(**flags: Any) -> None:
     """Print the statements that make a table of the live files of folder PATH, or name the lake table there."""
-    from ddbio.ops import catalog as catalogs
+    from ddbio.catalog import sync as catalogs
 
     data_out().write(catalogs.write_ddl(parse_flags(CatalogDdlOptions, flags)))

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.core.loads.plan import LoadPlan
     from ddbio.core.scans.plan import ScanPlan
     from ddbio.formats.layout import LayoutSummary

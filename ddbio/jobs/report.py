@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-    from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.items.rescue import MisfitLog
     from ddbio.storage.staged import StagedFile

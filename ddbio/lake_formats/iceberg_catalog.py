@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table.metadata import TableMetadata
 
-    from ddbio.core.catalog.lake import IcebergName
+    from ddbio.catalog.lake import IcebergName
     from ddbio.lake_formats.table import LakeTable
     from ddbio.storage.object_store import ObjectStore
 

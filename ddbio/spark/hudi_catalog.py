@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from ddbio.core.catalog.lake import HUDI_INPUT, hudi_schema
+from ddbio.catalog.lake import HUDI_INPUT, hudi_schema
 from ddbio.errors import EndpointError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.spark.hudi import running_hudi_session, spark_place, told
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ddbio.core.catalog.definition import TableName
+    from ddbio.catalog.definition import TableName
 
 _URIS = "hive.metastore.uris"
 

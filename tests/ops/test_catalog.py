@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
+from ddbio.catalog import sync as catalogs
 from ddbio.cli.main import cli
 from ddbio.errors import DdbioError, OptionError, SchemaError, TargetError
-from ddbio.ops import catalog as catalogs
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.testing import MotoServer
 from ddbio.testing.export import ExportWriter

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.core.catalog.ddl import ddl
-from ddbio.core.catalog.definition import Column, TableDefinition, TableName
-from ddbio.core.catalog.glue import STORAGE
+from ddbio.catalog.ddl import ddl
+from ddbio.catalog.definition import Column, TableDefinition, TableName
+from ddbio.catalog.glue import STORAGE
 
 
 def test_spark_executes_its_table(spark, fake, tmp_path):

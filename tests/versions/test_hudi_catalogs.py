@@ -12,8 +12,8 @@ import sys
 import pytest
 
 import ddbio
-from ddbio.core.catalog.definition import TableName
-from ddbio.core.catalog.lake import hudi_input, hudi_partitions
+from ddbio.catalog.definition import TableName
+from ddbio.catalog.lake import hudi_input, hudi_partitions
 from ddbio.errors import EndpointError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.lake_formats.hudi import HudiLakeTable

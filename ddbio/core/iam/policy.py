@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.core.catalog.definition import parse_table_name
+from ddbio.catalog.definition import parse_table_name
 from ddbio.core.iam.calls import TABLE
 from ddbio.core.scans.conditions import key_query, parse_condition
 from ddbio.errors import OptionError

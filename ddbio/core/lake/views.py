@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from ddbio.core.catalog.quotes import back_quoted, double_quoted, files_below, hive_text, sql_text
+from ddbio.catalog.quotes import back_quoted, double_quoted, files_below, hive_text, sql_text
 from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
 from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import DELETED, VERSION, lake_fields

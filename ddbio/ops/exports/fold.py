@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
+from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.core.exports.fold import fold, missing_windows, plan_fold
 from ddbio.errors import ExportIncompleteError
@@ -33,7 +34,6 @@ from ddbio.jobs.report import (
 )
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, open_store, protect_sources, require_shared
-from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
 from ddbio.ops.exports.fold_tasks import (
     BucketsTask,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.catalog.glue import CatalogReport
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Part
     from ddbio.options import ExportFoldOptions, ExportReadOptions

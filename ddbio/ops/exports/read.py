@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
+from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.errors import OptionError
 from ddbio.items.batch_stream import RecordBatchStream
@@ -45,7 +46,6 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import EXPORT_SPEED
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, protect_sources, require_shared
-from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
 from ddbio.ops.exports.tasks import (
     ExportFilesTask,
@@ -62,8 +62,8 @@ from ddbio.sources.export_source import open_export
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.committer import Committer
-    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
+from ddbio.catalog.sync import check_folder, registered
 from ddbio.commit import committer
 from ddbio.commit.contents import require_own_files
 from ddbio.commit.descriptions import describe_files
@@ -35,7 +36,6 @@ from ddbio.jobs.speeds import REWRITE_SPEED
 from ddbio.jobs.stores import committed_report, new_job_id, open_store, require_shared
 from ddbio.ops.capture.log_jobs import number_log
 from ddbio.ops.capture.log_reader import mixed_hours
-from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.folders.vacuum import parse_age
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot_form import LiveFile, Snapshot
-    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.core.folders.compaction import CompactGroup
     from ddbio.formats.layout import LayoutSummary
     from ddbio.ops.folders.rewrite import RewriteResult

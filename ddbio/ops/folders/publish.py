@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ddbio.budget.job_limits import check_estimate
+from ddbio.catalog.sync import check_folder, registered
 from ddbio.commit import committer
 from ddbio.commit.contents import recognize, require_own_files, require_target
 from ddbio.commit.descriptions import describe_files
@@ -36,7 +37,6 @@ from ddbio.jobs.file_estimates import run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.jobs.stores import committed_report, new_job_id, open_store
-from ddbio.ops.catalog import check_folder, registered
 from ddbio.ops.digest import digest_paths
 from ddbio.options import ValidateOptions, connection_of
 from ddbio.sources.data_files import find_data
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ddbio.budget.job_limits import JobLimits
+    from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot_form import Snapshot
-    from ddbio.core.catalog.glue import CatalogReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Part
     from ddbio.options import PublishOptions, RollbackOptions

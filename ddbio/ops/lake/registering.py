@@ -6,9 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import glue
-from ddbio.core.catalog.definition import HIVE, parse_hive_name, parse_table_name
-from ddbio.core.catalog.glue import partition_changes
-from ddbio.core.catalog.lake import (
+from ddbio.catalog.definition import HIVE, parse_hive_name, parse_table_name
+from ddbio.catalog.glue import partition_changes
+from ddbio.catalog.lake import (
     ICEBERG,
     changed_lake_input,
     hudi_input,
@@ -24,7 +24,7 @@ from ddbio.lake_formats.hudi import HudiLakeTable
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.catalog.definition import TableName
+    from ddbio.catalog.definition import TableName
     from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.options.lake import ApplyOptions, MaintainOptions
 

@@ -15,6 +15,7 @@ from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
+from ddbio.catalog.sync import check_catalog
 from ddbio.commit import protocol as commit
 from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
 from ddbio.core.scans.selection import selection_of
@@ -35,7 +36,6 @@ from ddbio.jobs.file_estimates import sampled_partitions
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import read_statistics
-from ddbio.ops.catalog import check_catalog
 from ddbio.ops.scans.stream import ScanTask
 from ddbio.options.files import LAKE_FORMATS
 

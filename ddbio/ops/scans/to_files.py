@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ddbio.budget import LocalBudget
+from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.commit.export_target import FOLDER, ExportTarget
 from ddbio.core.scans.plan import ScanPlan, budget_of
@@ -28,7 +29,6 @@ from ddbio.jobs.estimate import Figures, output_parts
 from ddbio.jobs.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, require_shared
-from ddbio.ops.catalog import check_catalog, with_catalog
 from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
 from ddbio.ops.scans.progress import (
     PARTITIONED_STEP_SECONDS,

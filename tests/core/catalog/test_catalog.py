@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from ddbio.core.catalog.ddl import ddl
-from ddbio.core.catalog.definition import (
+from ddbio.catalog.ddl import ddl
+from ddbio.catalog.definition import (
     TableDefinition,
     TableName,
     columns_of,
@@ -13,8 +13,8 @@ from ddbio.core.catalog.definition import (
     nameable,
     parse_table_name,
 )
-from ddbio.core.catalog.glue import PartitionChanges, changed_input, partition_changes, partition_inputs, table_input
-from ddbio.core.catalog.lake import changed_lake_input, hudi_input, hudi_partitions, lake_input
+from ddbio.catalog.glue import PartitionChanges, changed_input, partition_changes, partition_inputs, table_input
+from ddbio.catalog.lake import changed_lake_input, hudi_input, hudi_partitions, lake_input
 from ddbio.errors import OptionError, SchemaError, TargetError
 
 NAME = TableName("shop", "orders")

@@ -13,7 +13,7 @@ from pyiceberg.catalog.glue import GlueCatalog
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.glue import read_table
-from ddbio.core.catalog.definition import TableName
+from ddbio.catalog.definition import TableName
 from ddbio.errors import OptionError, TargetError
 from ddbio.formats.lake_columns import shown_schema
 from ddbio.lake_formats.registry import open_lake_table

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from ddbio.core.catalog.definition import hive_type
-from ddbio.core.catalog.glue import STORAGE, hive_columns
-from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
+from ddbio.catalog.definition import hive_type
+from ddbio.catalog.glue import STORAGE, hive_columns
+from ddbio.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
 from ddbio.errors import OptionError
 from ddbio.formats.partitions import escape
 from ddbio.items.schema.arrow import fields_within, is_list, is_text
 
 if TYPE_CHECKING:
-    from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+    from ddbio.catalog.definition import Column, TableDefinition, TableName
 
 Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
 

@@ -14,7 +14,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.core.catalog.definition import Column, TableDefinition, TableName
+    from ddbio.catalog.definition import Column, TableDefinition, TableName
 
 # Where the files of one publication lie, below the folder that readers know.
 _PUBLICATION = re.compile(rf"/{PUBLISHED}[^/]+$")

@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws import glue
-from ddbio.commit.contents import LOGS, kind_of, require_own_files
-from ddbio.commit.protocol import list_manifests
-from ddbio.commit.snapshot import live_files
-from ddbio.commit.snapshot_form import PUBLISHED, published_folder
-from ddbio.core.catalog.ddl import ddl
-from ddbio.core.catalog.definition import (
+from ddbio.catalog.ddl import ddl
+from ddbio.catalog.definition import (
     TableDefinition,
     TableName,
     columns_of,
@@ -26,7 +22,7 @@ from ddbio.core.catalog.definition import (
     parse_table_name,
     partition_values,
 )
-from ddbio.core.catalog.glue import (
+from ddbio.catalog.glue import (
     STORAGE,
     CatalogReport,
     changed_input,
@@ -35,8 +31,12 @@ from ddbio.core.catalog.glue import (
     partition_inputs,
     table_input,
 )
-from ddbio.core.catalog.lake import hudi_input
-from ddbio.core.catalog.lake_ddl import hudi_ddl, lake_ddl
+from ddbio.catalog.lake import hudi_input
+from ddbio.catalog.lake_ddl import hudi_ddl, lake_ddl
+from ddbio.commit.contents import LOGS, kind_of, require_own_files
+from ddbio.commit.protocol import list_manifests
+from ddbio.commit.snapshot import live_files
+from ddbio.commit.snapshot_form import PUBLISHED, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file

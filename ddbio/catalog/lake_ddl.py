@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.catalog.definition import columns_of, nameable
-from ddbio.core.catalog.glue import hive_columns
-from ddbio.core.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
+from ddbio.catalog.definition import columns_of, nameable
+from ddbio.catalog.glue import hive_columns
+from ddbio.catalog.quotes import back_quoted, dotted, double_quoted, hive_text, location_uri, sql_text
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.catalog.ddl import Dialect
-    from ddbio.core.catalog.definition import TableName
+    from ddbio.catalog.ddl import Dialect
+    from ddbio.catalog.definition import TableName
 
 
 def lake_ddl(

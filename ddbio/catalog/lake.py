@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.catalog.definition import columns_of, nameable
-from ddbio.core.catalog.glue import STORAGE, hive_columns
+from ddbio.catalog.definition import columns_of, nameable
+from ddbio.catalog.glue import STORAGE, hive_columns
 from ddbio.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ddbio.core.catalog.definition import TableName
+    from ddbio.catalog.definition import TableName
 
 # What Spark makes of a table of Delta in Glue; who reads Delta takes columns and files from its log.
 _IO = "org.apache.hadoop"

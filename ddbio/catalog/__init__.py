@@ -1,0 +1,1 @@
+"""Tables of catalogs: Glue, Hive and DDL."""
