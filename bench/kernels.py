@@ -10,8 +10,8 @@ from bench import data, orders
 from bench.gate import kernels
 from bench.pairs import interleave
 from ddbio.aws.table_description import TableDescription
-from ddbio.core.scans.plan import Resources, Sample, ScanPlan, plan_scan
 from ddbio.options import ScanOptions, parse_options
+from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,7 @@ _NAMES = {
     "ddbio.jobs.prices": "Cost CostLine",
     "ddbio.core.planning.provisioning": "CapacityPlan",
     "ddbio.core.planning.simulation": "SimulationReport",
-    "ddbio.core.scans.plan": "ScanPlan",
+    "ddbio.scan.plan": "ScanPlan",
     "ddbio.items.schema.item_schema": "ItemSchema",
     "ddbio.jobs.service_estimates": "CapturePlan",
     "ddbio.aws.table_description": "TableDescription",

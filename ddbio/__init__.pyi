@@ -26,7 +26,7 @@ from ddbio.jobs.estimate import Estimate as Estimate
 from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
 from ddbio.core.planning.provisioning import CapacityPlan as CapacityPlan
 from ddbio.core.planning.simulation import SimulationReport as SimulationReport
-from ddbio.core.scans.plan import ScanPlan as ScanPlan
+from ddbio.scan.plan import ScanPlan as ScanPlan
 from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
 from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
 from ddbio.aws.table_description import TableDescription as TableDescription
@@ -50,7 +50,7 @@ from ddbio.ops.folders.publish import PublishPlan as PublishPlan, PublishReport 
 from ddbio.ops.folders.vacuum import VacuumReport as VacuumReport
 from ddbio.ops.imports.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.ops.imports.files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
-from ddbio.ops.infer import Source
+from ddbio.scan.infer import Source
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
 from ddbio.ops.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
 from ddbio.ops.lake.bootstrap import BootstrapReport as BootstrapReport

@@ -39,17 +39,17 @@ VERBS = {
     verb.name: verb
     for verb in (
         # Read tables.
-        Verb("read_table", "table", "ScanOptions", "ops.scans.read:read_table"),
-        Verb("scan_batches", "table", "ScanOptions", "ops.scans.read:scan_batches"),
+        Verb("read_table", "table", "ScanOptions", "scan.read:read_table"),
+        Verb("scan_batches", "table", "ScanOptions", "scan.read:scan_batches"),
         Verb(
             "scan_to_files",
             "table dest/",
             "ScanToFilesOptions",
-            "ops.scans.to_files:scan_to_files",
+            "scan.to_files:scan_to_files",
             "master conf progress",
         ),
-        Verb("plan_scan", "table dest/?", "PlanScanOptions", "ops.scans.plan:plan", "from_file"),
-        Verb("infer_schema", "source=table:bytes", "InspectOptions", "ops.infer:infer_schema"),
+        Verb("plan_scan", "table dest/?", "PlanScanOptions", "scan.describe:plan", "from_file"),
+        Verb("infer_schema", "source=table:bytes", "InspectOptions", "scan.infer:infer_schema"),
         Verb("digest", "source=table:data", "DigestOptions", "ops.digest:digest"),
         # Write tables.
         Verb("write_table", "data table", "WriteOptions", "ops.loads.load:write_table"),

@@ -20,12 +20,12 @@ from bench import data, orders, pairs
 from bench.e2e import record
 from bench.serving import isolate
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.scan import ReadRequest
 from ddbio.aws.transport import open_page_source
 from ddbio.items.capacity import BATCH_KEYS
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.engine import available_cores
+from ddbio.scan.pages import ReadRequest
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget, Usage
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.jobs.waiting import Job
     from ddbio.ops.exports.read import ExportReadPlan
+    from ddbio.scan.plan import ScanPlan
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0

@@ -57,7 +57,7 @@ _COLUMN_OPTIONS = ("schema", "on_misfit", "drop", "timestamps", "types", "number
 @output_flags
 def scan(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Scan TABLE into files at DEST: s3://bucket/prefix or a local folder."""
-    from ddbio.ops.scans.to_files import scan_to_files
+    from ddbio.scan.to_files import scan_to_files
 
     options = parse_flags(ScanToFilesOptions, flags)
     if dry_run:
@@ -80,7 +80,7 @@ def plan_scan(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 
 
 def _print_plan(options: PlanScanOptions | ScanToFilesOptions, *, as_json: bool, from_file: str | None = None) -> None:
-    from ddbio.ops.scans.plan import plan
+    from ddbio.scan.describe import plan
 
     made = plan(options, from_file)
     if as_json:
@@ -112,7 +112,7 @@ def read(*, source: str, form: str, **flags: Any) -> None:
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
     from ddbio.ops.exports.read import read_export_batches
-    from ddbio.ops.scans.read import scan_batches
+    from ddbio.scan.read import scan_batches
     from ddbio.sources.data_files import is_data
 
     if not is_data(source):
@@ -167,7 +167,7 @@ def schema(*, source: str, out: str | None, diff: str | None, exit_code: bool, a
 
     The --json form is what --schema takes.
     """
-    from ddbio.ops.infer import infer_schema
+    from ddbio.scan.infer import infer_schema
 
     if exit_code and diff is None:
         raise click.UsageError("--exit-code tells whether anything changed: give --diff, the file to compare with")

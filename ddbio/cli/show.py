@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from ddbio.catalog.glue import CatalogReport
     from ddbio.core.loads.plan import LoadPlan
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
     from ddbio.jobs.prices import Cost
     from ddbio.jobs.report import FileReport, ScanReport
     from ddbio.ops.copy import CopyPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
+    from ddbio.scan.plan import ScanPlan
 
 _KIB = 1024.0
 # Partitions may make thousands of files.

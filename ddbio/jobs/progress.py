@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget
     from ddbio.core.loads.plan import LoadPlan, WritePlan
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.ops.exports.read import ExportReadPlan
+    from ddbio.scan.plan import ScanPlan
 
 REPORT_SECONDS = 1.0
 

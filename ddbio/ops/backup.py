@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from ddbio.core.backups import BackupJob, RestoreJob
     from ddbio.jobs.waiting import Job
-    from ddbio.ops.scans.read import ScannedDigest
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
+    from ddbio.scan.read import ScannedDigest
 
     Watch = Callable[[Job, float], None]
 
@@ -207,7 +207,7 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
 
 def _read_digest(table: str, options: BackupCreateOptions | RestoreOptions) -> ScannedDigest:
     # All that reads items: most backups and restores do not.
-    from ddbio.ops.scans.read import read_digest  # noqa: PLC0415
+    from ddbio.scan.read import read_digest  # noqa: PLC0415
 
     return read_digest(table, options)
 

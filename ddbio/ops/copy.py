@@ -16,7 +16,6 @@ from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.core.loads.encode import raw_item_reader
 from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
-from ddbio.core.scans.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.items.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_units
 from ddbio.items.index_units import SampledWrites
@@ -31,13 +30,14 @@ from ddbio.jobs.service_estimates import verification_units
 from ddbio.jobs.table_limits import limits_of
 from ddbio.jobs.table_statistics import read_statistics
 from ddbio.ops.loads.load import write_raw_items
-from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
-from ddbio.ops.scans.read import read_digest
-from ddbio.ops.scans.rotation import RotatedStream
-from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 from ddbio.result import Result
+from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
+from ddbio.scan.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
+from ddbio.scan.read import read_digest
+from ddbio.scan.stream import PageStream
+from ddbio.scan.task_rotation import RotatedStream
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.items.digest import Digest
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.prices import Cost
-    from ddbio.ops.scans.stream import ScanTask
     from ddbio.options import CopyOptions
+    from ddbio.scan.plan import ScanPlan
+    from ddbio.scan.stream import ScanTask
 
 _LOG = logging.getLogger("ddbio.copy")
 

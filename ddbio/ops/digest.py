@@ -26,7 +26,7 @@ from ddbio.items.digest_json import JsonDigest, digest_of_json
 from ddbio.items.framing import framed_items, framing_of
 from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.ops.scans.read import digest_of_scan, scan_batches
+from ddbio.scan.read import digest_of_scan, scan_batches
 from ddbio.sources.data_files import find_data, is_data, is_json, named_errors
 from ddbio.storage.checksums import checked
 from ddbio.storage.paths import with_columns

@@ -18,11 +18,11 @@ from ddbio.charts.page import write_page
 from ddbio.charts.simulation import simulation_page
 from ddbio.core.loads.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
 from ddbio.core.planning.simulation import RATES, SimulationReport, unequal_sizes
-from ddbio.core.scans.plan import Resources, Sample, ScanPlan, plan_scan
 from ddbio.items.capacity import scan_units, write_units
 from ddbio.jobs.table_limits import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
 from ddbio.ops.simulated_cluster import Cluster, Outcome, Piece, SimulatedCluster, SimulatedTask
 from ddbio.options import LoadOptions, ScanToFilesOptions
+from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

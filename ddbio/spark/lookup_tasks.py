@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.scans.plan import Resources, budget_of, plan_scan
 from ddbio.errors import OptionError
 from ddbio.items.item_key import KeyGroups, KeySet, key_fingerprints
 from ddbio.items.kernel.arrays import joined_batches, take_rows, valid_of
 from ddbio.items.schema.arrow import tagged_field
-from ddbio.ops.scans.plan import describe_scan, sample_table, scan_tasks
-from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.options.reading import GivenKeys
+from ddbio.scan.describe import describe_scan, sample_table, scan_tasks
+from ddbio.scan.plan import Resources, budget_of, plan_scan
+from ddbio.scan.stream import SegmentStream
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import BATCH_BYTES, DataFrameOptions, fit_batch, open_budget
 from ddbio.spark.types import to_arrow_schema, to_spark_schema
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.scans.plan import Sample
+    from ddbio.scan.plan import Sample
 
     _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkFiles
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ddbio.core.scans.plan import budget_of
-from ddbio.core.scans.pushdown import pushed_condition
 from ddbio.errors import OptionError
 from ddbio.items.capacity import read_units
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, project_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.ops.scans.plan import describe_scan, sample_table, unsampled
+from ddbio.scan.describe import describe_scan, sample_table, unsampled
+from ddbio.scan.plan import budget_of
+from ddbio.scan.pushdown import pushed_condition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import (
     ReadDescription,

@@ -15,14 +15,14 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
 from ddbio.budget import BudgetClient, LocalBudget
-from ddbio.core.scans.plan import Resources, budget_of, plan_scan
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
-from ddbio.ops.scans.plan import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
-from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
 from ddbio.options.aliases import known_names
+from ddbio.scan.describe import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
+from ddbio.scan.plan import Resources, budget_of, plan_scan
+from ddbio.scan.stream import SegmentStream
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.task_counts import TaskCounts
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.scans.plan import Sample
-    from ddbio.ops.scans.stream import ScanTask
+    from ddbio.scan.plan import Sample
+    from ddbio.scan.stream import ScanTask
     from ddbio.spark.lease_server import LeaseTerms
 
 log = logging.getLogger(__name__)

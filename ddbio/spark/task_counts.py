@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget
-    from ddbio.ops.scans.stream import ScanCounts
+    from ddbio.scan.stream import ScanCounts
 
 PROPERTY = "ddbio.counts"
 """The local property of a task by which the shim says where counts go."""

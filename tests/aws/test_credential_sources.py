@@ -20,9 +20,9 @@ from ddbio.aws import client as client_module
 from ddbio.aws import retry
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.budget import LocalBudget
 from ddbio.errors import AccessDeniedError, EndpointError
+from ddbio.scan.pages import ReadRequest, scan_pages
 from tests.aws.scripted import ScriptedServer, answer, opened
 
 ROLE = "/latest/meta-data/iam/security-credentials/"

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeo
 
 from ddbio.aws import retry
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.rotation import rotated_pages
-from ddbio.aws.scan import ReadRequest
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
+from ddbio.scan.pages import ReadRequest
+from ddbio.scan.rotation import rotated_pages
 
 BROKEN = ConnectionClosedError(endpoint_url="http://x")
 

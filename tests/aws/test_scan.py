@@ -8,10 +8,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeo
 
 from ddbio.aws import retry
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
 from ddbio.items.page import Page
+from ddbio.scan.pages import ReadRequest, scan_pages
 
 REQUEST = ReadRequest(table="t", segment=1, total_segments=4)
 

@@ -13,7 +13,6 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.items.decode import Decoder
@@ -24,7 +23,8 @@ from ddbio.items.reference import RowBuilder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.item_schema import ItemSchema
-from ddbio.ops.scans.stream import PageStream, ScanTask
+from ddbio.scan.pages import ReadRequest
+from ddbio.scan.stream import PageStream, ScanTask
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = [

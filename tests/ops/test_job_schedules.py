@@ -17,7 +17,6 @@ import pytest
 from fold_model import item, window
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest
 from ddbio.budget import LocalBudget
 from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.commit.protocol import Target
@@ -30,8 +29,9 @@ from ddbio.jobs.staging import Staging
 from ddbio.ops.exports import fold
 from ddbio.ops.exports.fold import open_fold
 from ddbio.ops.exports.tasks import ExportFilesTask, export_columns, export_tasks, write_export_task
-from ddbio.ops.scans.stream import PageStream, ScanTask
 from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
+from ddbio.scan.pages import ReadRequest
+from ddbio.scan.stream import PageStream, ScanTask
 from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, STAGING, is_manifest, version_at
 from ddbio.testing.export import ExportWriter

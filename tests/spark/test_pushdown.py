@@ -16,9 +16,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ddbio.core.scans.conditions import key_query, parse_condition
 from ddbio.errors import OptionError
-from ddbio.ops.scans.plan import describe_scan
+from ddbio.scan.conditions import key_query, parse_condition
+from ddbio.scan.describe import describe_scan
 from ddbio.spark import pushdown, pushdown_jar, reading, source
 from ddbio.spark.javac import find_javac
 from ddbio.spark.registration import register

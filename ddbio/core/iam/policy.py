@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.catalog.definition import parse_table_name
 from ddbio.core.iam.calls import TABLE
-from ddbio.core.scans.conditions import key_query, parse_condition
 from ddbio.errors import OptionError
+from ddbio.scan.conditions import key_query, parse_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

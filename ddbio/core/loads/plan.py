@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ddbio.aws.table_description import IndexDescription, IndexKey, TableDescription
-    from ddbio.core.scans.plan import Resources
     from ddbio.jobs.prices import Cost
     from ddbio.options import LoadOptions, WriteOptions
+    from ddbio.scan.plan import Resources
 
 BATCH_LANES = 8
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html

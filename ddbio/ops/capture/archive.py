@@ -64,8 +64,8 @@ from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.ops.exports.read import read_export_batches
 from ddbio.ops.loads.load import write_table
-from ddbio.ops.scans.read import scan_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
+from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data
 from ddbio.storage.job_state import JobState, require_same
 

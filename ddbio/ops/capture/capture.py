@@ -19,7 +19,6 @@ from ddbio.budget import LocalBudget
 from ddbio.commit.claim import Claim
 from ddbio.commit.contents import require_target
 from ddbio.core.capture.log_rows import item_schema
-from ddbio.core.scans.plan import budget_of
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
@@ -49,8 +48,9 @@ from ddbio.ops.capture.log_jobs import columns_in, jobs_in
 from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.ops.capture.processes import Parts
 from ddbio.ops.capture.spending import BoundedStop, Spending
-from ddbio.ops.scans.plan import observe_table
 from ddbio.options import ScanOptions, connection_of, parse_options
+from ddbio.scan.describe import observe_table
+from ddbio.scan.plan import budget_of
 from ddbio.storage.job_state import JobState, require_same
 
 if TYPE_CHECKING:

@@ -167,7 +167,7 @@ def _check_count(job: ImportJob, files: ImportedFiles) -> None:
 
 def _verify(job: ImportJob, files: ImportedFiles, options: ImportWaitOptions) -> None:
     # Imports that are not verified read no table, and load nothing that does.
-    from ddbio.ops.scans.read import digest_of_table  # noqa: PLC0415
+    from ddbio.scan.read import digest_of_table  # noqa: PLC0415
 
     found = digest_of_table(job.table, options)
     items = job.imported_items if files.items is None else files.items

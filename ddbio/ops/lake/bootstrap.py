@@ -32,7 +32,6 @@ from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
 from ddbio.ops.lake.registering import check_lake_catalog
-from ddbio.ops.scans.to_files import scan_to_files
 from ddbio.options import (
     ApplyOptions,
     CaptureHealOptions,
@@ -45,6 +44,7 @@ from ddbio.options import (
     export_connection_of,
     parse_options,
 )
+from ddbio.scan.to_files import scan_to_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,6 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.core.loads.counts import WriteCounts
 from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
-from ddbio.core.scans.plan import Resources
 from ddbio.errors import DdbioError, OptionError
 from ddbio.items.item_sizes import least_write_units
 from ddbio.jobs.clients import dynamodb_spec
@@ -45,6 +44,7 @@ from ddbio.ops.loads.text_columns import declared_types, read_layouts
 from ddbio.ops.loads.unit_reader import describe_source
 from ddbio.ops.loads.write import WriteTask, write_batches
 from ddbio.ops.tables import create_target, describe_target
+from ddbio.scan.plan import Resources
 from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
 from ddbio.core.loads.plan import SourceDescription
-from ddbio.core.scans.plan import spread_order
 from ddbio.formats.file_format import BATCH_ROWS
 from ddbio.formats.registry import is_read_in_pieces, is_splittable
 from ddbio.formats.row_files import RowFiles
@@ -33,6 +32,7 @@ from ddbio.ops.loads.checkpoint import Checkpoint
 from ddbio.ops.loads.file_checks import check_file
 from ddbio.ops.loads.sources import read_options
 from ddbio.ops.loads.spreading import WINDOW_BYTES
+from ddbio.scan.plan import spread_order
 from ddbio.sources.export_source import FileText
 from ddbio.storage.paths import with_columns
 

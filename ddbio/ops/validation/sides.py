@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
-from ddbio.core.scans.plan import budget_of
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.formats.declared import look_up
@@ -31,8 +30,6 @@ from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
 from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
-from ddbio.ops.scans.plan import describe_scan, plan_of, plan_of_statistics, scan_tasks
-from ddbio.ops.scans.stream import BlockT, PageStream
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.tasks import (
     ExportPortion,
@@ -43,6 +40,9 @@ from ddbio.ops.validation.tasks import (
     summarise,
 )
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
+from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
+from ddbio.scan.plan import budget_of
+from ddbio.scan.stream import BlockT, PageStream
 from ddbio.sources.data_files import find_data, is_data, is_json, read_lines
 from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, is_manifest, read_state
@@ -51,17 +51,17 @@ from ddbio.storage.staged import StoredObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
     from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.exports.tasks import ExportTask
-    from ddbio.ops.scans.stream import PageDecoder
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.meeting import Summary
     from ddbio.ops.validation.sums import Checks
     from ddbio.ops.validation.tasks import Portion, TasksSummary
     from ddbio.options import ConnectionOptions, ValidateOptions
+    from ddbio.scan.plan import ScanPlan
+    from ddbio.scan.stream import PageDecoder
     from ddbio.storage.object_store import ObjectStore
 
 Nulls = Literal["keep", "merge"]

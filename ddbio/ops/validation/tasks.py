@@ -18,10 +18,10 @@ from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import declare_types
 from ddbio.jobs.engine import SplitTasks
 from ddbio.ops.exports.tasks import ExportStream
-from ddbio.ops.scans.stream import PageStream
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.meeting import Wanted, meet, parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
+from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ddbio.items.key_hashes import Words
     from ddbio.jobs.engine import ShufflingEngine
     from ddbio.ops.exports.tasks import ExportTask
-    from ddbio.ops.scans.stream import ScanTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.meeting import PartKey
     from ddbio.ops.validation.sums import Checks
+    from ddbio.scan.stream import ScanTask
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.scans import conditions
-from ddbio.core.scans.conditions import (
+from ddbio.errors import OptionError
+from ddbio.items.attribute import encode_base64
+from ddbio.items.number import canonical_number
+from ddbio.scan import conditions
+from ddbio.scan.conditions import (
     Expressions,
     Negated,
     Query,
@@ -18,9 +21,6 @@ from ddbio.core.scans.conditions import (
     key_query,
     parse_condition,
 )
-from ddbio.errors import OptionError
-from ddbio.items.attribute import encode_base64
-from ddbio.items.number import canonical_number
 
 
 def written(text):

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.aws.table_description import IndexDescription, TableDescription
-from ddbio.core.scans.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import tagged_field
 from ddbio.jobs.estimate import START_SECONDS
 from ddbio.jobs.prices import Cost, CostLine
 from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
+from ddbio.scan.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
 
 MIB = 1024**2
 SCHEMA = pa.schema([tagged_field("pk", pa.string(), "S")])

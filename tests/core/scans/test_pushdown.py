@@ -12,12 +12,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.scans.conditions import Expressions, key_query, parse_condition
-from ddbio.core.scans.pushdown import pushed_condition
 from ddbio.items.decode import RowDecoder
 from ddbio.items.number import canonical_number
 from ddbio.items.schema.arrow import normalize_schema, tagged_field
 from ddbio.items.schema.times import parse_form, with_form
+from ddbio.scan.conditions import Expressions, key_query, parse_condition
+from ddbio.scan.pushdown import pushed_condition
 from ddbio.testing.expressions.conditions import predicate_of
 from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.request import Request, stored_item

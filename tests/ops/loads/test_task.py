@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ddbio.aws.table_description import TableDescription
 from ddbio.core.loads.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
-from ddbio.core.scans.plan import Resources
 from ddbio.ops.loads.sources import Unit
 from ddbio.ops.loads.task import assign_units
 from ddbio.options import LoadOptions, parse_options
+from ddbio.scan.plan import Resources
 from ddbio.storage.staged import StoredObject
 
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)

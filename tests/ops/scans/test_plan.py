@@ -8,13 +8,13 @@ import pytest
 
 import ddbio
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import scan_pages
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget import LocalBudget
-from ddbio.core.scans.plan import Resources, Sample, plan_scan
 from ddbio.errors import NotFoundError
-from ddbio.ops.scans.plan import request_of
 from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.scan.describe import request_of
+from ddbio.scan.pages import scan_pages
+from ddbio.scan.plan import Resources, Sample, plan_scan
 from ddbio.testing import FakeDynamoDB
 
 COUNT = 5000

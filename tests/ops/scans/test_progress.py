@@ -17,10 +17,10 @@ from ddbio.budget import LocalBudget
 from ddbio.errors import EndpointError, OptionError
 from ddbio.items.digest import Digest
 from ddbio.jobs.staging import open_staging
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.progress import open_progress
-from ddbio.ops.scans.to_files import FilesTask, write_task
 from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.progress import open_progress
+from ddbio.scan.to_files import FilesTask, write_task
 from ddbio.testing import MotoServer
 from tests.ops.killing import WHOLE, killing
 from tests.ops.scans.long_tables import COUNT, ITEMS, long_tables

@@ -13,12 +13,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.aws.scan import ReadRequest, rest_after
 from ddbio.items.digest import Digest
 from ddbio.items.page import Page
-from ddbio.ops.scans.progress import PageWriter, open_progress
-from ddbio.ops.scans.stream import ReadPage, ScanTask
 from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.scan.pages import ReadRequest, rest_after
+from ddbio.scan.progress import PageWriter, open_progress
+from ddbio.scan.stream import ReadPage, ScanTask
 from ddbio.storage.staged import StagedFile
 from tests.ops.virtual_job import Faults, Store, WorkerKilledError, World
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.scans.plan import rotated_segments
 from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.rotation import RotatedStream
-from ddbio.ops.scans.stream import SegmentStream
 from ddbio.options import ScanOptions, parse_options
+from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.plan import rotated_segments
+from ddbio.scan.stream import SegmentStream
+from ddbio.scan.task_rotation import RotatedStream
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = 800

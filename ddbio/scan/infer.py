@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.scans.plan import budget_of
 from ddbio.errors import DecodeError
 from ddbio.formats.registry import format_of
 from ddbio.formats.row_files import schema_of
@@ -21,7 +20,8 @@ from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.items.time_columns import sampled_forms
-from ddbio.ops.scans.plan import describe_scan, observe_table
+from ddbio.scan.describe import describe_scan, observe_table
+from ddbio.scan.plan import budget_of
 from ddbio.sources.data_files import find_data, is_data, is_json, named_errors, read_decompressed, read_lines
 from ddbio.storage.paths import with_columns
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddbio.budget.pacing import DEFAULT_RATIO
-from ddbio.core.scans.selection import selection_of
 from ddbio.errors import OptionError
 from ddbio.items.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.items.schema.file import schema_to_json
@@ -19,6 +18,7 @@ from ddbio.jobs.prices import cost_values
 from ddbio.jobs.speeds import PROCESSORS, SCAN_SPEED
 from ddbio.jobs.table_limits import limits_of
 from ddbio.result import Result
+from ddbio.scan.selection import selection_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,18 +7,18 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Generic
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.rotation import rotated_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.items.digest import Digest
 from ddbio.items.digest_json import JsonDigest
 from ddbio.items.rescue import MisfitLog
-from ddbio.ops.scans.stream import BlockT, ScanCounts
+from ddbio.scan.rotation import rotated_pages
+from ddbio.scan.stream import BlockT, ScanCounts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ddbio.budget import Budget
-    from ddbio.ops.scans.stream import PageDecoder, ScanTask
+    from ddbio.scan.stream import PageDecoder, ScanTask
 
 
 class RotatedStream(Generic[BlockT]):

@@ -16,21 +16,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.retry import backoff_seconds
-from ddbio.aws.scan import Reading, settle_failed, settle_page
 from ddbio.aws.transport import read_body
 from ddbio.budget import BudgetClosedError, Grant
 from ddbio.errors import DdbioError
 from ddbio.items.page import split_page
+from ddbio.scan.pages import Reading, settle_failed, settle_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.aws.connection_pool import PendingResponse
     from ddbio.aws.retry import RetryPolicy
-    from ddbio.aws.scan import ReadRequest
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.items.page import Page
+    from ddbio.scan.pages import ReadRequest
 
 _NO_GRANT = Grant(0.0, 0.0)
 

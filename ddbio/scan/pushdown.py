@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.scans.conditions import (
+from ddbio.errors import DecodeError
+from ddbio.items.attribute import decode_base64, encode_base64
+from ddbio.items.number import MAX_DIGITS, canonical_number
+from ddbio.items.schema.arrow import fields_within, is_decimal, is_text, name_of_field, tag_of_field
+from ddbio.items.schema.times import DIGITS, TimeForm, form_of_field
+from ddbio.scan.conditions import (
     Expressions,
     Negated,
     Several,
@@ -24,17 +29,12 @@ from ddbio.core.scans.conditions import (
     key_query,
     parse_condition,
 )
-from ddbio.errors import DecodeError
-from ddbio.items.attribute import decode_base64, encode_base64
-from ddbio.items.number import MAX_DIGITS, canonical_number
-from ddbio.items.schema.arrow import fields_within, is_decimal, is_text, name_of_field, tag_of_field
-from ddbio.items.schema.times import DIGITS, TimeForm, form_of_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ddbio.core.scans.conditions import Condition, Path
     from ddbio.items.attribute import AttributeValue
+    from ddbio.scan.conditions import Condition, Path
 
 Filter = dict[str, Any]
 """A column, a constant or a call of one of Spark's predicates, as the shim writes it; empty if it is anything else."""

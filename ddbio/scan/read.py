@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.budget import LocalBudget
-from ddbio.core.scans.plan import budget_of
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.rescue import MisfitLog
 from ddbio.jobs.service_estimates import DIGEST_SAMPLE_ITEMS
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.stream import PageStream, SegmentStream
 from ddbio.options import LimitOptions, ScanOptions, connection_of
+from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.plan import budget_of
+from ddbio.scan.stream import PageStream, SegmentStream
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.items.digest import Digest
     from ddbio.options import ConnectionOptions
+    from ddbio.scan.plan import ScanPlan
 
 _LOG = logging.getLogger("ddbio.scan")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.core.scans.conditions import Query, Test, key_query, parse_condition
-from ddbio.core.scans.lookup_keys import encode_keys
 from ddbio.errors import OptionError
 from ddbio.items.json_text import parse_json
+from ddbio.scan.conditions import Query, Test, key_query, parse_condition
+from ddbio.scan.lookup_keys import encode_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.scans.conditions import Condition
     from ddbio.options import ScanOptions
+    from ddbio.scan.conditions import Condition
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
 from ddbio.budget.pacing import parse_throttle_reason
-from ddbio.core.scans.conditions import Expressions
-from ddbio.core.scans.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
 from ddbio.errors import ServiceError, ThrottledError
 from ddbio.items.capacity import BATCH_KEYS
 from ddbio.items.json_text import compact_json
 from ddbio.items.page import first_items
+from ddbio.scan.conditions import Expressions
+from ddbio.scan.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget, Grant
-    from ddbio.core.scans.conditions import Condition, Query
     from ddbio.items.attribute import Item
     from ddbio.items.page import Page
+    from ddbio.scan.conditions import Condition, Query
 
 # An answer ends before the item that would make it larger: keys that it leaves beyond were not throttled.
 _FULL_ANSWER_BYTES = (16 << 20) - (400 << 10)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.aws.scan import rest_after
 from ddbio.errors import NotFoundError
 from ddbio.items.expansion import check_expansion
 from ddbio.items.page import Page
+from ddbio.scan.pages import rest_after
 from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ddbio.aws.scan import ReadRequest
+    from ddbio.scan.pages import ReadRequest
     from ddbio.storage.object_store import ObjectStore
 
 MOST_BYTES = 1024**3

@@ -18,15 +18,15 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.scan import Rest
-from ddbio.core.scans.selection import selection_of
 from ddbio.errors import DdbioError
 from ddbio.items.digest import Digest
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.stores import open_store
-from ddbio.ops.scans.page_journal import MOST_BYTES, PageJournal, forget_pages
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.scan.page_journal import MOST_BYTES, PageJournal, forget_pages
+from ddbio.scan.pages import Rest
+from ddbio.scan.selection import selection_of
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META
 from ddbio.storage.staged import StagedFile
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.scans.plan import ScanPlan
     from ddbio.formats.partitioned_writer import PartitionedWriter
     from ddbio.formats.rolling_writer import RollingWriter
     from ddbio.jobs.staging import Staging
-    from ddbio.ops.scans.stream import ReadPage, ScanTask
     from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.plan import ScanPlan
+    from ddbio.scan.stream import ReadPage, ScanTask
     from ddbio.storage.object_store import ObjectStore
 
 STEP_SECONDS = 30.0

@@ -11,14 +11,11 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.catalog.sync import check_catalog
 from ddbio.commit import protocol as commit
-from ddbio.core.scans.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
-from ddbio.core.scans.selection import selection_of
 from ddbio.errors import SchemaError
 from ddbio.items.capacity import READ_UNIT_BYTES, item_units, page_units
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
@@ -36,15 +33,17 @@ from ddbio.jobs.file_estimates import sampled_partitions
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import read_statistics
-from ddbio.ops.scans.stream import ScanTask
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.scan.pages import ReadRequest, scan_pages
+from ddbio.scan.plan import Resources, Sample, ScanPlan, budget_of, check_scan, plan_scan
+from ddbio.scan.selection import selection_of
+from ddbio.scan.stream import ScanTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget
-    from ddbio.core.scans.conditions import Query
     from ddbio.items.attribute import Item
     from ddbio.items.page import Page
     from ddbio.items.schema.times import TimeForm
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from ddbio.jobs.partition_estimate import PartitionSample
     from ddbio.jobs.prices import Cost
     from ddbio.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
+    from ddbio.scan.conditions import Query
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
@@ -71,7 +71,7 @@ def describe_scan(options: ScanOptions) -> TableDescription:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.scans.plan.check_scan`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.scan.plan.check_scan`.
     """
     table = describe_table(dynamodb_spec(options), options.table)
     check_scan(table, options)
@@ -198,7 +198,7 @@ def plan_of(
     LimitError
         If the plan is above a limit of the options.
     DdbioError
-        As :func:`ddbio.ops.scans.plan.describe_scan` and :func:`ddbio.ops.scans.plan.sample_table` say.
+        As :func:`ddbio.scan.describe.describe_scan` and :func:`ddbio.scan.describe.sample_table` say.
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)), target)

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from ddbio.aws.retry import RetryPolicy
-from ddbio.aws.scan import ReadRequest, rest_after, scan_pages
 from ddbio.aws.transport import open_page_source
 from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
 from ddbio.items.digest_json import JsonDigest
 from ddbio.items.rescue import MisfitLog
 from ddbio.jobs.engine import available_cores
+from ddbio.scan.pages import ReadRequest, rest_after, scan_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.scan import Rest
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.items.page import Page
     from ddbio.items.rescue import OnMisfit
-    from ddbio.ops.scans.page_journal import PageJournal
     from ddbio.options import AcceptEncoding
+    from ddbio.scan.page_journal import PageJournal
+    from ddbio.scan.pages import Rest
 
 QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""

@@ -15,7 +15,6 @@ from ddbio.budget import LocalBudget
 from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.commit.export_target import FOLDER, ExportTarget
-from ddbio.core.scans.plan import ScanPlan, budget_of
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.formats.line_writers import RollingGzipWriter
 from ddbio.formats.partitioned_writer import PartitionedWriter
@@ -29,8 +28,10 @@ from ddbio.jobs.estimate import Figures, output_parts
 from ddbio.jobs.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, require_shared
-from ddbio.ops.scans.plan import describe_scan, plan_of, scan_tasks
-from ddbio.ops.scans.progress import (
+from ddbio.options.files import LAKE_FORMATS
+from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.plan import ScanPlan, budget_of
+from ddbio.scan.progress import (
     PARTITIONED_STEP_SECONDS,
     STEP_SECONDS,
     PageWriter,
@@ -39,8 +40,7 @@ from ddbio.ops.scans.progress import (
     goes_on,
     open_progress,
 )
-from ddbio.ops.scans.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.scan.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
 from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from ddbio.commit.committer import Committer, Publish
     from ddbio.jobs.staging import Staging
     from ddbio.lake_formats.base_load import LakeTarget
-    from ddbio.ops.scans.stream import ReadPage
     from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.stream import ReadPage
     from ddbio.storage.staged import StagedFile
 
 _LOG = logging.getLogger("ddbio.scan")

@@ -1,0 +1,1 @@
+"""Scans of tables: plans, conditions, requests, pages, files."""
