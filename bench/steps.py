@@ -23,8 +23,6 @@ from bench import orders
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.core.exports.fold import fold
-from ddbio.core.loads.batches import LaneSplitter, RowBytes, in_key_order, spread_ranges, write_units
-from ddbio.core.loads.requests import PUT, batch_template
 from ddbio.formats.line_writers import LineBuffer, compress
 from ddbio.formats.parquet import dictionary_columns
 from ddbio.items.changes import ChangeDecoder
@@ -33,6 +31,8 @@ from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.encode import Encoder
 from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints, key_hashes
 from ddbio.items.raw_items import RawItemParts, RawItemReader, RawItems
+from ddbio.load.batches import LaneSplitter, RowBytes, in_key_order, spread_ranges, write_units
+from ddbio.load.requests import PUT, batch_template
 from ddbio.scan.plan import ROTATED_PAGE_BYTES, rotated_segments
 
 if TYPE_CHECKING:

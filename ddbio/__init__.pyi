@@ -19,8 +19,8 @@ from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
 from ddbio.items.changes import ChangeDecoder as ChangeDecoder
 from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
 from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
-from ddbio.core.loads.idempotency import idempotency_key as idempotency_key
-from ddbio.core.loads.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
+from ddbio.load.idempotency import idempotency_key as idempotency_key
+from ddbio.load.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
 from ddbio.core.planning.advice import Advice as Advice
 from ddbio.jobs.estimate import Estimate as Estimate
 from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
@@ -40,7 +40,7 @@ from ddbio.ops.capture.delivery import DeliveryReport as DeliveryReport
 from ddbio.ops.capture.gaps import Gap as Gap
 from ddbio.ops.capture.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport as CaptureHealReport
 from ddbio.ops.capture.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
-from ddbio.ops.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
+from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
 from ddbio.ops.digest import DigestSource
 from ddbio.ops.exports.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.ops.exports.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
@@ -49,7 +49,7 @@ from ddbio.ops.folders.listing import FileList as FileList, ListedFile as Listed
 from ddbio.ops.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
 from ddbio.ops.folders.vacuum import VacuumReport as VacuumReport
 from ddbio.ops.imports.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
-from ddbio.ops.imports.files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
+from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
 from ddbio.scan.infer import Source
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
 from ddbio.ops.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
@@ -57,9 +57,9 @@ from ddbio.ops.lake.bootstrap import BootstrapReport as BootstrapReport
 from ddbio.ops.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
 from ddbio.ops.lake.reconcile import ReconcilePlan as ReconcilePlan, ReconcileReport as ReconcileReport
 from ddbio.ops.lake.verify import VerifyReport as VerifyReport
-from ddbio.ops.loads.sources import Rows
+from ddbio.load.sources import Rows
 from ddbio.jobs.progress import Progress as Progress
-from ddbio.ops.tables import CreatedTable as CreatedTable
+from ddbio.load.tables import CreatedTable as CreatedTable
 from ddbio.ops.warm import warm as warm
 from ddbio.options import Credentials as Credentials
 from ddbio.public import last_report as last_report, register as register

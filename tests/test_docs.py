@@ -19,13 +19,13 @@ from ddbio.core.imports.jobs import BulkJob, ImportJob
 from ddbio.core.validation.comparison import ValidationReport
 from ddbio.formats.layout import LayoutReport
 from ddbio.jobs.report import ScanReport
+from ddbio.load.import_files import ImportFilesReport
 from ddbio.ops.exports.fold_plan import ExportFoldReport
 from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.folders.compact import CompactReport
 from ddbio.ops.folders.publish import PublishReport
 from ddbio.ops.folders.vacuum import VacuumReport
 from ddbio.ops.imports.bulk import BulkSummary
-from ddbio.ops.imports.files import ImportFilesReport
 from tests.versions.features import FEATURES, table
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from ddbio.items.decode import Decoder
 from ddbio.items.encode import Encoder
 
 if TYPE_CHECKING:
-    from ddbio.ops.imports.files import ImportFilesReport
+    from ddbio.load.import_files import ImportFilesReport
 
 DDBIO, STEPS = "ddbio", "encode + compress"
 COMPRESSIONS = ("zstd", "gzip")

@@ -18,7 +18,7 @@ import ddbio
 from bench import pairs
 from bench.e2e import record, sink
 from bench.serving import isolate
-from ddbio.core.loads.plan import BATCH_LANES
+from ddbio.load.plan import BATCH_LANES
 from ddbio.testing import FakeDynamoDB
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from ddbio.ops.imports.files import ImportFilesReport
+    from ddbio.load.import_files import ImportFilesReport
 
 
 @click.group("import")
@@ -40,7 +40,7 @@ def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     Every item is checked and every key occurs once, or nothing is written.
     """
-    from ddbio.ops.imports import files as import_files
+    from ddbio.load import import_files
 
     options = parse_flags(ImportFilesFromOptions, flags)
     report = import_files.check_files(options) if dry_run else import_files.write_files(options)

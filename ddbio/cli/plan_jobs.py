@@ -51,7 +51,7 @@ def plan_import(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def plan_import_files(*, as_json: bool, **flags: Any) -> None:
     """List the files of SOURCE, and print what writing their rows as files for an import would take and cost."""
-    from ddbio.ops.imports import files
+    from ddbio.load import import_files as files
 
     print_plan(files.plan_of(parse_flags(ImportFilesFromOptions, flags)), as_json=as_json)
 

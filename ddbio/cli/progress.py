@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
-    from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.jobs.waiting import Job
+    from ddbio.load.plan import LoadPlan, WritePlan
     from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.scan.plan import ScanPlan
 
@@ -82,7 +82,7 @@ class CopyProgress:
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
-        from ddbio.ops.copy import outline_of
+        from ddbio.load.copy import outline_of
 
         if self._show_plan:
             sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")

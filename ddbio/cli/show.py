@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ddbio.catalog.glue import CatalogReport
-    from ddbio.core.loads.plan import LoadPlan
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
     from ddbio.jobs.prices import Cost
     from ddbio.jobs.report import FileReport, ScanReport
-    from ddbio.ops.copy import CopyPlan
+    from ddbio.load.copy import CopyPlan
+    from ddbio.load.plan import LoadPlan
     from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.scan.plan import ScanPlan
 

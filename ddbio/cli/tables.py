@@ -29,7 +29,7 @@ def table() -> None:
 @output_flags
 def create_table(*, as_json: bool, **flags: Any) -> None:
     """Create table TABLE with the key --key, and wait until it is ACTIVE."""
-    from ddbio.ops import tables
+    from ddbio.load import tables
 
     made = tables.create(parse_flags(CreateTableOptions, flags))
     click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")
@@ -41,7 +41,7 @@ def create_table(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, table: str, **flags: Any) -> None:
     """Print key, size, billing and indexes of TABLE."""
-    from ddbio.ops import tables
+    from ddbio.load import tables
 
     found = tables.describe(table, parse_flags(ConnectionOptions, flags))
     click.echo(found.to_json() if as_json else format_table(found))
@@ -54,7 +54,7 @@ def describe(*, as_json: bool, table: str, **flags: Any) -> None:
 @output_flags
 def create_like(*, as_json: bool, **flags: Any) -> None:
     """Create table TARGET like table SOURCE, without its items, and wait until it is ACTIVE."""
-    from ddbio.ops import tables
+    from ddbio.load import tables
 
     made = tables.create_like(parse_flags(CreateLikeOptions, flags))
     click.echo(made.to_json() if as_json else f"table {made.table} is ACTIVE")

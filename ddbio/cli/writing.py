@@ -28,7 +28,7 @@ from ddbio.options import CopyOptions, LoadOptions
 
 if TYPE_CHECKING:
     from ddbio.jobs.report import WriteReport
-    from ddbio.ops.copy import CopyReport
+    from ddbio.load.copy import CopyReport
 
 _STDIN = "-"
 _STDIN_FORMATS = ["csv", "json", "jsonl", "parquet", "orc", "arrow"]
@@ -66,7 +66,7 @@ def _load(
     *, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], can_continue: bool = True, **flags: Any
 ) -> None:
     from ddbio.jobs.stores import new_job_id
-    from ddbio.ops.loads.load import load_files
+    from ddbio.load.load import load_files
 
     options = parse_flags(LoadOptions, flags)
     if dry_run:
@@ -108,7 +108,7 @@ def plan_load(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 
 
 def _print_plan(options: LoadOptions, *, as_json: bool, from_file: str | None = None) -> None:
-    from ddbio.ops.loads.load import load_plan_of
+    from ddbio.load.load import load_plan_of
 
     made = load_plan_of(options, from_file)
     click.echo(made.to_json() if as_json else format_load_plan(made))
@@ -122,7 +122,7 @@ def _print_plan(options: LoadOptions, *, as_json: bool, from_file: str | None = 
 @output_flags
 def copy(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Copy every item of table SOURCE into table TARGET, also of another region or account."""
-    from ddbio.ops import copy as copying
+    from ddbio.load import copy as copying
 
     options = parse_flags(CopyOptions, flags)
     if dry_run:
@@ -150,7 +150,7 @@ def plan_copy(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 
 
 def _print_copy_plan(options: CopyOptions, *, as_json: bool, from_file: str | None = None) -> None:
-    from ddbio.ops import copy as copying
+    from ddbio.load import copy as copying
 
     made = copying.plan_copy(options, from_file)
     click.echo(made.to_json() if as_json else format_copy_plan(made))

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.core.capture.plain_lines import plain_lines
-from ddbio.core.loads.encode import RowEncoder
-from ddbio.core.loads.plan import WritePlan
 from ddbio.items import decode, digest_columns, digest_json, encode, raw_items
 from ddbio.items import ion as ion_blocks
 from ddbio.items.changes import ChangeDecoder
@@ -20,6 +18,8 @@ from ddbio.items.kernel.typed_items import typed_lines
 from ddbio.items.raw_items import PageSplitter
 from ddbio.lake_formats import keys as lake_keys
 from ddbio.lake_formats import reordering
+from ddbio.load.encode import RowEncoder
+from ddbio.load.plan import WritePlan
 from ddbio.storage import checksum
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.ops.copy import outline_of
+from ddbio.load.copy import outline_of
 from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.budget import LocalBudget
-    from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.jobs.job_outline import JobOutline
+    from ddbio.load.plan import LoadPlan, WritePlan
     from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.scan.plan import ScanPlan
 

@@ -19,9 +19,9 @@ from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_nulls, is_text, n
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.encode import Refusal
     from ddbio.items.raw_items import RawItems
+    from ddbio.load.plan import WritePlan
 
 _BATCH_ROW = re.compile(r"^row \d+: ")
 

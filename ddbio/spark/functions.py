@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructField, StructType
 
-from ddbio.core.loads.idempotency import ADVICE, NULL_PART
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import ItemSchema, arrow_schema_of
+from ddbio.load.idempotency import ADVICE, NULL_PART
 from ddbio.spark import column_functions
 from ddbio.spark.types import to_arrow_schema, to_spark_schema, written_schema
 

@@ -24,8 +24,6 @@ from pyspark import SparkFiles, TaskContext
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
 from ddbio.budget.counted import CountedBudget
-from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.encode import legal_key_hashes
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.schema.declare import time_forms
@@ -34,9 +32,11 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.report import WriteReport
 from ddbio.jobs.stores import new_job_id
-from ddbio.ops.loads.load import plan_of
-from ddbio.ops.loads.rejects import RejectWriter
-from ddbio.ops.loads.write import WriteTask, write_batches
+from ddbio.load.counts import WriteCounts
+from ddbio.load.encode import legal_key_hashes
+from ddbio.load.load import plan_of
+from ddbio.load.rejects import RejectWriter
+from ddbio.load.write import WriteTask, write_batches
 from ddbio.options import WriteOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.interfaces import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ddbio.budget import Budget, BudgetAddress
-    from ddbio.core.loads.plan import WritePlan
+    from ddbio.load.plan import WritePlan
     from ddbio.spark.lease_server import LeaseTerms
 
 PLAN_SECONDS = 600.0

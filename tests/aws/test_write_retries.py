@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
-from ddbio.aws.write_retries import Lane, Pause
 from ddbio.budget import LocalBudget
-from ddbio.core.loads.requests import single_template
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
+from ddbio.load.requests import single_template
+from ddbio.load.write_retries import Lane, Pause
 from tests.aws.virtual_service import TEMPLATE, Clock, Service, error_of, laid_out, storm, writes_of
 
 

@@ -8,8 +8,8 @@ import random
 import numpy as np
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from ddbio.core.loads.batches import Writes, packing_order, write_units
-from ddbio.core.loads.requests import PUT, batch_template
+from ddbio.load.batches import Writes, packing_order, write_units
+from ddbio.load.requests import PUT, batch_template
 
 TEMPLATE = batch_template("rows", *PUT)
 

@@ -23,8 +23,6 @@ import ddbio
 from ddbio.aws.table_description import TableDescription
 from ddbio.commit.committer import CommitInfo, publishing
 from ddbio.commit.protocol import Target
-from ddbio.core.loads.encode import RowEncoder
-from ddbio.core.loads.plan import plan_write
 from ddbio.errors import DdbioError
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
@@ -32,8 +30,10 @@ from ddbio.formats.row_files import RowFiles
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
-from ddbio.ops.loads.sources import open_source
-from ddbio.ops.loads.unit_reader import read_unit
+from ddbio.load.encode import RowEncoder
+from ddbio.load.plan import plan_write
+from ddbio.load.sources import open_source
+from ddbio.load.unit_reader import read_unit
 from ddbio.options import LoadOptions, parse_options
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming, StagedFile

@@ -1,10 +1,10 @@
 """Open the files of a folder as the source of a load, and read their units."""
 
 from ddbio.aws.table_description import TableDescription
-from ddbio.core.loads.plan import plan_write
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import open_source
-from ddbio.ops.loads.unit_reader import UnitReader
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.plan import plan_write
+from ddbio.load.sources import open_source
+from ddbio.load.unit_reader import UnitReader
 from ddbio.options import LoadOptions, parse_options
 
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)

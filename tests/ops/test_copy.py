@@ -12,7 +12,7 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.errors import NotFoundError, OptionError, PartialWriteError, SchemaError, TargetError, ValidationError
-from ddbio.ops.copy import CopyReport, plan_copy
+from ddbio.load.copy import CopyReport, plan_copy
 from ddbio.options import ConnectionOptions, CopyOptions, descriptions_of
 from ddbio.testing import FakeDynamoDB, MotoServer
 

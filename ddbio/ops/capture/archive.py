@@ -58,12 +58,12 @@ from ddbio.items.schema.own_names import columns_of, item_fields
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store
+from ddbio.load.load import write_table
 from ddbio.ops.capture.batches import has_old_images, require_rows
 from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.ops.exports.read import read_export_batches
-from ddbio.ops.loads.load import write_table
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data

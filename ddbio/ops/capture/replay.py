@@ -26,11 +26,11 @@ from ddbio.items.schema.own_names import columns_of
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store
+from ddbio.load.load import write_table
 from ddbio.ops.capture.batches import require_rows
 from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.ops.capture.done_objects import DoneObjects, object_name
 from ddbio.ops.capture.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
-from ddbio.ops.loads.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState, require_same

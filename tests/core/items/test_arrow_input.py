@@ -11,7 +11,7 @@ import ddbio
 from ddbio.errors import DecodeError
 from ddbio.formats.row_files import RowFiles
 from ddbio.items.arrow_input import checked_batches
-from ddbio.ops.loads.sources import batches_of
+from ddbio.load.sources import batches_of
 from ddbio.storage.local_store import LocalStore
 
 

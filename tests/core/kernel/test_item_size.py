@@ -12,7 +12,6 @@ from item_generator import Generator
 from item_strategies import ITEMS
 from mutation import mutate
 
-from ddbio.core.loads.requests import UpdateEncoder
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.items.capacity import item_size_bytes
 from ddbio.items.digest_columns import digest_of_batches
@@ -22,6 +21,7 @@ from ddbio.items.kernel.decode import decoder as decoder_module
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.reference import items_of
 from ddbio.items.schema.item_schema import ItemSchema
+from ddbio.load.requests import UpdateEncoder
 
 
 @pytest.mark.parametrize("framing", ["items", "export", "page"])

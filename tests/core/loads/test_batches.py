@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.loads.batches import (
+from ddbio.load.batches import (
     MOST_BODY_BYTES,
     MOST_WRITES,
     Packer,

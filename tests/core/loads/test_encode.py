@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, TEXT, VALUES, meaning_of_item
 
 from ddbio.aws.table_description import IndexKey
-from ddbio.core.loads.encode import Encoders, ItemsOfRows, RawItemEncoder, RowEncoder, raw_item_reader
-from ddbio.core.loads.plan import WritePlan
 from ddbio.errors import SchemaError
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.number import canonical_number
 from ddbio.items.raw_items import RawItems, joined_items
+from ddbio.load.encode import Encoders, ItemsOfRows, RawItemEncoder, RowEncoder, raw_item_reader
+from ddbio.load.plan import WritePlan
 
 GOOD = {"pk": {"S": "good"}, "sk": {"N": "1"}, "v": {"N": "1"}}
 INDEX_KEYS = (IndexKey("mail", "S", 1024, "by-mail"),)

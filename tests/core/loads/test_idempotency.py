@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ddbio
-from ddbio.core.loads.idempotency import idempotency_key
 from ddbio.errors import OptionError, SchemaError
+from ddbio.load.idempotency import idempotency_key
 
 MIDNIGHT = datetime(2026, 2, 3, tzinfo=UTC)
 TEXTS = st.text(alphabet="a1:_SN0é", max_size=4) | st.none()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.loads.batches import Packer
-from ddbio.core.loads.encode import RowEncoder
-from ddbio.core.loads.plan import WritePlan
-from ddbio.core.loads.requests import VALUES, ItemEncoder, UpdateEncoder, ValuesEncoder
 from ddbio.items.schema.arrow import nulls_field
+from ddbio.load.batches import Packer
+from ddbio.load.encode import RowEncoder
+from ddbio.load.plan import WritePlan
+from ddbio.load.requests import VALUES, ItemEncoder, UpdateEncoder, ValuesEncoder
 
 COLUMNS = {"version": "N", "b": "N", "c": "S", "SET": "S"}
 MODES = [

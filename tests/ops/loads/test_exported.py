@@ -8,7 +8,7 @@ import pytest
 
 import ddbio
 from ddbio.errors import ExportIncompleteError, OptionError
-from ddbio.ops.loads.load import load_plan_of
+from ddbio.load.load import load_plan_of
 from ddbio.options import LoadOptions
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import Change, ExportWriter

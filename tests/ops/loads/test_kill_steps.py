@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-import ddbio.ops.loads.load  # a fork imports nothing
+import ddbio.load.load  # a fork imports nothing
 from ddbio.testing import FakeDynamoDB
 from tests.ops.killing import WHOLE, killing, strike
 

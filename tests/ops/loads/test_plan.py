@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError, OptionError, SchemaError
-from ddbio.ops.loads.load import load_plan_of
+from ddbio.load.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 

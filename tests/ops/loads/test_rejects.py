@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.loads.plan import WritePlan
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
 from ddbio.jobs.rejected_rows import RejectedRow, item_text
-from ddbio.ops.loads.rejects import RejectWriter, read_rejects
+from ddbio.load.plan import WritePlan
+from ddbio.load.rejects import RejectWriter, read_rejects
 from ddbio.options import LoadOptions, WriteOptions
 from ddbio.testing import FakeDynamoDB
 

@@ -16,7 +16,7 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.commit.claim import Claim
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
-from ddbio.ops.loads.load import load_plan_of
+from ddbio.load.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB

@@ -16,13 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.table_description import TableDescription
-from ddbio.aws.write_retries import Lane
 from ddbio.budget import BudgetClosedError, LocalBudget
-from ddbio.core.loads.encode import RowEncoder
-from ddbio.core.loads.plan import plan_write
 from ddbio.errors import AccessDeniedError
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.encode import RowEncoder
+from ddbio.load.plan import plan_write
+from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.load.write_retries import Lane
 from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.loads.plan import plan_write
 from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.formats.row_files import RowFiles
 from ddbio.items.reference import items_of
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import is_one_scan
-from ddbio.ops.loads.unit_reader import UnitReader, describe_source, read_unit
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.plan import plan_write
+from ddbio.load.sources import is_one_scan
+from ddbio.load.unit_reader import UnitReader, describe_source, read_unit
 from ddbio.options import LoadOptions, parse_options
 from ddbio.testing import FakeDynamoDB
 from tests.ops.file_units import FACTS, opened, read

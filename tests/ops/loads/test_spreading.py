@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddbio.core.loads.plan import WritePlan
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.spreading import RowSpreader
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.plan import WritePlan
+from ddbio.load.spreading import RowSpreader
 
 WINDOW_BYTES = 400
 SIZES = st.integers(0, 3) | st.integers(40, 60)
@@ -128,10 +128,10 @@ def test_putting_rows_in_another_order_needs_no_pandas():
     script = """
 import sys, tempfile
 import numpy as np, pyarrow as pa
-from ddbio.core.loads.plan import WritePlan
+from ddbio.load.plan import WritePlan
 from ddbio.storage.local_store import LocalStore
 from ddbio.ops.exports.spill import Spill, SpillWriter
-from ddbio.ops.loads.spreading import RowSpreader
+from ddbio.load.spreading import RowSpreader
 # To make an array of a list imports it.
 ends = pa.py_buffer(np.arange(4, dtype=np.int32))
 texts = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"bab")])

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.aws.table_description import TableDescription
-from ddbio.core.loads.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
-from ddbio.ops.loads.sources import Unit
-from ddbio.ops.loads.task import assign_units
+from ddbio.load.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
+from ddbio.load.sources import Unit
+from ddbio.load.task import assign_units
 from ddbio.options import LoadOptions, parse_options
 from ddbio.scan.plan import Resources
 from ddbio.storage.staged import StoredObject

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from ddbio.budget import LocalBudget
-from ddbio.core.loads.plan import plan_write
 from ddbio.errors import DecodeError
 from ddbio.formats import text_reader
 from ddbio.formats.row_files import read_batches
@@ -14,10 +13,11 @@ from ddbio.formats.text_ranges import byte_ranges
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
 from ddbio.jobs.engine import open_engine
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import open_source
-from ddbio.ops.loads.text_columns import read_layouts
-from ddbio.ops.loads.unit_reader import RowOrigins, UnitReader
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.plan import plan_write
+from ddbio.load.sources import open_source
+from ddbio.load.text_columns import read_layouts
+from ddbio.load.unit_reader import RowOrigins, UnitReader
 from ddbio.options import LoadOptions, parse_options
 from tests.ops.file_units import FACTS
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from ddbio.core.loads.plan import plan_write
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.sources import Unit
-from ddbio.ops.loads.unit_reader import UnitReader, WithinUnits, split_streams
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.plan import plan_write
+from ddbio.load.sources import Unit
+from ddbio.load.unit_reader import UnitReader, WithinUnits, split_streams
 from ddbio.options import LoadOptions, parse_options
 from ddbio.storage.staged import StoredObject
 from tests.ops.file_units import FACTS, opened, read

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ddbio.core.loads.batches import RowRanges, in_key_order, spread_ranges
-from ddbio.core.loads.encode import chunk_rows
-from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.items.batch_size import batch_bytes
 from ddbio.items.item_key import key_hashes
 from ddbio.items.kernel.arrays import joined_batches, take_rows
 from ddbio.items.raw_items import RawItemParts, RawItems
-from ddbio.ops.loads.checkpoint import Checkpoint
+from ddbio.load.batches import RowRanges, in_key_order, spread_ranges
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.encode import chunk_rows
+from ddbio.load.plan import MOST_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ddbio.core.loads.plan import WritePlan
+    from ddbio.load.plan import WritePlan
 
     Rows: TypeAlias = pa.RecordBatch | RawItems | Checkpoint
 

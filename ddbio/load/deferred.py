@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.core.loads.batches import MOST_BODY_BYTES
-from ddbio.core.loads.plan import MOST_WRITES
+from ddbio.load.batches import MOST_BODY_BYTES
+from ddbio.load.plan import MOST_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.loads.batches import RequestTemplate, Writes
+    from ddbio.load.batches import RequestTemplate, Writes
 
 DEFERRED_BYTES = 64 * 1024 * 1024
 """The bytes of rows that the lanes of one process defer, together."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.transport import open_body_sender
-from ddbio.aws.write_retries import Lane
-from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.encode import Encoders, chunks
 from ddbio.errors import DdbioError, PartialWriteError
 from ddbio.jobs.rejected_rows import RejectedRow, refused_row
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.counts import WriteCounts
+from ddbio.load.encode import Encoders, chunks
+from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.load.write_retries import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.budget import Budget
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.raw_items import RawItems
-    from ddbio.ops.loads.rejects import RejectWriter
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.rejects import RejectWriter
 
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
 

@@ -27,10 +27,10 @@ from ddbio.storage.staged import job_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.formats.file_format import Parts
     from ddbio.items.schema.times import TimeForm
+    from ddbio.load.plan import WritePlan
     from ddbio.options import JsonFormat, SourceOptions
     from ddbio.sources.data_files import DataFiles
     from ddbio.sources.export_source import ExportSource

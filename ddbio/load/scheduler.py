@@ -1,6 +1,6 @@
 """Send the requests of all lanes of a write from one thread.
 
-A lane sends one request after the other, and retries what was throttled or lost (``ddbio.aws.write_retries``). While
+A lane sends one request after the other, and retries what was throttled or lost (``ddbio.load.write_retries``). While
 one lane waits for its answer, for units of the budget or for the end of a back-off, the scheduler serves the others.
 """
 
@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ddbio.aws.retry import backoff_seconds
-from ddbio.aws.write_retries import Lane, Pause, Send, begin, take
 from ddbio.budget import Granted
-from ddbio.core.loads.deferred import DEFERRED_BYTES, DeferredRows
-from ddbio.ops.loads.lane_work import LaneQueue, LaneWork
+from ddbio.load.deferred import DEFERRED_BYTES, DeferredRows
+from ddbio.load.lane_work import LaneQueue, LaneWork
+from ddbio.load.write_retries import Lane, Pause, Send, begin, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from ddbio.aws.connection_pool import PendingResponse, ResponsePoller
     from ddbio.aws.transport import BodySender
-    from ddbio.aws.write_retries import Answer
     from ddbio.budget import Budget, Reservation
-    from ddbio.core.loads.batches import Writes
     from ddbio.jobs.rejected_rows import RejectedRow
-    from ddbio.ops.loads.checkpoint import Checkpoint
-    from ddbio.ops.loads.lane_work import Rows, Steps
+    from ddbio.load.batches import Writes
+    from ddbio.load.checkpoint import Checkpoint
+    from ddbio.load.lane_work import Rows, Steps
+    from ddbio.load.write_retries import Answer
 
 
 class WriteScheduler:

@@ -15,8 +15,6 @@ import pyarrow as pa
 from ddbio.aws.control_plane import describe_table
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
-from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.plan import LoadPlan, plan_load, plan_write
 from ddbio.errors import DdbioError, OptionError
 from ddbio.items.item_sizes import least_write_units
 from ddbio.jobs.clients import dynamodb_spec
@@ -34,16 +32,18 @@ from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.report import Clock, WriteReport
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.jobs.table_statistics import read_statistics
-from ddbio.ops.loads.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
-from ddbio.ops.loads.file_checks import check_files
-from ddbio.ops.loads.rejects import RejectWriter, check_rejects, read_rejects
-from ddbio.ops.loads.sources import batches_of, is_one_scan, open_source
-from ddbio.ops.loads.spreading import RowSpreader
-from ddbio.ops.loads.task import LoadJob, run_load
-from ddbio.ops.loads.text_columns import declared_types, read_layouts
-from ddbio.ops.loads.unit_reader import describe_source
-from ddbio.ops.loads.write import WriteTask, write_batches
-from ddbio.ops.tables import create_target, describe_target
+from ddbio.load.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
+from ddbio.load.counts import WriteCounts
+from ddbio.load.file_checks import check_files
+from ddbio.load.plan import LoadPlan, plan_load, plan_write
+from ddbio.load.rejects import RejectWriter, check_rejects, read_rejects
+from ddbio.load.sources import batches_of, is_one_scan, open_source
+from ddbio.load.spreading import RowSpreader
+from ddbio.load.tables import create_target, describe_target
+from ddbio.load.task import LoadJob, run_load
+from ddbio.load.text_columns import declared_types, read_layouts
+from ddbio.load.unit_reader import describe_source
+from ddbio.load.write import WriteTask, write_batches
 from ddbio.scan.plan import Resources
 from ddbio.storage.local_store import LocalStore
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Usage
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.prices import Cost
-    from ddbio.ops.loads.sources import FileSource, Rows
-    from ddbio.ops.loads.write import WriteInput
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.sources import FileSource, Rows
+    from ddbio.load.write import WriteInput
     from ddbio.options import LoadOptions, WriteOptions
 
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
@@ -83,7 +83,7 @@ def plan_of(options: WriteOptions) -> WritePlan:
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.core.loads.plan.plan_write`.
+        See :func:`ddbio.aws.control_plane.describe_table` and :func:`ddbio.load.plan.plan_write`.
     """
     return plan_write(describe_table(dynamodb_spec(options), options.table), options)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ddbio.core.loads.plan import MOST_WRITES
 from ddbio.items.capacity import WRITE_UNIT_BYTES
 from ddbio.items.kernel.lines import take_texts
 from ddbio.items.kernel.memory import PAD
+from ddbio.load.plan import MOST_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

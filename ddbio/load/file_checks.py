@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.loads.encode import check_columns
 from ddbio.errors import SchemaError
 from ddbio.formats.registry import FORMATS, format_of, is_splittable
 from ddbio.formats.row_files import RowFiles
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.time_columns import StoredRows
-from ddbio.ops.loads.sources import read_options
+from ddbio.load.encode import check_columns
+from ddbio.load.sources import read_options
 from ddbio.storage.paths import with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ddbio.core.loads.plan import WritePlan
-    from ddbio.ops.loads.sources import FileSource, Unit
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.sources import FileSource, Unit
     from ddbio.storage.staged import StoredObject
 
 _LOG = logging.getLogger("ddbio.load")

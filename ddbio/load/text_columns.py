@@ -16,7 +16,7 @@ from ddbio.formats.text_ranges import byte_ranges, count_csv, csv_starts
 from ddbio.formats.text_rows import joined_columns
 from ddbio.items.schema.arrow import normalize_schema, tag_of_field
 from ddbio.items.schema.declare import declared_fields
-from ddbio.ops.loads.unit_reader import split_evenly
+from ddbio.load.unit_reader import split_evenly
 from ddbio.storage.checksums import checked
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.formats.file_format import TextStart
     from ddbio.formats.text_ranges import CsvCount
     from ddbio.jobs.engine import Engine
-    from ddbio.ops.loads.sources import FileSource, Unit
-    from ddbio.ops.loads.unit_reader import UnitReader
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.sources import FileSource, Unit
+    from ddbio.load.unit_reader import UnitReader
     from ddbio.options import LoadOptions
 
 _LOG = logging.getLogger("ddbio.load")

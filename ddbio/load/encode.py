@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.loads.batches import LaneSplitter, RowBytes, Writes, write_units
-from ddbio.core.loads.plan import MOST_WRITES
-from ddbio.core.loads.requests import VALUES, ItemEncoder, columns_of, request_encoder
-from ddbio.core.loads.row_texts import RowTexts, joined_texts
 from ddbio.errors import SchemaError
 from ddbio.items.batch_size import value_bytes
 from ddbio.items.encode import EncodeOptions, Encoder, Refusal
@@ -26,14 +22,18 @@ from ddbio.items.kernel.arrays import take_rows
 from ddbio.items.python_rows import item_columns
 from ddbio.items.raw_items import RawItemReader, RawItems
 from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.load.batches import LaneSplitter, RowBytes, Writes, write_units
+from ddbio.load.plan import MOST_WRITES
+from ddbio.load.requests import VALUES, ItemEncoder, columns_of, request_encoder
+from ddbio.load.row_texts import RowTexts, joined_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from ddbio.core.loads.plan import WritePlan
-    from ddbio.core.loads.requests import EncodedRows
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.requests import EncodedRows
 
 # Rows that are encoded at once fit into the processor's caches, but fill the batches of all lanes, and never take many
 # megabytes.

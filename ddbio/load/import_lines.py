@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ddbio.core.loads.requests import EncodedRows, ItemEncoder, absent_condition
 from ddbio.errors import OptionError
 from ddbio.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.items.ion import OPENING, to_ion_lines
 from ddbio.items.ion_values import ion_to_json_lines
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
+from ddbio.load.requests import EncodedRows, ItemEncoder, absent_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class LineFormat:
     if_absent, newer_by
         The condition of each line: no item with its key exists, or only one whose attribute ``newer_by`` is smaller.
     delimiter, csv_strings
-        How CSV is written; see :class:`ddbio.core.imports.lines.CsvColumns`.
+        How CSV is written; see :class:`ddbio.load.import_lines.CsvColumns`.
     """
 
     key: tuple[tuple[str, str], ...]

@@ -18,7 +18,6 @@ from ddbio.budget.job_limits import check_actual, check_estimate
 from ddbio.commit import committer
 from ddbio.commit.contents import require_target
 from ddbio.core.imports.jobs import FOLDER
-from ddbio.core.imports.lines import LineFormat, line_encoder
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
@@ -50,8 +49,9 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import LINES_SPEED, PROCESSORS
 from ddbio.jobs.staging import target_of
 from ddbio.jobs.stores import committed_report, new_job_id, open_store, protect_sources
-from ddbio.ops.loads.sources import batches_of, open_source
-from ddbio.ops.loads.unit_reader import read_unit
+from ddbio.load.import_lines import LineFormat, line_encoder
+from ddbio.load.sources import batches_of, open_source
+from ddbio.load.unit_reader import read_unit
 from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
 from ddbio.storage.staged import FileNaming
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.imports.lines import LineEncoder
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Part
-    from ddbio.ops.loads.sources import FileSource, Rows
+    from ddbio.load.import_lines import LineEncoder
+    from ddbio.load.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions
     from ddbio.storage.staged import StagedFile, StoredObject
 

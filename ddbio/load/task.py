@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.encode import ItemsOfRows, legal_key_hashes
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import Shuffle
-from ddbio.ops.loads.rejects import RejectWriter
-from ddbio.ops.loads.spreading import RowSpreader
-from ddbio.ops.loads.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
-from ddbio.ops.loads.write import write_batches
+from ddbio.load.counts import WriteCounts
+from ddbio.load.encode import ItemsOfRows, legal_key_hashes
+from ddbio.load.rejects import RejectWriter
+from ddbio.load.spreading import RowSpreader
+from ddbio.load.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits
+from ddbio.load.write import write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.core.loads.plan import LoadPlan, WritePlan
     from ddbio.formats.file_format import TextLayout
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.engine import Engine, ShufflingEngine
     from ddbio.jobs.rejected_rows import RejectedRow
-    from ddbio.ops.loads.checkpoint import Checkpoint, CheckpointStore
-    from ddbio.ops.loads.sources import Unit
-    from ddbio.ops.loads.write import WriteTask
+    from ddbio.load.checkpoint import Checkpoint, CheckpointStore
+    from ddbio.load.plan import LoadPlan, WritePlan
+    from ddbio.load.sources import Unit
+    from ddbio.load.write import WriteTask
     from ddbio.options import WriteOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.aws.write_retries import Answer, Lane, Pause, Send
-    from ddbio.core.loads.batches import Writes
-    from ddbio.ops.loads.checkpoint import Checkpoint
+    from ddbio.load.batches import Writes
+    from ddbio.load.checkpoint import Checkpoint
+    from ddbio.load.write_retries import Answer, Lane, Pause, Send
 
 Rows: TypeAlias = "pa.RecordBatch | RawItems"
 Steps: TypeAlias = "Generator[Send | Pause | None, Answer | None, None]"

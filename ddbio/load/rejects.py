@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.loads.encode import raw_item_reader, takes_raw_items
 from ddbio.errors import DecodeError, NotFoundError, PartialWriteError
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.json_text import compact_json
 from ddbio.jobs.rejected_rows import COLUMNS, RejectedRow, reject_line, rejected_again
 from ddbio.jobs.stores import open_store
-from ddbio.ops.loads.checkpoint import Checkpoint
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.encode import raw_item_reader, takes_raw_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.raw_items import RawItems
+    from ddbio.load.plan import WritePlan
     from ddbio.options import LoadOptions, WriteOptions
     from ddbio.storage.object_store import ObjectStore
 

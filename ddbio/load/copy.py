@@ -14,8 +14,6 @@ from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_limits
 from ddbio.budget.pacing import DEFAULT_RATIO
-from ddbio.core.loads.encode import raw_item_reader
-from ddbio.core.loads.plan import BATCH_LANES, plan_write, requests_of, write_estimate
 from ddbio.errors import NotFoundError, OptionError, SchemaError, ValidationError
 from ddbio.items.capacity import READ_UNIT_BYTES, WriteCost, read_units, write_units
 from ddbio.items.index_units import SampledWrites
@@ -29,8 +27,10 @@ from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import verification_units
 from ddbio.jobs.table_limits import limits_of
 from ddbio.jobs.table_statistics import read_statistics
-from ddbio.ops.loads.load import write_raw_items
-from ddbio.ops.tables import create_like, is_table
+from ddbio.load.encode import raw_item_reader
+from ddbio.load.load import write_raw_items
+from ddbio.load.plan import BATCH_LANES, plan_write, requests_of, write_estimate
+from ddbio.load.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
 from ddbio.result import Result
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.digest import Digest
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.prices import Cost
+    from ddbio.load.plan import WritePlan
     from ddbio.options import CopyOptions
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ScanTask

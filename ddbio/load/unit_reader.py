@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.loads.encode import RowEncoder, raw_item_reader, takes_raw_items
-from ddbio.core.loads.plan import SourceDescription
 from ddbio.formats.file_format import BATCH_ROWS
 from ddbio.formats.registry import is_read_in_pieces, is_splittable
 from ddbio.formats.row_files import RowFiles
@@ -28,10 +26,12 @@ from ddbio.items.batch_size import value_bytes
 from ddbio.items.index_units import frequent_index_keys, mean_index_units
 from ddbio.items.raw_items import RawItems
 from ddbio.items.time_columns import StoredRows
-from ddbio.ops.loads.checkpoint import Checkpoint
-from ddbio.ops.loads.file_checks import check_file
-from ddbio.ops.loads.sources import read_options
-from ddbio.ops.loads.spreading import WINDOW_BYTES
+from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.encode import RowEncoder, raw_item_reader, takes_raw_items
+from ddbio.load.file_checks import check_file
+from ddbio.load.plan import SourceDescription
+from ddbio.load.sources import read_options
+from ddbio.load.spreading import WINDOW_BYTES
 from ddbio.scan.plan import spread_order
 from ddbio.sources.export_source import FileText
 from ddbio.storage.paths import with_columns
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.aws.table_description import IndexDescription
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.formats.file_format import Sample, TextLayout
     from ddbio.items.raw_items import RawItemReader
-    from ddbio.ops.loads.sources import FileSource, Unit
+    from ddbio.load.plan import WritePlan
+    from ddbio.load.sources import FileSource, Unit
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 

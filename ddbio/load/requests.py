@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.loads.batches import RequestTemplate, write_units
-from ddbio.core.loads.row_texts import RowTexts, UpdateExpressions, distinct_rows, joined_texts
 from ddbio.items.encode import EncodeOptions, Encoder, Refusal
 from ddbio.items.json_text import compact_json, parse_json
 from ddbio.items.kernel.arrays import take_rows, valid_of
 from ddbio.items.rescue import twice_reason
 from ddbio.items.schema.arrow import RESCUE_NAME, is_item_bytes, is_nulls, name_of_field, set_attribute_name
+from ddbio.load.batches import RequestTemplate, write_units
+from ddbio.load.row_texts import RowTexts, UpdateExpressions, distinct_rows, joined_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.aws.table_description import IndexKey
-    from ddbio.core.loads.plan import WritePlan
     from ddbio.items.encode import EncodedItems
+    from ddbio.load.plan import WritePlan
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_WriteRequest.html
 PUT = b'{"PutRequest":{"Item":', b"}}"

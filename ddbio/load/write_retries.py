@@ -18,13 +18,13 @@ from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, thro
 from ddbio.aws.retry import backoff_seconds
 from ddbio.budget import Grant
 from ddbio.budget.pacing import ThrottleScope, parse_throttle_reason
-from ddbio.core.loads.batches import Packer
-from ddbio.core.loads.counts import WriteCounts
-from ddbio.core.loads.deferred import DeferredRows
 from ddbio.errors import EndpointError, ServiceError, ThrottledError
 from ddbio.items.json_text import compact_json
 from ddbio.items.number import canonical_number
 from ddbio.items.page import units_in
+from ddbio.load.batches import Packer
+from ddbio.load.counts import WriteCounts
+from ddbio.load.deferred import DeferredRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ddbio.aws.connection_pool import PendingResponse
     from ddbio.aws.transport import BodySender
     from ddbio.budget import Budget
-    from ddbio.core.loads.batches import Writes
     from ddbio.errors import DdbioError
+    from ddbio.load.batches import Writes
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 # Codes for a bad row: sent again in a request of its own, it fails alone.

@@ -1,1 +1,0 @@
-"""Plan writes, and encode rows as the requests that carry them."""

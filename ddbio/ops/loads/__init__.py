@@ -1,1 +1,0 @@
-"""Write rows into tables: sources, the scheduler of requests, rejects, and checkpoints to continue from."""
