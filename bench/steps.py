@@ -22,7 +22,7 @@ from isal import igzip
 from bench import orders
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport, open_body_sender
-from ddbio.core.exports.fold import fold
+from ddbio.export.fold_rows import fold
 from ddbio.formats.line_writers import LineBuffer, compress
 from ddbio.formats.parquet import dictionary_columns
 from ddbio.items.changes import ChangeDecoder

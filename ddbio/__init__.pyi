@@ -8,13 +8,13 @@ from typing import Any, Literal, Unpack
 import pyarrow as pa
 
 from datetime import datetime
-from ddbio.core.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
+from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.catalog.glue import CatalogReport as CatalogReport
 from ddbio.core.doctor import DoctorReport as DoctorReport, Finding as Finding
-from ddbio.core.exports.fold import Window as Window
-from ddbio.core.exports.jobs import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
+from ddbio.export.fold_rows import Window as Window
+from ddbio.export.job import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
 from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
-from ddbio.core.imports.jobs import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
+from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
 from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
 from ddbio.items.changes import ChangeDecoder as ChangeDecoder
 from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
@@ -42,13 +42,13 @@ from ddbio.ops.capture.heal import CaptureHealPlan as CaptureHealPlan, CaptureHe
 from ddbio.ops.capture.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
 from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
 from ddbio.ops.digest import DigestSource
-from ddbio.ops.exports.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
-from ddbio.ops.exports.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
+from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
+from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
 from ddbio.ops.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
 from ddbio.ops.folders.listing import FileList as FileList, ListedFile as ListedFile
 from ddbio.ops.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
 from ddbio.ops.folders.vacuum import VacuumReport as VacuumReport
-from ddbio.ops.imports.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
+from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
 from ddbio.scan.infer import Source
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
@@ -603,7 +603,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
@@ -763,7 +763,7 @@ def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords])
     NotFoundError
         If the prefix has no items: the service would make an empty table.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.jobs.plan_import`.
+        See :func:`ddbio.export.import_job.plan_import`.
     """
     ...
 
@@ -864,7 +864,7 @@ def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.
     NotFoundError
         If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.jobs.plan_bulk`.
+        See :func:`ddbio.export.import_job.plan_bulk`.
     """
     ...
 

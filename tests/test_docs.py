@@ -12,20 +12,20 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.core.backups import BackupJob, RestoreJob
 from ddbio.core.doctor import DoctorReport, Finding
-from ddbio.core.exports.jobs import ExportJob
-from ddbio.core.imports.jobs import BulkJob, ImportJob
 from ddbio.core.validation.comparison import ValidationReport
+from ddbio.export.backups import BackupJob, RestoreJob
+from ddbio.export.bulk import BulkSummary
+from ddbio.export.fold_plan import ExportFoldReport
+from ddbio.export.import_job import BulkJob, ImportJob
+from ddbio.export.job import ExportJob
+from ddbio.export.read import ExportReadReport
 from ddbio.formats.layout import LayoutReport
 from ddbio.jobs.report import ScanReport
 from ddbio.load.import_files import ImportFilesReport
-from ddbio.ops.exports.fold_plan import ExportFoldReport
-from ddbio.ops.exports.read import ExportReadReport
 from ddbio.ops.folders.compact import CompactReport
 from ddbio.ops.folders.publish import PublishReport
 from ddbio.ops.folders.vacuum import VacuumReport
-from ddbio.ops.imports.bulk import BulkSummary
 from tests.versions.features import FEATURES, table
 
 ROOT = Path(__file__).parents[1]

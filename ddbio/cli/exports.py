@@ -33,9 +33,9 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from ddbio.core.exports.jobs import ExportJob
-    from ddbio.ops.exports.fold_plan import ExportFoldReport
-    from ddbio.ops.exports.read import ExportReadReport
+    from ddbio.export.fold_plan import ExportFoldReport
+    from ddbio.export.job import ExportJob
+    from ddbio.export.read import ExportReadReport
 
 
 @click.group()
@@ -56,7 +56,7 @@ def read(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, .
 
     Both are s3://bucket/prefix or a local folder; SOURCE holds manifest-summary.json.
     """
-    from ddbio.ops.exports.read import read_export_to_files
+    from ddbio.export.read import read_export_to_files
 
     options = parse_flags(ExportToFilesOptions, flags)
     if dry_run:
@@ -78,7 +78,7 @@ def plan_export_read(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: ExportToFilesOptions, *, as_json: bool) -> None:
-    from ddbio.ops.exports.read import plan_of
+    from ddbio.export.read import plan_of
 
     plan = plan_of(options)
     click.echo(plan.to_json() if as_json else format_export_plan(plan))
@@ -96,7 +96,7 @@ def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
 
     With --from and --to it is incremental.
     """
-    from ddbio.ops.exports import jobs
+    from ddbio.export import jobs
 
     options = parse_flags(ExportStartOptions, flags)
     if dry_run:
@@ -115,7 +115,7 @@ def start(*, as_json: bool, dry_run: bool, waits: bool, **flags: Any) -> None:
 @output_flags
 def wait(*, as_json: bool, **flags: Any) -> None:
     """Wait until the export ARN has completed; fail if it fails."""
-    from ddbio.ops.exports import jobs
+    from ddbio.export import jobs
 
     job = jobs.wait(parse_flags(WaitOptions, flags), JobWatch("export", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_export(job))
@@ -127,7 +127,7 @@ def wait(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_exports(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the exports of the last 90 days, of TABLE or of all."""
-    from ddbio.ops.exports import jobs
+    from ddbio.export import jobs
 
     found = jobs.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
@@ -142,7 +142,7 @@ def list_exports(*, as_json: bool, table: str | None, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the export ARN."""
-    from ddbio.ops.exports import jobs
+    from ddbio.export import jobs
 
     job = jobs.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_export(job))
@@ -163,7 +163,7 @@ def fold(
 
     Each is the folder of one export; increments come in any order, and each begins where what is before it ends.
     """
-    from ddbio.ops.exports.fold import fold_to_files
+    from ddbio.export.fold import fold_to_files
 
     options = parse_flags(ExportFoldOptions, {**flags, "source": base})
     report = fold_to_files(options, increments, master=master, conf=parse_conf(conf))
@@ -180,7 +180,7 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
 
     INCREMENTS are those that are there already. Nothing is requested: each line has the flags of ddbio export start.
     """
-    from ddbio.ops.exports.fold import windows_to_request
+    from ddbio.export.fold import windows_to_request
 
     found = windows_to_request(parse_flags(ExportWindowsOptions, {**flags, "source": base}), increments)
     times = [{"from_time": each.start.isoformat(), "to_time": each.end.isoformat()} for each in found]
@@ -199,7 +199,7 @@ def windows(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: A
 @output_flags
 def plan_export_fold(*, as_json: bool, base: str, increments: tuple[str, ...], **flags: Any) -> None:
     """Verify the full export BASE and the INCREMENTS, and print how they would be folded to DEST."""
-    from ddbio.ops.exports.fold import plan_of
+    from ddbio.export.fold import plan_of
 
     print_plan(plan_of(parse_flags(ExportFoldOptions, {**flags, "source": base}), increments), as_json=as_json)
 

@@ -55,7 +55,7 @@ def files(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Start the service's own import of the objects below SOURCE, s3://bucket/prefix, into a new TABLE."""
-    from ddbio.ops.imports import jobs
+    from ddbio.export import imports as jobs
 
     options = parse_flags(ImportStartOptions, flags)
     if dry_run:
@@ -71,7 +71,7 @@ def start(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def wait(*, as_json: bool, **flags: Any) -> None:
     """Wait until the import ARN has completed; fail if it fails, or wrote another number of items than its files."""
-    from ddbio.ops.imports import jobs
+    from ddbio.export import imports as jobs
 
     job = jobs.wait(parse_flags(ImportWaitOptions, flags), JobWatch("import", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
@@ -83,7 +83,7 @@ def wait(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_imports(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the imports of the last 90 days, of TABLE or of all."""
-    from ddbio.ops.imports import jobs
+    from ddbio.export import imports as jobs
 
     found = jobs.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
@@ -98,7 +98,7 @@ def list_imports(*, as_json: bool, table: str | None, **flags: Any) -> None:
 @output_flags
 def describe(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the import ARN."""
-    from ddbio.ops.imports import jobs
+    from ddbio.export import imports as jobs
 
     job = jobs.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
@@ -118,7 +118,7 @@ def bulk() -> None:
 @output_flags
 def start_bulk_put(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Start to put the objects below SOURCE into TABLE; what is refused goes to REPORTS. All on S3."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     options = parse_flags(BulkStartOptions, flags)
     if dry_run:
@@ -134,7 +134,7 @@ def start_bulk_put(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def wait_bulk_put(*, as_json: bool, **flags: Any) -> None:
     """Wait until the bulk operation ARN has put every item; fail if it fails or refuses some."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     job = bulk_puts.wait(parse_flags(WaitOptions, flags), JobWatch("bulk put", quiet=is_quiet()).look)
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
@@ -145,7 +145,7 @@ def wait_bulk_put(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def list_operations(*, as_json: bool, **flags: Any) -> None:
     """List the bulk operations of the last 90 days."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     found = bulk_puts.list_of(parse_flags(ConnectionOptions, flags))
     if as_json:
@@ -160,7 +160,7 @@ def list_operations(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def describe_bulk_put(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Show what is known of the bulk operation ARN."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     job = bulk_puts.describe(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
@@ -172,7 +172,7 @@ def describe_bulk_put(*, as_json: bool, arn: str, **flags: Any) -> None:
 @output_flags
 def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
     """Ask that the bulk operation ARN stops; what it has put stays."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     job = bulk_puts.cancel(arn, parse_flags(ConnectionOptions, flags))
     click.echo(job.to_json() if as_json else format_values(job.to_dict()))
@@ -184,7 +184,7 @@ def cancel(*, as_json: bool, arn: str, **flags: Any) -> None:
 @output_flags
 def report(*, as_json: bool, **flags: Any) -> None:
     """Count what the bulk operation PLACE, an ARN, or reports below a prefix, say was not put, by reason."""
-    from ddbio.ops.imports import bulk as bulk_puts
+    from ddbio.export import bulk as bulk_puts
 
     found = bulk_puts.read_reports(parse_flags(BulkReportOptions, flags)).summary
     click.echo(found.to_json() if as_json else format_values(found.to_dict()))

@@ -27,7 +27,7 @@ from ddbio.options import (
 @output_flags
 def plan_export(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe TABLE, and print what its export to DEST would take and cost."""
-    from ddbio.ops.exports import jobs
+    from ddbio.export import jobs
 
     print_plan(jobs.plan_of(parse_flags(ExportStartOptions, flags), from_file), as_json=as_json)
 
@@ -39,7 +39,7 @@ def plan_export(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 @output_flags
 def plan_import(*, as_json: bool, **flags: Any) -> None:
     """List the objects below SOURCE, and print what their import into a new TABLE would take and cost."""
-    from ddbio.ops.imports import jobs
+    from ddbio.export import imports as jobs
 
     print_plan(jobs.plan_of(parse_flags(ImportStartOptions, flags)), as_json=as_json)
 
@@ -65,7 +65,7 @@ def plan_import_files(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def plan_bulk(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """List the objects below SOURCE, and print what putting them into TABLE would take and cost."""
-    from ddbio.ops.imports import bulk
+    from ddbio.export import bulk
 
     print_plan(bulk.plan_of(parse_flags(BulkStartOptions, flags), from_file), as_json=as_json)
 
@@ -77,7 +77,7 @@ def plan_bulk(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 @output_flags
 def plan_backup(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe TABLE, and print what a backup of it would cost."""
-    from ddbio.ops import backup
+    from ddbio.export import backup
 
     print_plan(backup.plan_of_backup(parse_flags(BackupCreateOptions, flags), from_file), as_json=as_json)
 
@@ -90,7 +90,7 @@ def plan_backup(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
 @output_flags
 def plan_restore(*, as_json: bool, from_file: str | None, **flags: Any) -> None:
     """Describe the backup or table SOURCE, and print what the new table TARGET of it would cost."""
-    from ddbio.ops import backup
+    from ddbio.export import backup
 
     print_plan(backup.plan_of(parse_flags(RestoreOptions, flags), from_file), as_json=as_json)
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.budget import LocalBudget, Usage
+    from ddbio.export.read import ExportReadPlan
     from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.jobs.waiting import Job
     from ddbio.load.plan import LoadPlan, WritePlan
-    from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.scan.plan import ScanPlan
 
 REFRESH_SECONDS = 0.25
@@ -242,7 +242,7 @@ class JobWatch:
 
 
 def _left(job: Job, waited: float) -> str:
-    from ddbio.core.imports.jobs import BulkJob
+    from ddbio.export.import_job import BulkJob
 
     if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
         return ""

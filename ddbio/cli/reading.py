@@ -111,7 +111,7 @@ def read(*, source: str, form: str, **flags: Any) -> None:
 
 
 def _batches(source: str, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    from ddbio.ops.exports.read import read_export_batches
+    from ddbio.export.read import read_export_batches
     from ddbio.scan.read import scan_batches
     from ddbio.sources.data_files import is_data
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ddbio.catalog.glue import CatalogReport
+    from ddbio.export.read import ExportReadPlan, ExportReadReport
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
     from ddbio.jobs.prices import Cost
     from ddbio.jobs.report import FileReport, ScanReport
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
-    from ddbio.ops.exports.read import ExportReadPlan, ExportReadReport
     from ddbio.scan.plan import ScanPlan
 
 _KIB = 1024.0

@@ -72,7 +72,7 @@ def backup() -> None:
 @output_flags
 def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Back TABLE up, and wait until the backup can be restored."""
-    from ddbio.ops import backup as ops
+    from ddbio.export import backup as ops
 
     options = parse_flags(BackupCreateOptions, flags)
     if dry_run:
@@ -88,7 +88,7 @@ def create(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 @output_flags
 def list_backups(*, as_json: bool, table: str | None, **flags: Any) -> None:
     """List the backups of TABLE or of all tables, those of AWS Backup included."""
-    from ddbio.ops import backup as ops
+    from ddbio.export import backup as ops
 
     found = ops.list_of(table, parse_flags(ConnectionOptions, flags))
     if as_json:
@@ -111,7 +111,7 @@ def restore(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     SOURCE is the ARN of a backup, or a table that has point-in-time recovery: then as of --at, or of the latest time.
     """
-    from ddbio.ops import backup as ops
+    from ddbio.export import backup as ops
 
     options = parse_flags(RestoreOptions, flags)
     if dry_run:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.budget import LocalBudget
+    from ddbio.export.read import ExportReadPlan
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.load.plan import LoadPlan, WritePlan
-    from ddbio.ops.exports.read import ExportReadPlan
     from ddbio.scan.plan import ScanPlan
 
 REPORT_SECONDS = 1.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.imports.jobs import BulkPlan, ImportPlan
+    from ddbio.export.import_job import BulkPlan, ImportPlan
     from ddbio.jobs.estimate import Part, Prices
     from ddbio.options import PlanCaptureOptions
 

@@ -17,8 +17,8 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.budget.job_limits import check_actual, check_estimate
 from ddbio.commit import committer
 from ddbio.commit.contents import require_target
-from ddbio.core.imports.jobs import FOLDER
 from ddbio.errors import EncodeError, LimitError, OptionError
+from ddbio.export.import_job import FOLDER
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.formats.registry import is_splittable

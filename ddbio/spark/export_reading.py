@@ -14,10 +14,10 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
 from ddbio.errors import OptionError, SchemaError
+from ddbio.export.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
-from ddbio.ops.exports.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.options import ExportReadOptions, parse_options
 from ddbio.sources.export_source import ExportSource, open_export
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from ddbio.ops.exports.tasks import ExportTask
+    from ddbio.export.tasks import ExportTask
 
 
 @options_dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def describe_export_read(values: Mapping[str, str]) -> ExportReadDescription:
     Raises
     ------
     DdbioError
-        As :func:`ddbio.ops.exports.read.read_export` says.
+        As :func:`ddbio.export.read.read_export` says.
     """
     options = parse_options(ExportFrameOptions, rename_option(values, "source", {"path"}))
     source = open_export(options.source, options)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ddbio.aws.table_description import IndexDescription, TableDescription
-from ddbio.core.imports.jobs import BulkPlan
 from ddbio.errors import OptionError
+from ddbio.export.import_job import BulkPlan
 from ddbio.jobs import prices
 from ddbio.jobs.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
 from ddbio.jobs.prices import PriceBook

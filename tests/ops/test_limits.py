@@ -12,10 +12,10 @@ import pytest
 import ddbio
 from ddbio.budget.job_limits import JobLimits, check_actual
 from ddbio.errors import LimitError
+from ddbio.export.read import read_export_to_files
 from ddbio.jobs.estimate import Estimate, Figures
 from ddbio.jobs.file_estimates import run_limits
 from ddbio.jobs.prices import Cost, CostLine
-from ddbio.ops.exports.read import read_export_to_files
 from ddbio.options import ExportToFilesOptions
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import ExportWriter

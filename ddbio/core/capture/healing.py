@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
-from ddbio.core.exports.fold import MIN_WINDOW, Window, plan_windows
+from ddbio.export.fold_rows import MIN_WINDOW, Window, plan_windows
 from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE
 from ddbio.items.digest_columns import ColumnDigest

@@ -36,6 +36,7 @@ from ddbio.core.capture.expiry import (
 )
 from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.export.read import read_export_batches
 from ddbio.formats.log_columns import (
     ARCHIVE_COLUMNS,
     EVENT_ID,
@@ -63,7 +64,6 @@ from ddbio.ops.capture.batches import has_old_images, require_rows
 from ddbio.ops.capture.capture import begun_with, capture
 from ddbio.ops.capture.log_jobs import jobs_of
 from ddbio.ops.capture.log_reader import streams_of_files
-from ddbio.ops.exports.read import read_export_batches
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data

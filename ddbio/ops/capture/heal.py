@@ -31,6 +31,7 @@ from ddbio.core.capture.healing import (
     key_digests,
 )
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
+from ddbio.export import jobs
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.arrow import RESCUE_NAME
@@ -47,7 +48,6 @@ from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_na
 from ddbio.ops.capture.lineages import lineages_of
 from ddbio.ops.capture.log_reader import FileLineages, lineage_for
 from ddbio.ops.capture.table_items import read_items
-from ddbio.ops.exports import jobs
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState, require_same
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from ddbio.core.exports.fold import Window
+    from ddbio.export.fold_rows import Window
     from ddbio.options import CaptureHealOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore

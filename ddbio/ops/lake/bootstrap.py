@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.core.capture.log_rows import hour_folder
 from ddbio.errors import DdbioError, TargetError
+from ddbio.export import jobs
+from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store, require_shared
@@ -27,8 +29,6 @@ from ddbio.ops.capture.capture import begun_with, capture, prepare_capture
 from ddbio.ops.capture.gaps import captures_in, find_gaps
 from ddbio.ops.capture.heal import heal_capture
 from ddbio.ops.capture.log_reader import oldest_hour, open_log
-from ddbio.ops.exports import jobs
-from ddbio.ops.exports.read import read_export_to_files
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
 from ddbio.ops.lake.registering import check_lake_catalog

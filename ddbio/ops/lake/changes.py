@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from ddbio.core.capture.log_rows import hour_folder
 from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
+from ddbio.export.tasks import export_columns
 from ddbio.formats import export_manifest as manifest
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
 from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
-from ddbio.ops.exports.tasks import export_columns
 from ddbio.options import ExportReadOptions, connection_of
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState

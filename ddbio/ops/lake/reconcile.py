@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
 from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
-from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.errors import OptionError
+from ddbio.export.fold_rows import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures

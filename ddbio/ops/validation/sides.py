@@ -16,6 +16,7 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
+from ddbio.export.tasks import ExportStream, export_columns, export_tasks
 from ddbio.formats.declared import look_up
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.json_forms import starts_with_item
@@ -29,7 +30,6 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
-from ddbio.ops.exports.tasks import ExportStream, export_columns, export_tasks
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.tasks import (
     ExportPortion,
@@ -51,10 +51,10 @@ from ddbio.storage.staged import StoredObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from ddbio.export.tasks import ExportTask
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.meeting import Summary
     from ddbio.ops.validation.sums import Checks

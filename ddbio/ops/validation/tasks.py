@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ddbio.export.tasks import ExportStream
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.registry import is_splittable
 from ddbio.formats.row_files import RowFiles
@@ -17,7 +18,6 @@ from ddbio.items.key_hashes import Rows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import declare_types
 from ddbio.jobs.engine import SplitTasks
-from ddbio.ops.exports.tasks import ExportStream
 from ddbio.ops.validation.hashing import RowHasher
 from ddbio.ops.validation.meeting import Wanted, meet, parts_of
 from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from ddbio.budget import Budget, LocalBudget
+    from ddbio.export.tasks import ExportTask
     from ddbio.items.key_hashes import Words
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.exports.tasks import ExportTask
     from ddbio.ops.validation.hashing import HashedRows, Hashing
     from ddbio.ops.validation.meeting import PartKey
     from ddbio.ops.validation.sums import Checks

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddbio.core.imports.jobs import ImportedFiles
+from ddbio.export.import_job import ImportedFiles
 
 STATED = {
     "key": "pk:S",

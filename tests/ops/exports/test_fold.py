@@ -10,8 +10,8 @@ import pytest
 from fold_model import item, key, window
 
 import ddbio
-from ddbio.core.exports.fold import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
 from ddbio.errors import ExportIncompleteError
+from ddbio.export.fold_rows import MAX_WINDOW, MIN_WINDOW, missing_windows, plan_fold, plan_windows
 from ddbio.formats.export_manifest import ExportSummary
 from ddbio.items.reference import items_of
 from ddbio.testing.export import Change, ExportWriter

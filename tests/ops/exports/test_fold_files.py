@@ -11,8 +11,8 @@ from fold_model import item, window
 import ddbio
 from ddbio.cli.main import run
 from ddbio.errors import ExportIncompleteError, TargetError
+from ddbio.export import fold, spill
 from ddbio.items.reference import items_of
-from ddbio.ops.exports import fold, spill
 from ddbio.testing.export import Change, ExportWriter
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.

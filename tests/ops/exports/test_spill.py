@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.errors import TargetError
-from ddbio.ops.exports.spill import Spill, SpillReader, SpillWriter, claimed_folder
+from ddbio.export.spill import Spill, SpillReader, SpillWriter, claimed_folder
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import claim_path
 from ddbio.storage.temporary_folder import temporary_folder

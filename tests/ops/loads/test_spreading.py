@@ -130,7 +130,7 @@ import sys, tempfile
 import numpy as np, pyarrow as pa
 from ddbio.load.plan import WritePlan
 from ddbio.storage.local_store import LocalStore
-from ddbio.ops.exports.spill import Spill, SpillWriter
+from ddbio.export.spill import Spill, SpillWriter
 from ddbio.load.spreading import RowSpreader
 # To make an array of a list imports it.
 ends = pa.py_buffer(np.arange(4, dtype=np.int32))

@@ -9,8 +9,8 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import run
-from ddbio.core.exports.fold import plan_fold
 from ddbio.errors import ExportIncompleteError, OptionError
+from ddbio.export.fold_rows import plan_fold
 from ddbio.formats.export_manifest import parse_summary
 from ddbio.items.digest import Digest
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ddbio.export.tasks import sampled_rows, spark_task_count
 from ddbio.jobs.engine import available_cores, running_spark_parallelism
 from ddbio.jobs.file_estimates import sampled_partitions
 from ddbio.jobs.partition_estimate import estimate_files
-from ddbio.ops.exports.tasks import sampled_rows, spark_task_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ddbio.export.tasks import ExportColumns
     from ddbio.jobs.partition_estimate import FilesEstimate
-    from ddbio.ops.exports.tasks import ExportColumns
     from ddbio.options import ExportToFilesOptions
     from ddbio.sources.export_source import ExportSource
 

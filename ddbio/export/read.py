@@ -17,6 +17,16 @@ from ddbio.budget.job_limits import check_actual
 from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.errors import OptionError
+from ddbio.export.output_files import estimate_output, export_tasks_of, files_of_plan
+from ddbio.export.tasks import (
+    ExportFilesTask,
+    ExportStream,
+    collect_export_task,
+    export_columns,
+    export_tasks,
+    spark_task_count,
+    write_export_task,
+)
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
@@ -46,16 +56,6 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import EXPORT_SPEED
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, protect_sources, require_shared
-from ddbio.ops.exports.output_files import estimate_output, export_tasks_of, files_of_plan
-from ddbio.ops.exports.tasks import (
-    ExportFilesTask,
-    ExportStream,
-    collect_export_task,
-    export_columns,
-    export_tasks,
-    spark_task_count,
-    write_export_task,
-)
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.sources.export_source import open_export
 
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
 
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.committer import Committer
+    from ddbio.export.tasks import ExportColumns, ExportFilesResult
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
     from ddbio.lake_formats.base_load import LakeTarget
-    from ddbio.ops.exports.tasks import ExportColumns, ExportFilesResult
     from ddbio.options import ExportReadOptions, ExportToFilesOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile

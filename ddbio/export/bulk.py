@@ -13,12 +13,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.imports.bulk_report import parse_records, records_table
-from ddbio.core.imports.jobs import plan_bulk
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
+from ddbio.export import service_jobs
+from ddbio.export.bulk_report import parse_records, records_table
+from ddbio.export.import_job import plan_bulk
+from ddbio.export.imports import files_of, files_of_job
 from ddbio.formats.decompress import line_blocks
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
@@ -30,7 +31,6 @@ from ddbio.jobs.service_jobs import failure_of, s3_place
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.jobs.table_statistics import statistics_table
 from ddbio.jobs.waiting import await_end
-from ddbio.ops.imports.jobs import files_of, files_of_job
 from ddbio.result import Result
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.imports.bulk_report import BulkRecord
-    from ddbio.core.imports.jobs import BulkEntry, BulkJob, BulkPlan
+    from ddbio.export.bulk_report import BulkRecord
+    from ddbio.export.import_job import BulkEntry, BulkJob, BulkPlan
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
@@ -61,7 +61,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     NotFoundError
         If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.jobs.plan_bulk`.
+        See :func:`ddbio.export.import_job.plan_bulk`.
     """
     s3_place(options.source)
     facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)

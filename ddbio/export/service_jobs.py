@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import call, list_pages, time_text
-from ddbio.core.backups import BackupJob, RestoreJob
-from ddbio.core.exports.jobs import ExportEntry, ExportJob
-from ddbio.core.imports.jobs import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
 from ddbio.errors import ServiceError
+from ddbio.export.backups import BackupJob, RestoreJob
+from ddbio.export.import_job import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
+from ddbio.export.job import ExportEntry, ExportJob
 from ddbio.jobs.service_jobs import kms_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.core.backups import RestorePlan
-    from ddbio.core.exports.jobs import ExportPlan
-    from ddbio.core.imports.jobs import BulkPlan, ImportPlan
+    from ddbio.export.backups import RestorePlan
+    from ddbio.export.import_job import BulkPlan, ImportPlan
+    from ddbio.export.job import ExportPlan
 
 _FULL, _INCREMENTAL = "FULL_EXPORT", "INCREMENTAL_EXPORT"
 _MANIFEST_NAME = "manifest-summary.json"

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.exports.fold import changed_keys, fold
+from ddbio.export.fold_rows import changed_keys, fold
+from ddbio.export.spill import SpillReader, SpillWriter
+from ddbio.export.tasks import ExportCounts, ExportFilesResult, ExportStream
 from ddbio.items.item_key import key_hashes
 from ddbio.items.kernel.arrays import bool_array, take_rows
 from ddbio.items.key_hashes import HashSet
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.time_columns import TimeColumns
-from ddbio.ops.exports.spill import SpillReader, SpillWriter
-from ddbio.ops.exports.tasks import ExportCounts, ExportFilesResult, ExportStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ddbio.budget import Budget
+    from ddbio.export.spill import Spill
+    from ddbio.export.tasks import ExportTask
     from ddbio.items.rescue import OnMisfit
     from ddbio.jobs.staging import Staging
-    from ddbio.ops.exports.spill import Spill
-    from ddbio.ops.exports.tasks import ExportTask
 
 _CHANGES, _ITEMS = "changes", "items"
 

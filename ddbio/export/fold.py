@@ -16,8 +16,20 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
 from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
-from ddbio.core.exports.fold import fold, missing_windows, plan_fold
 from ddbio.errors import ExportIncompleteError
+from ddbio.export.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
+from ddbio.export.fold_rows import fold, missing_windows, plan_fold
+from ddbio.export.fold_tasks import (
+    BucketsTask,
+    ChangesTask,
+    ItemsTask,
+    fold_buckets,
+    spill_changes,
+    split_items,
+)
+from ddbio.export.read import engine_name, read_source
+from ddbio.export.spill import Spill, claimed_folder
+from ddbio.export.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
@@ -34,18 +46,6 @@ from ddbio.jobs.report import (
 )
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import committed_report, open_store, protect_sources, require_shared
-from ddbio.ops.exports.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
-from ddbio.ops.exports.fold_tasks import (
-    BucketsTask,
-    ChangesTask,
-    ItemsTask,
-    fold_buckets,
-    spill_changes,
-    split_items,
-)
-from ddbio.ops.exports.read import engine_name, read_source
-from ddbio.ops.exports.spill import Spill, claimed_folder
-from ddbio.ops.exports.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.sources.export_source import open_export
 from ddbio.storage.temporary_folder import temporary_folder
@@ -53,11 +53,11 @@ from ddbio.storage.temporary_folder import temporary_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.exports.fold import Window
+    from ddbio.export.fold_plan import ExportFoldPlan
+    from ddbio.export.fold_rows import Window
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
     from ddbio.lake_formats.base_load import LakeTarget
-    from ddbio.ops.exports.fold_plan import ExportFoldPlan
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

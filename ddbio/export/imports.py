@@ -8,12 +8,12 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_table
 from ddbio.aws.table_description import region_of
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.imports.jobs import FOLDER, ImportedFiles, plan_import
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
+from ddbio.export import service_jobs
+from ddbio.export.import_job import FOLDER, ImportedFiles, plan_import
 from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
@@ -25,7 +25,7 @@ from ddbio.jobs.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.imports.jobs import ImportEntry, ImportJob, ImportPlan
+    from ddbio.export.import_job import ImportEntry, ImportJob, ImportPlan
     from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
 
 _LOG = logging.getLogger("ddbio.import")
@@ -40,7 +40,7 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
     NotFoundError
         If the prefix has no items: the service would make an empty table.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.imports.jobs.plan_import`.
+        See :func:`ddbio.export.import_job.plan_import`.
     """
     s3_place(options.source)
     source, files = files_of(options.source, options)

@@ -8,11 +8,11 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
 from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.exports.jobs import plan_export
+from ddbio.export import service_jobs
+from ddbio.export.job import plan_export
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.service_estimates import billed_figures, export_estimate
@@ -23,7 +23,7 @@ from ddbio.jobs.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.exports.jobs import ExportEntry, ExportJob, ExportPlan
+    from ddbio.export.job import ExportEntry, ExportJob, ExportPlan
     from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
 
 _LOG = logging.getLogger("ddbio.export")
@@ -40,7 +40,7 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.core.exports.jobs.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """

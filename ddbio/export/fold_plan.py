@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ddbio.export.fold_tasks import ResultColumns
+from ddbio.export.output_files import estimate_output, files_of_plan
+from ddbio.export.read import engine_name
+from ddbio.export.tasks import ExportColumns
 from ddbio.jobs.engine import available_cores, running_spark_parallelism
 from ddbio.jobs.estimate import (
     SENT_RATIO,
@@ -20,10 +24,6 @@ from ddbio.jobs.report import FileReport, MisfitReport, Report
 from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import EXPORT_SPEED
 from ddbio.jobs.staging import stored_format
-from ddbio.ops.exports.fold_tasks import ResultColumns
-from ddbio.ops.exports.output_files import estimate_output, files_of_plan
-from ddbio.ops.exports.read import engine_name
-from ddbio.ops.exports.tasks import ExportColumns
 
 if TYPE_CHECKING:
     from datetime import datetime

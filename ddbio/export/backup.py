@@ -7,12 +7,12 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.aws import service_jobs
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.backups import BackupPlan, RestorePlan
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
+from ddbio.export import service_jobs
+from ddbio.export.backups import BackupPlan, RestorePlan
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import cost_of, prices_of
 from ddbio.jobs.estimate import Figures
@@ -24,7 +24,7 @@ from ddbio.jobs.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.core.backups import BackupJob, RestoreJob
+    from ddbio.export.backups import BackupJob, RestoreJob
     from ddbio.jobs.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
     from ddbio.scan.read import ScannedDigest

@@ -1,1 +1,0 @@
-"""Hold what is known of imports and bulk puts: jobs, lines of files, reports."""

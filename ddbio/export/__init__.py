@@ -1,0 +1,1 @@
+"""Native exports: read and folded. Jobs of the service: exports, imports, bulk puts, backups."""

@@ -1,1 +1,0 @@
-"""Start, read and fold native exports; write tables in their shape."""

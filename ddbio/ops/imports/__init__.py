@@ -1,1 +1,0 @@
-"""Write the files that the service imports itself, and drive its jobs."""
