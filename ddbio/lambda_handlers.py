@@ -12,7 +12,7 @@ import os
 from typing import Any
 from urllib.parse import unquote_plus
 
-from ddbio.core.capture.transform import transform_event
+from ddbio.cdc.transform import transform_event
 from ddbio.errors import OptionError
 from ddbio.items.stream_records import table_of
 
@@ -53,7 +53,7 @@ def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]
     DdbioError
         If the log cannot be written; Lambda then sends the batch again, whole or divided.
     """
-    from ddbio.ops.capture.stream_events import StreamEventLog  # noqa: PLC0415 - a transformation starts without it
+    from ddbio.cdc.stream_events import StreamEventLog  # noqa: PLC0415 - a transformation starts without it
     from ddbio.options import StreamEventOptions, parse_options  # noqa: PLC0415 - the same
 
     del context

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import ddbio
-from ddbio.core.capture import transform
+from ddbio.cdc import transform
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.log_columns import attribute_of_member
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes

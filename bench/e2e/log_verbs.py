@@ -34,8 +34,8 @@ from bench import orders
 from bench.e2e import delivered, sink, slopes
 from bench.serving import isolate
 from bench.steps import TABLE, Places, Steps, data_files, unzipped
-from ddbio.core.capture.log_rows import LogDecoder
-from ddbio.core.capture.plain_lines import PlainLines, plain_lines
+from ddbio.cdc.log_rows import LogDecoder
+from ddbio.cdc.plain_lines import PlainLines, plain_lines
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.change_images import image_batches

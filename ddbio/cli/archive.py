@@ -24,7 +24,7 @@ def archive(*, as_json: bool, **flags: Any) -> None:
 
     With --log, SOURCE is the table, whose changes are captured into that log first.
     """
-    from ddbio.ops.capture.archive import archive as run
+    from ddbio.cdc.archive import archive as run
 
     report = run(parse_flags(ArchiveOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -38,7 +38,7 @@ def archive(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def restore(*, as_json: bool, **flags: Any) -> None:
     """Put items of the archive SOURCE back into TABLE, each as it was when it last expired."""
-    from ddbio.ops.capture.archive import restore_archived
+    from ddbio.cdc.archive import restore_archived
 
     report = restore_archived(parse_flags(ArchiveRestoreOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -51,8 +51,8 @@ def restore(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def expired(*, as_json: bool, **flags: Any) -> None:
     """Print the items of SOURCE, a table or an export, that are expired and not deleted yet; --json counts them."""
+    from ddbio.cdc.archive import read_expired_batches
     from ddbio.cli.rows import print_json
-    from ddbio.ops.capture.archive import read_expired_batches
 
     options = parse_flags(ExpiredReadOptions, flags)
     batches = read_expired_batches(options)

@@ -25,7 +25,7 @@ def capture(*, as_json: bool, **flags: Any) -> None:
 
     It goes on where the last run stopped. SIGTERM or Ctrl-C ends it when its batch is written.
     """
-    from ddbio.ops.capture.capture import capture as run
+    from ddbio.cdc.capture import capture as run
 
     options, stop = parse_flags(CaptureOptions, flags), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -42,7 +42,7 @@ def capture(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def status(*, as_json: bool, **flags: Any) -> None:
     """Print how the captures stand that write the log at DEST: positions, batches, what is running."""
-    from ddbio.ops.capture.audit import capture_status
+    from ddbio.cdc.audit import capture_status
 
     found = [each.to_dict() for each in capture_status(parse_flags(CaptureStatusOptions, flags))]
     click.echo(json.dumps({"captures": found}) if as_json else "\n\n".join(map(format_values, found)))
@@ -55,7 +55,7 @@ def status(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def verify(*, as_json: bool, **flags: Any) -> None:
     """Tell whether the log at DEST is whole: files against records, gaps, lost changes; exit code 1 if it is not."""
-    from ddbio.ops.capture.audit import verify_capture
+    from ddbio.cdc.audit import verify_capture
 
     report = verify_capture(parse_flags(CaptureVerifyOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -72,7 +72,7 @@ def verify(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def heal(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
     """Fill the gaps of the log at DEST from incremental exports of TABLE."""
-    from ddbio.ops.capture.heal import heal_capture, plan_of
+    from ddbio.cdc.heal import heal_capture, plan_of
 
     options = parse_flags(CaptureHealOptions, flags)
     if dry_run:

@@ -24,8 +24,8 @@ def changes() -> None:
 @QUIET_FLAG
 def read_changes(**flags: Any) -> None:
     """Print the changes that Firehose delivered under SOURCE on stdout, one a line of JSON."""
+    from ddbio.cdc.delivered import read_changes_batches
     from ddbio.cli.rows import print_json
-    from ddbio.ops.capture.delivered import read_changes_batches
 
     print_json(read_changes_batches(parse_flags(ChangesReadOptions, flags)), sys.stdout)
 
@@ -37,7 +37,7 @@ def read_changes(**flags: Any) -> None:
 @JSON_FLAG
 def write_changes(*, as_json: bool, files: tuple[Path, ...], **flags: Any) -> None:
     """Write the change records in FILES below DEST as Firehose would deliver them."""
-    from ddbio.ops.capture.delivery import write_changes as run
+    from ddbio.cdc.delivery import write_changes as run
 
     report = run((each.read_bytes() for each in files), parse_flags(ChangesWriteOptions, flags))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -54,8 +54,8 @@ def replay(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     Each object is put through once, however often the command runs.
     """
-    from ddbio.ops.capture.replay import plan_replay
-    from ddbio.ops.capture.replay import replay as run
+    from ddbio.cdc.replay import plan_replay
+    from ddbio.cdc.replay import replay as run
 
     options = parse_flags(ReplayOptions, flags)
     found = plan_replay(options) if dry_run else run(options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.core.capture.plain_lines import plain_lines
+from ddbio.cdc.plain_lines import plain_lines
 from ddbio.items import decode, digest_columns, digest_json, encode, raw_items
 from ddbio.items import ion as ion_blocks
 from ddbio.items.changes import ChangeDecoder

@@ -16,11 +16,11 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.capture import open_capture, prepare_capture
+from ddbio.cdc.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
 from ddbio.jobs.engine import available_cores
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.capture import open_capture, prepare_capture
-from ddbio.ops.capture.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
 from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import request_lease_terms
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ddbio.ops.capture.capture import OpenCapture
-    from ddbio.ops.capture.log_reader import LogFile
+    from ddbio.cdc.capture import OpenCapture
+    from ddbio.cdc.log_reader import LogFile
     from ddbio.storage.object_store import ObjectStore
 
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.cdc.lineages import lineages_of
+from ddbio.cdc.log_reader import open_log
 from ddbio.errors import GapError
 from ddbio.lambda_handlers import log_changes
-from ddbio.ops.capture.lineages import lineages_of
-from ddbio.ops.capture.log_reader import open_log
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.cdc.log_jobs import log_jobs
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.log_jobs import log_jobs
 from ddbio.options import ConnectionOptions
 from ddbio.spark.change_reading import open_log_reader
 from ddbio.testing import FakeDynamoDB, MotoServer

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import LogDecoder, item_schema
+from ddbio.cdc.log_rows import LogDecoder, item_schema
 from ddbio.errors import SchemaError
 from ddbio.formats.lake_columns import DELETED
 from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_actual
 from ddbio.catalog.sync import check_folder, registered
+from ddbio.cdc.log_jobs import number_log
+from ddbio.cdc.log_reader import mixed_hours
 from ddbio.commit import committer
 from ddbio.commit.contents import require_own_files
 from ddbio.commit.descriptions import describe_files
@@ -34,8 +36,6 @@ from ddbio.jobs.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import REWRITE_SPEED
 from ddbio.jobs.stores import committed_report, new_job_id, open_store, require_shared
-from ddbio.ops.capture.log_jobs import number_log
-from ddbio.ops.capture.log_reader import mixed_hours
 from ddbio.ops.folders.counting import count_rows
 from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.ops.folders.vacuum import parse_age

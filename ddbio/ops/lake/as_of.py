@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import hour_folder
+from ddbio.cdc.log_reader import open_log, read_changes
+from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.jobs.stores import open_store
@@ -21,7 +22,6 @@ from ddbio.lake_formats.keys import buckets_of, key_texts
 from ddbio.lake_formats.rows import item_columns, log_columns, rows_of_log
 from ddbio.lake_formats.table import BASE as BASE_LOAD
 from ddbio.lake_formats.versions import BASE
-from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.validation.hashing import Hashing, RowHasher
 

@@ -16,7 +16,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.log_rows import hour_folder
+from ddbio.cdc.capture import begun_with, capture, prepare_capture
+from ddbio.cdc.gaps import captures_in, find_gaps
+from ddbio.cdc.heal import heal_capture
+from ddbio.cdc.log_reader import oldest_hour, open_log
+from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import DdbioError, TargetError
 from ddbio.export import jobs
 from ddbio.export.read import read_export_to_files
@@ -25,10 +29,6 @@ from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store, require_shared
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import BASE, EPOCHS
-from ddbio.ops.capture.capture import begun_with, capture, prepare_capture
-from ddbio.ops.capture.gaps import captures_in, find_gaps
-from ddbio.ops.capture.heal import heal_capture
-from ddbio.ops.capture.log_reader import oldest_hour, open_log
 from ddbio.ops.lake.apply import apply_log
 from ddbio.ops.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
 from ddbio.ops.lake.registering import check_lake_catalog
@@ -49,7 +49,7 @@ from ddbio.scan.to_files import scan_to_files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ddbio.ops.capture.gaps import Gap
+    from ddbio.cdc.gaps import Gap
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.options import BootstrapOptions
 

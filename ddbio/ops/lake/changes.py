@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ddbio.core.capture.log_rows import hour_folder
+from ddbio.cdc.log_reader import LogFile, open_log, read_changes
+from ddbio.cdc.log_rows import hour_folder
 from ddbio.core.lake.changes import ExportedChanges, given_columns, given_rows
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.export.tasks import export_columns
@@ -17,7 +18,6 @@ from ddbio.formats import export_manifest as manifest
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
-from ddbio.ops.capture.log_reader import LogFile, open_log, read_changes
 from ddbio.options import ExportReadOptions, connection_of
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ddbio.cdc.log_reader import CapturedLog
     from ddbio.formats.export_manifest import ExportFile
-    from ddbio.ops.capture.log_reader import CapturedLog
     from ddbio.ops.lake.change_source import AppliedTo, ChangePart
     from ddbio.options.lake import ApplyOptions
     from ddbio.sources.export_source import ExportSource

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.cdc.log_reader import open_log, read_changes
 from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_of
 from ddbio.core.lake.key_argument import key_text_of
 from ddbio.core.validation.quality import row_items
@@ -21,7 +22,6 @@ from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import buckets_of, key_texts
 from ddbio.lake_formats.registry import lake_format
 from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
-from ddbio.ops.capture.log_reader import open_log, read_changes
 from ddbio.ops.lake.as_of import older_files
 
 if TYPE_CHECKING:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.core.capture.healing import MARGIN_SECONDS, heal_windows
+from ddbio.cdc.audit import capture_status
+from ddbio.cdc.gaps import Gap, captures_in
+from ddbio.cdc.heal import heal_gap
+from ddbio.cdc.healing import MARGIN_SECONDS, heal_windows
+from ddbio.cdc.table_items import read_items
 from ddbio.errors import OptionError
 from ddbio.export.fold_rows import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.jobs.clients import dynamodb_spec
@@ -25,10 +29,6 @@ from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.registry import lake_format
-from ddbio.ops.capture.audit import capture_status
-from ddbio.ops.capture.gaps import Gap, captures_in
-from ddbio.ops.capture.heal import heal_gap
-from ddbio.ops.capture.table_items import read_items
 from ddbio.ops.lake.apply import apply_log
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 from ddbio.result import Result
@@ -37,7 +37,7 @@ from ddbio.storage.job_state import JobState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.ops.capture.heal import Look
+    from ddbio.cdc.heal import Look
     from ddbio.ops.lake.apply import ApplyReport
     from ddbio.options import ReconcileOptions
     from ddbio.storage.object_store import ObjectStore

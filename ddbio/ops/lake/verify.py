@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.cdc.log_reader import open_log
 from ddbio.core.validation.comparison import ValidationReport
 from ddbio.errors import OptionError
 from ddbio.export import jobs
@@ -19,7 +20,6 @@ from ddbio.formats.export_manifest import SUMMARY
 from ddbio.items.key_words import key_words
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import open_items
-from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
 from ddbio.ops.validation.sides import Reading

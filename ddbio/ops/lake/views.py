@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.cdc.log_reader import open_log
 from ddbio.core.lake.views import (
     ViewedLake,
     ViewedLog,
@@ -24,7 +25,6 @@ from ddbio.items.schema.folded import fold
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.rows import item_columns
-from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.lake.as_of import base_us
 
 if TYPE_CHECKING:

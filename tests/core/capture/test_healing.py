@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.core.capture.healing import (
+from ddbio.cdc.healing import (
     ExportDecoder,
     ExportedKeys,
     LogState,
@@ -21,8 +21,8 @@ from ddbio.core.capture.healing import (
     key_digests,
     places_of,
 )
-from ddbio.core.capture.log_order import in_order, last_of_each
-from ddbio.core.capture.log_rows import LogDecoder
+from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.log_rows import LogDecoder
 
 ITEMS = pa.schema([("pk", pa.string()), ("n", pa.int64())])
 BEGAN = 1_793_491_200

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ddbio
-from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
+from ddbio.cdc.log_order import in_order, in_time_order, last_of_each
 from ddbio.formats.log_columns import SEQUENCE
 from ddbio.items.item_key import key_identity
 

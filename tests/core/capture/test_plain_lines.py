@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from item_strategies import ITEMS, VALUES
 
-from ddbio.core.capture.plain_lines import plain_lines, split_records, text_parts
-from ddbio.core.capture.transform import change_line
+from ddbio.cdc.plain_lines import plain_lines, split_records, text_parts
+from ddbio.cdc.transform import change_line
 
 MICROS = st.integers(0, (1 << 32) * 1_000_000 - 1)
 OWN_NAMES = {"_op", "_sequence", "_event_id", "_event_time", "_expired"}
@@ -182,7 +182,7 @@ def test_lines_are_printed_without_pandas():
     script = """
 import sys
 import numpy as np
-from ddbio.core.capture.plain_lines import plain_lines
+from ddbio.cdc.plain_lines import plain_lines
 from ddbio.items.decode import Decoder, infer_schema_of_body
 from ddbio.items.row_lines import RowLines
 image = b'{"pk":{"S":"a"}}'

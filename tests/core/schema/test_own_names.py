@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.core.capture.log_rows import item_schema, log_schema
+from ddbio.cdc.log_rows import item_schema, log_schema
 from ddbio.core.lake.history import history_schema
 from ddbio.formats.lake_columns import attribute_columns, lake_fields, lake_schema
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member

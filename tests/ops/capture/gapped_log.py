@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.capture.log_order import in_order, last_of_each
+from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.errors import GapError
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.capture.log_rows import hour_folder
+from ddbio.cdc.archive import Archiver
+from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.ops.capture.archive import Archiver
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import StoredObject
 

@@ -6,9 +6,9 @@ import contextlib
 import json
 
 import ddbio
-from ddbio.ops.capture.batch_records import COMMITTED, BatchRecords, batch_name
-from ddbio.ops.capture.done_objects import DoneObjects
-from ddbio.ops.capture.log_reader import CapturedLog
+from ddbio.cdc.batch_records import COMMITTED, BatchRecords, batch_name
+from ddbio.cdc.done_objects import DoneObjects
+from ddbio.cdc.log_reader import CapturedLog
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import StoredObject

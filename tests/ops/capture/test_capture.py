@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
-from ddbio.core.capture.log_rows import hour_folder
+from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import GapError, LimitError, OptionError, TargetError
 from ddbio.testing import FakeDynamoDB
 

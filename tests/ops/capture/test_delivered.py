@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.capture.delivered import DeliveredReader
-from ddbio.core.capture.log_order import in_order, last_of_each
-from ddbio.core.capture.plain_lines import text_parts
-from ddbio.core.capture.transform import change_line
+from ddbio.cdc import delivery
+from ddbio.cdc.delivered import DeliveredObjects
+from ddbio.cdc.delivered_records import DeliveredReader
+from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.plain_lines import text_parts
+from ddbio.cdc.transform import change_line
 from ddbio.errors import DecodeError, LimitError, NotFoundError, OptionError
-from ddbio.ops.capture import delivery
-from ddbio.ops.capture.delivered import DeliveredObjects
 from ddbio.options import ChangesReadOptions
 from ddbio.testing import FakeDynamoDB
 from tests.ops.capture.test_capture import rows_of

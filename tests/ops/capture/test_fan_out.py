@@ -13,10 +13,10 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.fan_out import FanOutSource
-from ddbio.core.capture.shards import HORIZON
+from ddbio.cdc.capture import capture
+from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.shards import HORIZON
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.ops.capture.capture import capture
 from ddbio.options import CaptureOptions, parse_options
 from ddbio.testing import FakeDynamoDB, Faults
 

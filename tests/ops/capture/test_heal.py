@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cli.main import cli
-from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import ExportIncompleteError, GapError, OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.ops.capture.gapped_log import AFTER, BEFORE, make_gap, state_of

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.capture.log_order import in_order, last_of_each
-from ddbio.core.capture.shards import Lineage
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import ChangeLog, ShardRows
+from ddbio.cdc.gaps import captures_in, find_gaps
+from ddbio.cdc.heal import heal_gap
+from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.shards import Lineage
 from ddbio.items.schema.arrow import normalize_schema
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import ChangeLog, ShardRows
-from ddbio.ops.capture.gaps import captures_in, find_gaps
-from ddbio.ops.capture.heal import heal_gap
 from ddbio.options import CaptureHealOptions
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore

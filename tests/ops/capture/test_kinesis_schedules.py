@@ -10,7 +10,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import GapError, TargetError
 from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
 from ddbio.testing.faults import Faults

@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 import pytest
 
 import ddbio
+from ddbio.cdc.leases import LEASE_SECONDS, LEASES, Leases
 from ddbio.errors import OptionError, TargetError
-from ddbio.ops.capture.leases import LEASE_SECONDS, LEASES, Leases
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import StoredObject

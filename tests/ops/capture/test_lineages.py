@@ -12,11 +12,11 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.cdc.gaps import captures_in, find_gaps
+from ddbio.cdc.leases import LeasedSource
+from ddbio.cdc.lineages import LogLineage, TableStream, gap_between, lineages_of, require_table
+from ddbio.cdc.log_reader import mixed_hours, open_log
 from ddbio.errors import GapError, OptionError
-from ddbio.ops.capture.gaps import captures_in, find_gaps
-from ddbio.ops.capture.leases import LeasedSource
-from ddbio.ops.capture.lineages import LogLineage, TableStream, gap_between, lineages_of, require_table
-from ddbio.ops.capture.log_reader import mixed_hours, open_log
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.lineages import LogLineage
+from ddbio.cdc.log_jobs import NumberedFiles, log_jobs, number_log
+from ddbio.cdc.log_reader import oldest_hour, open_log
 from ddbio.errors import NotFoundError
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.lambda_handlers import log_changes
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.lineages import LogLineage
-from ddbio.ops.capture.log_jobs import NumberedFiles, log_jobs, number_log
-from ddbio.ops.capture.log_reader import oldest_hour, open_log
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
@@ -143,7 +143,7 @@ def test_jobs_that_number_at_once_record_each_file_once(tmp_path, monkeypatch):
 
 def test_batches_have_few_rows(tmp_path, monkeypatch):
     """A log that is read for the first time late has batches that can be applied one after the other."""
-    monkeypatch.setattr("ddbio.ops.capture.log_jobs._BATCH_ROWS", 2)
+    monkeypatch.setattr("ddbio.cdc.log_jobs._BATCH_ROWS", 2)
     for number in range(5):
         handle(tmp_path / "log", monkeypatch, [number * 100])
     number_log(LocalStore(tmp_path / "log"))

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.core.capture.log_rows import item_schema, log_schema
+from ddbio.cdc.batch_records import COMMITTED, batch_name
+from ddbio.cdc.batches import COLUMNS
+from ddbio.cdc.log_rows import item_schema, log_schema
 from ddbio.formats.lake_columns import OWN_FIELDS
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS
 from ddbio.items.schema.file import schema_to_json
-from ddbio.ops.capture.batch_records import COMMITTED, batch_name
-from ddbio.ops.capture.batches import COLUMNS
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from tests.ops.capture.test_capture import client, fake  # noqa: F401 - fixtures

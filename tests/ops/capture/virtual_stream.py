@@ -13,13 +13,13 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import ChangeLog
+from ddbio.cdc.leases import LeasedSource, records_of
+from ddbio.cdc.loop import CaptureLoop, Limits, Timing
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import NotFoundError
 from ddbio.items.decode import infer_schema_of_body
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import ChangeLog
-from ddbio.ops.capture.leases import LeasedSource, records_of
-from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import StoredObject
 from ddbio.testing.calls.control import create_table

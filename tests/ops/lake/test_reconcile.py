@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.aws.control_plane import RecoveryDescription
+from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cli.main import cli
-from ddbio.core.capture.log_order import in_order, last_of_each
 from ddbio.errors import OptionError
 from ddbio.ops.lake import reconcile as reconciling
 from ddbio.ops.lake.reconcile import Reconciler, closed_windows

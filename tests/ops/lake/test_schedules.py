@@ -18,9 +18,9 @@ import polars as pl
 import pytest
 from pyiceberg.table import StaticTable
 
+from ddbio.cdc.log_reader import open_log
 from ddbio.lake_formats.delta import DeltaLakeTable
 from ddbio.lake_formats.iceberg import IcebergLakeTable
-from ddbio.ops.capture.log_reader import open_log
 from ddbio.ops.lake.apply import Applier
 from ddbio.ops.lake.changes import LogChanges
 from ddbio.ops.lake.maintain import Maintainer

@@ -9,11 +9,11 @@ from random import Random
 
 import pyarrow as pa
 
-from ddbio.core.capture.log_rows import log_schema
+from ddbio.cdc.batch_records import COMMITTED, batch_name
+from ddbio.cdc.batches import COLUMNS
+from ddbio.cdc.log_rows import log_schema
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.file import schema_to_json
-from ddbio.ops.capture.batch_records import COMMITTED, batch_name
-from ddbio.ops.capture.batches import COLUMNS
 from ddbio.storage.job_state import JobState
 
 BEGAN = 1_793_491_200_000_000

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.image_chain import sequences_of
+from ddbio.cdc.image_chain import sequences_of
 from ddbio.errors import DecodeError
 from ddbio.formats.log_columns import (
     ARCHIVE_COLUMNS,

@@ -10,21 +10,21 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.capture.log_rows import next_iterator
-from ddbio.core.capture.shards import END, FIRST, HORIZON, LATEST, ExpiredError, Lineage, TrimmedError, gap
+from ddbio.cdc.batches import ShardRows
+from ddbio.cdc.lineages import lineage_number
+from ddbio.cdc.log_rows import next_iterator
+from ddbio.cdc.shards import END, FIRST, HORIZON, LATEST, ExpiredError, Lineage, TrimmedError, gap
 from ddbio.errors import DdbioError
-from ddbio.ops.capture.batches import ShardRows
-from ddbio.ops.capture.lineages import lineage_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ddbio.core.capture.log_rows import LogRows
-    from ddbio.core.capture.shards import ChangeSource, Reply, Shard, Start
-    from ddbio.ops.capture.batches import ChangeLog
-    from ddbio.ops.capture.leases import LeasedSource
+    from ddbio.cdc.batches import ChangeLog
+    from ddbio.cdc.leases import LeasedSource
+    from ddbio.cdc.log_rows import LogRows
+    from ddbio.cdc.shards import ChangeSource, Reply, Shard, Start
 
 log = logging.getLogger("ddbio.capture")
 

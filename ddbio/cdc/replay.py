@@ -12,11 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table
+from ddbio.cdc.batches import require_rows
+from ddbio.cdc.delivered import DeliveredObjects
+from ddbio.cdc.done_objects import DoneObjects, object_name
+from ddbio.cdc.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
+from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.log_rows import LogRows, hour_folder
+from ddbio.cdc.one_table import OneTable
 from ddbio.commit.claim import Claim
 from ddbio.commit.contents import require_target
-from ddbio.core.capture.log_order import in_order, last_of_each
-from ddbio.core.capture.log_rows import LogRows, hour_folder
-from ddbio.core.capture.one_table import OneTable
 from ddbio.errors import LimitError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.formats.whole_file import parquet_bytes
@@ -27,10 +31,6 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
-from ddbio.ops.capture.batches import require_rows
-from ddbio.ops.capture.delivered import DeliveredObjects
-from ddbio.ops.capture.done_objects import DoneObjects, object_name
-from ddbio.ops.capture.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
 from ddbio.options import WriteOptions, connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState, require_same

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.cdc.image_chain import sequences_of
+from ddbio.cdc.kinesis_rows import KinesisDecoder, Recent, records_of
+from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
+from ddbio.cdc.memory import release_loader
+from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history
-from ddbio.core.capture.image_chain import sequences_of
-from ddbio.core.capture.kinesis_rows import KinesisDecoder, Recent, records_of
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
-from ddbio.core.capture.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.formats.log_columns import EVENT_ID, SEQUENCE
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.file import schema_from_json, schema_to_json
-from ddbio.ops.capture.memory import release_loader
 from ddbio.storage.job_state import JobState
 from ddbio.storage.object_store import RangeFile
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from ddbio.core.capture.shards import ChangeSource, Lineage
-    from ddbio.ops.capture.batch_records import BatchRecords
+    from ddbio.cdc.batch_records import BatchRecords
+    from ddbio.cdc.shards import ChangeSource, Lineage
     from ddbio.options import Compression
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore

@@ -14,16 +14,16 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.core.capture.shards import END, Shard
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.lineages import lineage_number
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.lineages import lineage_number
+from ddbio.cdc.shards import END, Shard
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.core.capture.shards import ChangeSource, Reply
+    from ddbio.cdc.shards import ChangeSource, Reply
     from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"

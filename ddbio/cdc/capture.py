@@ -12,27 +12,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.change_streams import StreamSource
-from ddbio.aws.fan_out import FanOutSource
-from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.budget import LocalBudget
-from ddbio.commit.claim import Claim
-from ddbio.commit.contents import require_target
-from ddbio.core.capture.log_rows import item_schema
-from ddbio.errors import LimitError, NotFoundError, OptionError
-from ddbio.items.decode import infer_schema_of_body
-from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.file import schema_from_json, schema_to_json
-from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.jobs.estimate import Figures
-from ddbio.jobs.report import Clock, Report
-from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
-from ddbio.ops.capture.finding import find_stream, is_current
-from ddbio.ops.capture.gaps import last_change
-from ddbio.ops.capture.leases import LEASES, LeasedSource, Leases, part_id, records_of
-from ddbio.ops.capture.lineages import (
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
+from ddbio.cdc.change_streams import StreamSource
+from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.finding import find_stream, is_current
+from ddbio.cdc.gaps import last_change
+from ddbio.cdc.kinesis_streams import KinesisSource
+from ddbio.cdc.leases import LEASES, LeasedSource, Leases, part_id, records_of
+from ddbio.cdc.lineages import (
     LogLineage,
     can_be_read,
     gap_between,
@@ -44,10 +33,21 @@ from ddbio.ops.capture.lineages import (
     lineages_of,
     table_arn_of,
 )
-from ddbio.ops.capture.log_jobs import columns_in, jobs_in
-from ddbio.ops.capture.loop import CaptureLoop, Limits, Timing
-from ddbio.ops.capture.processes import Parts
-from ddbio.ops.capture.spending import BoundedStop, Spending
+from ddbio.cdc.log_jobs import columns_in, jobs_in
+from ddbio.cdc.log_rows import item_schema
+from ddbio.cdc.loop import CaptureLoop, Limits, Timing
+from ddbio.cdc.processes import Parts
+from ddbio.cdc.spending import BoundedStop, Spending
+from ddbio.commit.claim import Claim
+from ddbio.commit.contents import require_target
+from ddbio.errors import LimitError, NotFoundError, OptionError
+from ddbio.items.decode import infer_schema_of_body
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.file import schema_from_json, schema_to_json
+from ddbio.items.schema.item_schema import arrow_schema_of
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.stores import open_store
 from ddbio.options import ScanOptions, connection_of, parse_options
 from ddbio.scan.describe import observe_table
 from ddbio.scan.plan import budget_of
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.capture.shards import ChangeSource
-    from ddbio.ops.capture.finding import FoundStream
+    from ddbio.cdc.finding import FoundStream
+    from ddbio.cdc.shards import ChangeSource
     from ddbio.options import CaptureOptions
     from ddbio.storage.object_store import ObjectStore
 

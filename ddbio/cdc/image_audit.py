@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_order import order_of
+from ddbio.cdc.log_order import order_of
 from ddbio.formats.log_columns import EVENT_TIME, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_columns, key_rows, key_values

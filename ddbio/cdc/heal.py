@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.commit.claim import Claim
-from ddbio.commit.snapshot import live_files, read_history
-from ddbio.core.capture.healing import (
+from ddbio.cdc.batch_records import COMMITTED, batch_name
+from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images, require_rows
+from ddbio.cdc.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
+from ddbio.cdc.healing import (
     MARGIN_SECONDS,
     Decisions,
     ExportDecoder,
@@ -30,6 +31,11 @@ from ddbio.core.capture.healing import (
     image_digests,
     key_digests,
 )
+from ddbio.cdc.lineages import lineages_of
+from ddbio.cdc.log_reader import FileLineages, lineage_for
+from ddbio.cdc.table_items import read_items
+from ddbio.commit.claim import Claim
+from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.export import jobs
 from ddbio.formats.parquet_input import open_parquet
@@ -42,12 +48,6 @@ from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batch_records import COMMITTED, batch_name
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images, require_rows
-from ddbio.ops.capture.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
-from ddbio.ops.capture.lineages import lineages_of
-from ddbio.ops.capture.log_reader import FileLineages, lineage_for
-from ddbio.ops.capture.table_items import read_items
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState, require_same

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.delivered_records import Failure
+from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
+from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.commit.contents import require_target
-from ddbio.core.capture.delivered import Failure
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.log_columns import SEQUENCE
 from ddbio.formats.parquet_input import read_parquet
@@ -31,8 +33,6 @@ from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
 from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
-    from ddbio.ops.capture.leases import Leases
-    from ddbio.ops.capture.loop import CaptureLoop
+    from ddbio.cdc.leases import Leases
+    from ddbio.cdc.loop import CaptureLoop
 
     OpenPart: TypeAlias = Callable[[int, threading.Event], AbstractContextManager[CaptureLoop]]
 

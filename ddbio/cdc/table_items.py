@@ -20,7 +20,7 @@ from ddbio.jobs.clients import dynamodb_spec
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ddbio.core.capture.healing import ExportDecoder
+    from ddbio.cdc.healing import ExportDecoder
     from ddbio.options import CaptureHealOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import expired_records
-from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
+from ddbio.cdc.log_rows import expired_records
+from ddbio.cdc.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.errors import DecodeError
 from ddbio.formats.log_columns import (
     EVENT_ID,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, expired_records, strings
+from ddbio.cdc.log_rows import LogDecoder, LogRows, expired_records, strings
 from ddbio.errors import DecodeError
 from ddbio.formats.log_columns import EVENT_ID
 from ddbio.items.kernel.arrays import bool_array, offsets_of, spans_of

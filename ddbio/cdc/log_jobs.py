@@ -14,16 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE, COLUMNS
+from ddbio.cdc.lineages import LogLineage, TableStream, lineages_of
+from ddbio.cdc.log_rows import hour_of
 from ddbio.commit.snapshot import log_job_of, read_history
-from ddbio.core.capture.log_rows import hour_of
 from ddbio.errors import NotFoundError
 from ddbio.formats.footers import open_footer
 from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.file import schema_from_json
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS
-from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of
 from ddbio.storage.job_state import JobState
 from ddbio.storage.meta import META
 

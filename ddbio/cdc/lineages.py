@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.shards import END
+from ddbio.cdc.shards import END
 from ddbio.errors import GapError, OptionError
 
 if TYPE_CHECKING:

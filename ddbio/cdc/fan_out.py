@@ -19,16 +19,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
 from ddbio.aws.event_stream import RefusedError, StreamEndedError
-from ddbio.aws.kinesis_streams import KinesisSource
 from ddbio.aws.retry import repeat
-from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, TrimmedError
+from ddbio.cdc.kinesis_streams import KinesisSource
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, TrimmedError
 from ddbio.errors import OptionError, ServiceError
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.event_stream import EventStream
     from ddbio.aws.transport import LightTransport
-    from ddbio.core.capture.shards import Shard
+    from ddbio.cdc.shards import Shard
 
 _log = logging.getLogger("ddbio.capture")
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from isal import igzip_lib
 
+from ddbio.cdc.delivered_records import DeliveredReader, Failure, records_of
+from ddbio.cdc.one_table import OneTable
+from ddbio.cdc.plain_lines import PlainLines, plain_lines, text_parts
+from ddbio.cdc.prefixes import expand
+from ddbio.cdc.transform import change_line, change_time, partition_keys
 from ddbio.commit.contents import require_target
-from ddbio.core.capture.delivered import DeliveredReader, Failure, records_of
-from ddbio.core.capture.one_table import OneTable
-from ddbio.core.capture.plain_lines import PlainLines, plain_lines, text_parts
-from ddbio.core.capture.prefixes import expand
-from ddbio.core.capture.transform import change_line, change_time, partition_keys
 from ddbio.errors import DecodeError
 from ddbio.items.change_images import ImageReader
 from ddbio.jobs.report import Clock, Report

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ddbio.core.capture.plain_lines import split_records
+from ddbio.cdc.plain_lines import split_records
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.log_columns import (
     EVENT_ID,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.core.capture.one_table import OneTable
+    from ddbio.cdc.one_table import OneTable
 
 _COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import hour_of
-from ddbio.core.capture.shards import END
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.lineages import lineage_number
+from ddbio.cdc.log_jobs import jobs_in
+from ddbio.cdc.log_rows import hour_of
+from ddbio.cdc.shards import END
 from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME, SEQUENCE
 from ddbio.formats.parquet_input import read_parquet
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.lineages import lineage_number
-from ddbio.ops.capture.log_jobs import jobs_in
 from ddbio.result import Result
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ddbio.aws.change_streams import PendingRecords, ShardService
 from ddbio.aws.endpoint_route import KINESIS
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
-from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, Shard, TrimmedError
+from ddbio.cdc.change_streams import PendingRecords, ShardService
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, Shard, TrimmedError
 from ddbio.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.log_rows import LogDecoder, LogRows, hour_folder
+from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.export.fold_rows import MIN_WINDOW, Window, plan_windows
 from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE

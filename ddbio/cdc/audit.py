@@ -17,14 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.aws.change_streams import StreamSource
-from ddbio.aws.kinesis_streams import KinesisSource
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.change_ids import change_ids, distinct_changes
+from ddbio.cdc.change_streams import StreamSource
+from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
+from ddbio.cdc.image_audit import ImageChains
+from ddbio.cdc.kinesis_streams import KinesisSource
+from ddbio.cdc.lineages import lineage_number, lineages_of
+from ddbio.cdc.log_jobs import folder_of, jobs_of, number_log
+from ddbio.cdc.log_reader import FileLineages, streams_of_files
+from ddbio.cdc.log_rows import hour_of, next_iterator
+from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.commit.claim import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
-from ddbio.core.capture.audit import ImageChains
-from ddbio.core.capture.change_ids import change_ids, distinct_changes
-from ddbio.core.capture.log_rows import hour_of, next_iterator
-from ddbio.core.capture.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.item_key import Fingerprints
@@ -32,12 +38,6 @@ from ddbio.items.schema.own_names import is_own
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.gaps import HEALS, captures_in, find_gaps, shard_of
-from ddbio.ops.capture.lineages import lineage_number, lineages_of
-from ddbio.ops.capture.log_jobs import folder_of, jobs_of, number_log
-from ddbio.ops.capture.log_reader import FileLineages, streams_of_files
 from ddbio.storage.meta import claim_path
 from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import job_of
@@ -45,8 +45,8 @@ from ddbio.storage.staged import job_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.core.capture.shards import ChangeSource, Shard
-    from ddbio.ops.capture.gaps import Gap
+    from ddbio.cdc.gaps import Gap
+    from ddbio.cdc.shards import ChangeSource, Shard
     from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore

@@ -12,7 +12,7 @@ from ddbio.aws.endpoint_route import STREAMS
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
 from ddbio.aws.transport import LightTransport, open_body_sender
-from ddbio.core.capture.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from ddbio.jobs.estimate import GB, Figures, compute_parts, is_s3
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.cdc.loop import CaptureLoop
     from ddbio.jobs.estimate import Part, Prices
-    from ddbio.ops.capture.loop import CaptureLoop
     from ddbio.options import CaptureOptions
 
 # Assumed: a file is put, and its batch is recorded.

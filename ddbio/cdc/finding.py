@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.change_streams import stream_of
 from ddbio.aws.control_plane import call, parse_table_description
-from ddbio.aws.kinesis_streams import data_stream_of
+from ddbio.cdc.batches import CAPTURE
+from ddbio.cdc.change_streams import stream_of
+from ddbio.cdc.gaps import HEALS
+from ddbio.cdc.kinesis_streams import data_stream_of
+from ddbio.cdc.leases import LEASES
+from ddbio.cdc.lineages import LogLineage, TableStream, lineages_of, require_table, table_arn_of
+from ddbio.cdc.log_jobs import HANDLER, jobs_in
 from ddbio.errors import OptionError
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.stores import open_store
-from ddbio.ops.capture.batches import CAPTURE
-from ddbio.ops.capture.gaps import HEALS
-from ddbio.ops.capture.leases import LEASES
-from ddbio.ops.capture.lineages import LogLineage, TableStream, lineages_of, require_table, table_arn_of
-from ddbio.ops.capture.log_jobs import HANDLER, jobs_in
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:

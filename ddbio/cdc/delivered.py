@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.core.capture.delivered import Delivered, DeliveredReader, sample_keys
-from ddbio.core.capture.log_rows import LogDecoder, item_schema
-from ddbio.core.capture.one_table import OPENINGS, OneTable, named_tables, table_names
+from ddbio.cdc.delivered_records import Delivered, DeliveredReader, sample_keys
+from ddbio.cdc.log_rows import LogDecoder, item_schema
+from ddbio.cdc.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.formats.delivered_text import delivered_head, delivered_text
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
@@ -35,8 +35,8 @@ from ddbio.storage.meta import META
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from ddbio.core.capture.delivered import Failure
-    from ddbio.core.capture.log_rows import LogRows
+    from ddbio.cdc.delivered_records import Failure
+    from ddbio.cdc.log_rows import LogRows
     from ddbio.options.changes import ChangesReadOptions, DeliveredOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject

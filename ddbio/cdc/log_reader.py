@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.cdc.batch_records import BatchRecords
+from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images
+from ddbio.cdc.lineages import LogLineage, lineage_number, lineages_of
+from ddbio.cdc.log_fitting import fitted_log
+from ddbio.cdc.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
+from ddbio.cdc.log_rows import log_schema
 from ddbio.commit.snapshot import live_files
-from ddbio.core.capture.log_rows import log_schema
-from ddbio.core.lake.log_fitting import fitted_log
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.formats.log_columns import LOG_COLUMNS
 from ddbio.formats.parquet_input import open_parquet
@@ -18,10 +22,6 @@ from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.items.schema.file import schema_from_json
 from ddbio.items.schema.own_names import is_own
-from ddbio.ops.capture.batch_records import BatchRecords
-from ddbio.ops.capture.batches import CAPTURE, COLUMNS, has_old_images
-from ddbio.ops.capture.lineages import LogLineage, lineage_number, lineages_of
-from ddbio.ops.capture.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

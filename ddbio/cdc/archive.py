@@ -19,12 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.commit.claim import Claim
-from ddbio.commit.contents import require_target
-from ddbio.commit.snapshot import live_files
-from ddbio.commit.snapshot_form import LiveFile
-from ddbio.core.capture.change_ids import change_ids, distinct_changes, id_texts
-from ddbio.core.capture.expiry import (
+from ddbio.cdc.batches import has_old_images, require_rows
+from ddbio.cdc.capture import begun_with, capture
+from ddbio.cdc.change_ids import change_ids, distinct_changes, id_texts
+from ddbio.cdc.expiry import (
     expired_rows,
     expiry_seconds,
     has_expiry,
@@ -34,7 +32,13 @@ from ddbio.core.capture.expiry import (
     without_attributes,
     without_image,
 )
-from ddbio.core.capture.log_order import in_order, in_time_order, last_of_each
+from ddbio.cdc.log_jobs import jobs_of
+from ddbio.cdc.log_order import in_order, in_time_order, last_of_each
+from ddbio.cdc.log_reader import streams_of_files
+from ddbio.commit.claim import Claim
+from ddbio.commit.contents import require_target
+from ddbio.commit.snapshot import live_files
+from ddbio.commit.snapshot_form import LiveFile
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.export.read import read_export_batches
 from ddbio.formats.log_columns import (
@@ -60,10 +64,6 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
-from ddbio.ops.capture.batches import has_old_images, require_rows
-from ddbio.ops.capture.capture import begun_with, capture
-from ddbio.ops.capture.log_jobs import jobs_of
-from ddbio.ops.capture.log_reader import streams_of_files
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data

@@ -1,0 +1,1 @@
+"""Change data capture: streams into logs; logs healed, verified, archived, replayed."""
