@@ -35,7 +35,7 @@ _NAMES = {
     "ddbio.items.schema.item_schema": "ItemSchema",
     "ddbio.jobs.service_estimates": "CapturePlan",
     "ddbio.aws.table_description": "TableDescription",
-    "ddbio.core.validation.comparison": "ValidatePlan ValidationReport",
+    "ddbio.validation.comparison": "ValidatePlan ValidationReport",
     "ddbio.errors": (
         "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError GapError LimitError "
         "NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError ThrottledError "

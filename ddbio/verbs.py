@@ -50,7 +50,7 @@ VERBS = {
         ),
         Verb("plan_scan", "table dest/?", "PlanScanOptions", "scan.describe:plan", "from_file"),
         Verb("infer_schema", "source=table:bytes", "InspectOptions", "scan.infer:infer_schema"),
-        Verb("digest", "source=table:data", "DigestOptions", "ops.digest:digest"),
+        Verb("digest", "source=table:data", "DigestOptions", "validation.digest:digest"),
         # Write tables.
         Verb("write_table", "data table", "WriteOptions", "load.load:write_table"),
         Verb("load_files", "source/ table", "LoadOptions", "load.load:load_files", "master conf progress"),
@@ -149,14 +149,12 @@ VERBS = {
         Verb("sync_catalog", "path/ target", "CatalogSyncOptions", "catalog.sync:sync"),
         Verb("catalog_ddl", "path/ dialect", "CatalogDdlOptions", "catalog.sync:write_ddl"),
         # Compare, plan, look.
-        Verb(
-            "validate", "source:data target:data?", "ValidateOptions", "ops.validation.validate:validate", "master conf"
-        ),
+        Verb("validate", "source:data target:data?", "ValidateOptions", "validation.validate:validate", "master conf"),
         Verb(
             "plan_validate",
             "source:data target:data?",
             "ValidateOptions",
-            "ops.validation.validate:plan_validate",
+            "validation.validate:plan_validate",
             "from_file",
         ),
         Verb("advise", "table?", "AdviseOptions", "ops.advice:advise"),

@@ -13,7 +13,6 @@ import pytest
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.core.doctor import DoctorReport, Finding
-from ddbio.core.validation.comparison import ValidationReport
 from ddbio.export.backups import BackupJob, RestoreJob
 from ddbio.export.bulk import BulkSummary
 from ddbio.export.fold_plan import ExportFoldReport
@@ -26,6 +25,7 @@ from ddbio.load.import_files import ImportFilesReport
 from ddbio.ops.folders.compact import CompactReport
 from ddbio.ops.folders.publish import PublishReport
 from ddbio.ops.folders.vacuum import VacuumReport
+from ddbio.validation.comparison import ValidationReport
 from tests.versions.features import FEATURES, table
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.charts.page import Page, Table
 
 if TYPE_CHECKING:
-    from ddbio.core.validation.comparison import ValidationReport
+    from ddbio.validation.comparison import ValidationReport
 
 
 def validation_page(report: ValidationReport) -> Page:

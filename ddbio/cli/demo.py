@@ -15,10 +15,10 @@ from ddbio.cli.progress import ScanProgress
 from ddbio.cli.show import format_report
 from ddbio.errors import ValidationError
 from ddbio.jobs.report import DemoReport
-from ddbio.ops.digest import digest_files
 from ddbio.options import ScanToFilesOptions, parse_options
 from ddbio.scan.to_files import scan_to_files
 from ddbio.testing import FakeDynamoDB, MotoServer, flights
+from ddbio.validation.digest import digest_files
 
 if TYPE_CHECKING:
     from ddbio.jobs.report import ScanReport

@@ -22,8 +22,8 @@ from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
     from ddbio.core.doctor import DoctorReport
-    from ddbio.core.validation.comparison import SideOutline, ValidatePlan, ValidationReport
     from ddbio.formats.layout import LayoutReport
+    from ddbio.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 
 DIFFERENT_EXIT = FOUND_EXIT = 1
 
@@ -128,7 +128,7 @@ def validate(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[st
 
     Each is a table, an export, or files. The exit code is 0 if they are equal and all rules hold, and 1 if not.
     """
-    from ddbio.ops.validation.validate import validate as run_validation
+    from ddbio.validation.validate import validate as run_validation
 
     options = parse_flags(ValidateOptions, flags)
     if dry_run:
@@ -152,7 +152,7 @@ def plan_validate(*, as_json: bool, from_file: str | None, **flags: Any) -> None
 
 
 def _print_plan(options: ValidateOptions, from_file: str | None = None, *, as_json: bool) -> None:
-    from ddbio.ops.validation.validate import plan_validate as make_plan
+    from ddbio.validation.validate import plan_validate as make_plan
 
     plan = make_plan(options, from_file=from_file)
     click.echo(plan.to_json() if as_json else format_validate_plan(plan))

@@ -141,7 +141,7 @@ def digest(*, source: str, as_json: bool, **flags: Any) -> None:
 
     It is the same for the same items, whatever their order, files or column types.
     """
-    from ddbio.ops.digest import digest_source
+    from ddbio.validation.digest import digest_source
 
     found = digest_source(source, parse_flags(DigestOptions, {**flags, "table": source}))
     click.echo(

@@ -15,10 +15,10 @@ from ddbio.errors import DdbioError
 from ddbio.items.key_hashes import BUCKETS, Rows, buckets_of, repeated
 from ddbio.items.key_words import key_words
 from ddbio.items.schema.arrow import declare_types
-from ddbio.ops.validation.hashing import RowHasher
-from ddbio.ops.validation.meeting import parts_of
-from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
 from ddbio.spark.digest import declared_by
+from ddbio.validation.hashing import RowHasher
+from ddbio.validation.meeting import parts_of
+from ddbio.validation.sums import Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from ddbio.ops.validation.hashing import Hashing
-    from ddbio.ops.validation.meeting import Wanted
-    from ddbio.ops.validation.sums import Checks
+    from ddbio.validation.hashing import Hashing
+    from ddbio.validation.meeting import Wanted
+    from ddbio.validation.sums import Checks
 
     _Results: TypeAlias = Callable[[Iterator[pa.RecordBatch], RowHasher], Iterator[dict[str, Any]]]
     _Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

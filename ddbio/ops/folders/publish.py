@@ -37,12 +37,12 @@ from ddbio.jobs.file_estimates import run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.jobs.stores import committed_report, new_job_id, open_store
-from ddbio.ops.digest import digest_paths
 from ddbio.options import ValidateOptions, connection_of
 from ddbio.sources.data_files import find_data
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.object_store import stage_copy
 from ddbio.storage.staged import FileNaming
+from ddbio.validation.digest import digest_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -376,7 +376,7 @@ def _require_expected(
 
 def _require_rules(options: PublishOptions, rules: str, source: ObjectStore, found: Snapshot) -> None:
     """Refuse files whose rows break a quality rule."""
-    from ddbio.ops.validation.validate import validate  # noqa: PLC0415 - much, and most publications have no rules
+    from ddbio.validation.validate import validate  # noqa: PLC0415 - much, and most publications have no rules
 
     checked = validate(ValidateOptions(**connection_of(options), source=options.source, rules=rules))
     if live_files(source).paths != found.paths:

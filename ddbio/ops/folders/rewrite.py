@@ -27,11 +27,11 @@ from ddbio.formats.row_files import RowFiles, read_schema
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.items.plain_columns import plain_batch, plain_schema
-from ddbio.ops.digest import digest_paths
 from ddbio.ops.folders.sorting import sort_batches
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.paths import with_columns
 from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
+from ddbio.validation.digest import digest_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -23,7 +23,7 @@ from ddbio.lake_formats.rows import item_columns, log_columns, rows_of_log
 from ddbio.lake_formats.table import BASE as BASE_LOAD
 from ddbio.lake_formats.versions import BASE
 from ddbio.ops.lake.changes import LogChanges
-from ddbio.ops.validation.hashing import Hashing, RowHasher
+from ddbio.validation.hashing import Hashing, RowHasher
 
 _HOUR_US = 3_600_000_000
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.cdc.log_reader import open_log
-from ddbio.core.validation.comparison import ValidationReport
 from ddbio.errors import OptionError
 from ddbio.export import jobs
 from ddbio.formats.export_manifest import SUMMARY
@@ -21,9 +20,6 @@ from ddbio.items.key_words import key_words
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import open_items
 from ddbio.ops.lake.as_of import StateAt, base_us
-from ddbio.ops.validation.lake_side import ExportWithout, LakeSide
-from ddbio.ops.validation.sides import Reading
-from ddbio.ops.validation.validate import validate
 from ddbio.options import (
     ExportStartOptions,
     ValidateOptions,
@@ -33,6 +29,10 @@ from ddbio.options import (
     parse_options,
 )
 from ddbio.sources.export_source import open_export
+from ddbio.validation.comparison import ValidationReport
+from ddbio.validation.lake_side import ExportWithout, LakeSide
+from ddbio.validation.sides import Reading
+from ddbio.validation.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

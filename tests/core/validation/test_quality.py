@@ -5,10 +5,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.core.validation.quality import RuleChecker, rows_with
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import RESCUE_NAME, tagged_field
 from ddbio.options.quality import QualityRules
+from ddbio.validation.quality import RuleChecker, rows_with
 
 
 def failures(rule, column, field_=None, rescued=None):

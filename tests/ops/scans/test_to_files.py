@@ -18,8 +18,8 @@ from ddbio.errors import (
     TargetError,
 )
 from ddbio.jobs.report import ScanReport
-from ddbio.ops.digest import digest_files
 from ddbio.options import ScanOptions, parse_options
+from ddbio.validation.digest import digest_files
 
 REPORT_KEYS = {
     "items", "rows", "rescued", "seconds", "wire_bytes", "cpu_seconds", "rcu_asked_per_second", "rcu_consumed",

@@ -15,13 +15,13 @@ from ddbio.budget import LocalBudget
 from ddbio.items.key_hashes import BUCKETS, Rows
 from ddbio.items.key_words import key_words
 from ddbio.jobs.engine import LocalEngine
-from ddbio.ops.validation.hashing import Hashing
-from ddbio.ops.validation.row_store import RowsElsewhere
-from ddbio.ops.validation.sides import Reading, open_side
-from ddbio.ops.validation.sums import Checks, Sums
-from ddbio.ops.validation.tasks import words_of_portion
 from ddbio.options import ValidateOptions
 from ddbio.options.quality import ColumnRules, QualityRules, ValueRange
+from ddbio.validation.hashing import Hashing
+from ddbio.validation.row_store import RowsElsewhere
+from ddbio.validation.sides import Reading, open_side
+from ddbio.validation.sums import Checks, Sums
+from ddbio.validation.tasks import words_of_portion
 
 RULES = QualityRules(
     columns={"n": ColumnRules(unique=True, range=ValueRange(max=150)), "pk": ColumnRules(not_null=True)}

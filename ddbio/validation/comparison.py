@@ -12,9 +12,9 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ddbio.core.validation.quality import RuleResult
     from ddbio.items.rescue import Misfit
     from ddbio.jobs.prices import Cost
+    from ddbio.validation.quality import RuleResult
 
 Kind = Literal["missing", "extra", "different"]
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from ddbio.core.validation.comparison import Kind
 from ddbio.items.key_hashes import BUCKETS, Rows, bucket_groups, buckets_of, differences, repeated
-from ddbio.ops.validation.sums import rows_in
+from ddbio.validation.comparison import Kind
+from ddbio.validation.sums import rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.items.key_hashes import Counts, Differences
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.validation.hashing import HashedRows
-    from ddbio.ops.validation.sums import Sums
+    from ddbio.validation.hashing import HashedRows
+    from ddbio.validation.sums import Sums
 
     PartKey: TypeAlias = tuple[int, int, int]
 

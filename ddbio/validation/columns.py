@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.core.validation.comparison import ColumnDifference
 from ddbio.errors import SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field
+from ddbio.validation.comparison import ColumnDifference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

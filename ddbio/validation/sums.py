@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.core.validation.quality import RuleChecker, rows_with
 from ddbio.items.digest import Digest
 from ddbio.items.item_key import key_hashes
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
-from ddbio.ops.validation.columns import ColumnsSeen
+from ddbio.validation.columns import ColumnsSeen
+from ddbio.validation.quality import RuleChecker, rows_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from ddbio.ops.validation.hashing import HashedRows
     from ddbio.options.quality import QualityRules
+    from ddbio.validation.hashing import HashedRows
 
 
 @dataclass(frozen=True)

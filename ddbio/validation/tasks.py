@@ -18,11 +18,11 @@ from ddbio.items.key_hashes import Rows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import declare_types
 from ddbio.jobs.engine import SplitTasks
-from ddbio.ops.validation.hashing import RowHasher
-from ddbio.ops.validation.meeting import Wanted, meet, parts_of
-from ddbio.ops.validation.sums import Sums, chosen_buckets, rows_in
 from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
+from ddbio.validation.hashing import RowHasher
+from ddbio.validation.meeting import Wanted, meet, parts_of
+from ddbio.validation.sums import Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from ddbio.export.tasks import ExportTask
     from ddbio.items.key_hashes import Words
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.validation.hashing import HashedRows, Hashing
-    from ddbio.ops.validation.meeting import PartKey
-    from ddbio.ops.validation.sums import Checks
     from ddbio.scan.stream import ScanTask
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject
+    from ddbio.validation.hashing import HashedRows, Hashing
+    from ddbio.validation.meeting import PartKey
+    from ddbio.validation.sums import Checks
 
     OpenBudget: TypeAlias = Callable[[], AbstractContextManager[LocalBudget]]
 

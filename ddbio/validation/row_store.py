@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ddbio.items.key_hashes import Counts
-    from ddbio.ops.validation.meeting import Summary
+    from ddbio.validation.meeting import Summary
 
 HELD_BYTES = 128 * 1024 * 1024
 """Bytes of rows that a side holds in memory: eight million rows."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.core.validation.comparison import SideOutline
 from ddbio.items.key_words import key_words
 from ddbio.jobs.estimate import ARROW_RATIO
 from ddbio.jobs.speeds import DIGEST_SPEED
@@ -16,9 +15,10 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import lake_format, open_lake_table
 from ddbio.lake_formats.table import KEYS
-from ddbio.ops.validation import sides
-from ddbio.ops.validation.sides import ExportSide, InOneThread
 from ddbio.sources.data_files import is_data
+from ddbio.validation import sides
+from ddbio.validation.comparison import SideOutline
+from ddbio.validation.sides import ExportSide, InOneThread
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.items.key_hashes import Words
-    from ddbio.ops.validation.hashing import Hashing
-    from ddbio.ops.validation.meeting import Summary
-    from ddbio.ops.validation.sides import Nulls, Reading, Side
-    from ddbio.ops.validation.sums import Checks
     from ddbio.options import ConnectionOptions, ValidateOptions
+    from ddbio.validation.hashing import Hashing
+    from ddbio.validation.meeting import Summary
+    from ddbio.validation.sides import Nulls, Reading, Side
+    from ddbio.validation.sums import Checks
 
 
 class AsOf(Protocol):
@@ -126,7 +126,7 @@ def open_side(
     Raises
     ------
     DdbioError
-        As :func:`ddbio.ops.validation.sides.open_side` says.
+        As :func:`ddbio.validation.sides.open_side` says.
     """
     if isinstance(given, LakeSide | ExportSide):
         return given

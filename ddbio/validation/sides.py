@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
-from ddbio.core.validation.comparison import SideOutline
 from ddbio.errors import DdbioError, OptionError
 from ddbio.export.tasks import ExportStream, export_columns, export_tasks
 from ddbio.formats.declared import look_up
@@ -30,15 +29,6 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
-from ddbio.ops.validation.hashing import RowHasher
-from ddbio.ops.validation.tasks import (
-    ExportPortion,
-    FilesPortion,
-    FileUnit,
-    HashingDecoder,
-    TablePortion,
-    summarise,
-)
 from ddbio.options import ExportReadOptions, ScanOptions, connection_of
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.scan.plan import budget_of
@@ -47,6 +37,16 @@ from ddbio.sources.data_files import find_data, is_data, is_json, read_lines
 from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, is_manifest, read_state
 from ddbio.storage.staged import StoredObject
+from ddbio.validation.comparison import SideOutline
+from ddbio.validation.hashing import RowHasher
+from ddbio.validation.tasks import (
+    ExportPortion,
+    FilesPortion,
+    FileUnit,
+    HashingDecoder,
+    TablePortion,
+    summarise,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.validation.hashing import HashedRows, Hashing
-    from ddbio.ops.validation.meeting import Summary
-    from ddbio.ops.validation.sums import Checks
-    from ddbio.ops.validation.tasks import Portion, TasksSummary
     from ddbio.options import ConnectionOptions, ValidateOptions
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import PageDecoder
     from ddbio.storage.object_store import ObjectStore
+    from ddbio.validation.hashing import HashedRows, Hashing
+    from ddbio.validation.meeting import Summary
+    from ddbio.validation.sums import Checks
+    from ddbio.validation.tasks import Portion, TasksSummary
 
 Nulls = Literal["keep", "merge"]
 

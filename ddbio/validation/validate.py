@@ -16,8 +16,6 @@ import numpy as np
 from ddbio.budget.job_limits import check_limits
 from ddbio.charts.page import write_page
 from ddbio.charts.validation import validation_page
-from ddbio.core.validation.comparison import Example, Kind, ValidationReport, plan_validation
-from ddbio.core.validation.quality import RuleResult, row_items
 from ddbio.errors import OptionError
 from ddbio.items.key_hashes import BUCKETS, bucket_groups, differences
 from ddbio.items.key_words import key_words
@@ -27,25 +25,27 @@ from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
-from ddbio.ops.validation.columns import differing_columns
-from ddbio.ops.validation.hashing import Hashing
-from ddbio.ops.validation.lake_side import open_side
-from ddbio.ops.validation.meeting import Found, Wanted, meet
-from ddbio.ops.validation.row_store import RowsElsewhere, RowStore
-from ddbio.ops.validation.sides import Reading, TableSide
-from ddbio.ops.validation.sums import Checks, Sums
 from ddbio.options.quality import QualityRules, read_rules
+from ddbio.validation.columns import differing_columns
+from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
+from ddbio.validation.hashing import Hashing
+from ddbio.validation.lake_side import open_side
+from ddbio.validation.meeting import Found, Wanted, meet
+from ddbio.validation.quality import RuleResult, row_items
+from ddbio.validation.row_store import RowsElsewhere, RowStore
+from ddbio.validation.sides import Reading, TableSide
+from ddbio.validation.sums import Checks, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ddbio.core.validation.comparison import ValidatePlan
     from ddbio.items.digest import Digest
     from ddbio.items.key_hashes import BucketSums
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.ops.validation.columns import ColumnsSeen
-    from ddbio.ops.validation.sides import Side
     from ddbio.options import ValidateOptions
+    from ddbio.validation.columns import ColumnsSeen
+    from ddbio.validation.comparison import ValidatePlan
+    from ddbio.validation.sides import Side
 
 _LOG = logging.getLogger("ddbio.validate")
 

@@ -1,1 +1,0 @@
-"""Validate that two sides hold the same items: open them, read each once, compare, and show what differs."""

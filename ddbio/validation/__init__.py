@@ -1,0 +1,1 @@
+"""Comparison of two sides, digests, and quality rules."""
