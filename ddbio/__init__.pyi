@@ -52,11 +52,11 @@ from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSumma
 from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
 from ddbio.scan.infer import Source
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
-from ddbio.ops.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
-from ddbio.ops.lake.bootstrap import BootstrapReport as BootstrapReport
-from ddbio.ops.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
-from ddbio.ops.lake.reconcile import ReconcilePlan as ReconcilePlan, ReconcileReport as ReconcileReport
-from ddbio.ops.lake.verify import VerifyReport as VerifyReport
+from ddbio.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
+from ddbio.lake.bootstrap import BootstrapReport as BootstrapReport
+from ddbio.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
+from ddbio.lake.reconcile import ReconcilePlan as ReconcilePlan, ReconcileReport as ReconcileReport
+from ddbio.lake.verify import VerifyReport as VerifyReport
 from ddbio.load.sources import Rows
 from ddbio.jobs.progress import Progress as Progress
 from ddbio.load.tables import CreatedTable as CreatedTable

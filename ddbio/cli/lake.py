@@ -27,7 +27,7 @@ def apply(*, dry_run: bool, as_json: bool, master: str | None, conf: tuple[str, 
 
     LOG is the folder that capture writes, or that of an incremental export.
     """
-    from ddbio.ops.lake.apply import apply_log, plan_apply
+    from ddbio.lake.apply import apply_log, plan_apply
 
     options = parse_flags(ApplyOptions, flags)
     report = plan_apply(options) if dry_run else apply_log(options, master=master, conf=parse_conf(conf))
@@ -56,9 +56,9 @@ def maintain(
     import functools
     import json
 
-    from ddbio.ops.lake.maintain import maintain as run
-    from ddbio.ops.lake.maintain import plan_maintain
-    from ddbio.ops.lake.policy import read_policy
+    from ddbio.lake.maintain import maintain as run
+    from ddbio.lake.maintain import plan_maintain
+    from ddbio.lake.policy import read_policy
 
     step = plan_maintain if dry_run else functools.partial(run, master=master, conf=parse_conf(conf))
     if policy is None:

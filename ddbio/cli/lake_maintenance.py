@@ -23,7 +23,7 @@ def bootstrap(*, as_json: bool, master: str | None, conf: tuple[str, ...], **fla
 
     A run that was killed is gone on with by the same command.
     """
-    from ddbio.ops.lake.bootstrap import bootstrap as run
+    from ddbio.lake.bootstrap import bootstrap as run
 
     report = run(parse_flags(BootstrapOptions, flags), master=master, conf=parse_conf(conf))
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -40,8 +40,8 @@ def bootstrap(*, as_json: bool, master: str | None, conf: tuple[str, ...], **fla
 @output_flags
 def reconcile(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str, ...], **flags: Any) -> None:
     """Compare closed windows of LOG with incremental exports of TABLE; count and repair what was lost."""
-    from ddbio.ops.lake.reconcile import plan_reconcile
-    from ddbio.ops.lake.reconcile import reconcile as run
+    from ddbio.lake.reconcile import plan_reconcile
+    from ddbio.lake.reconcile import reconcile as run
 
     options = parse_flags(ReconcileOptions, flags)
     if dry_run:

@@ -11,7 +11,7 @@ from ddbio.cli.terminal import data_out, print_table
 from ddbio.options import HistoryOptions, VerifyOptions, ViewOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.lake.history import HistoryReport
+    from ddbio.lake.history import HistoryReport
 
 DIFFERENT_EXIT = 1
 
@@ -27,7 +27,7 @@ def verify(*, as_json: bool, **flags: Any) -> None:
     TABLE is the name of a table, or the folder of a full export of it. By default both are compared as they are now.
     """
     from ddbio.cli.inspection import format_validation
-    from ddbio.ops.lake.verify import verify as run
+    from ddbio.lake.verify import verify as run
 
     report = run(parse_flags(VerifyOptions, flags))
     if as_json:
@@ -48,7 +48,7 @@ def verify(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def history(*, as_json: bool, **flags: Any) -> None:
     """Print the states of the item KEY, or of every item, that SOURCE has, a log of changes or a lake table."""
-    from ddbio.ops.lake.history import describe_history
+    from ddbio.lake.history import describe_history
 
     report = describe_history(parse_flags(HistoryOptions, flags))
     if as_json:
@@ -85,7 +85,7 @@ def view() -> None:
 @QUIET_FLAG
 def latest(**flags: Any) -> None:
     """Print the view of the newest state of all items: LAKE, and what LOG has since it was applied."""
-    from ddbio.ops.lake.views import latest_view_sql
+    from ddbio.lake.views import latest_view_sql
 
     data_out().write(f"{latest_view_sql(parse_flags(ViewOptions, flags))};\n")
 
@@ -96,6 +96,6 @@ def latest(**flags: Any) -> None:
 @QUIET_FLAG
 def history_view(**flags: Any) -> None:
     """Print the view of the history of all items of LOG: each state with the times from and to which it was valid."""
-    from ddbio.ops.lake.views import history_view_sql
+    from ddbio.lake.views import history_view_sql
 
     data_out().write(f"{history_view_sql(parse_flags(ViewOptions, flags))};\n")

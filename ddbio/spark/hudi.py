@@ -27,14 +27,14 @@ from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIEL
 from ddbio.items.schema.arrow import fields_within
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.stores import new_job_id, open_store
+from ddbio.lake.apply import apply_source
+from ddbio.lake.changes import open_changes
+from ddbio.lake.merging import Merged, SpreadMerging
 from ddbio.lake_formats.bucket_files import MergedBucket
 from ddbio.lake_formats.hudi import STATE, HudiLakeTable
 from ddbio.lake_formats.merge import Outcome
 from ddbio.lake_formats.rows import newest
 from ddbio.lake_formats.table import PREFIX, ConflictError, LakeState
-from ddbio.ops.lake.apply import apply_source
-from ddbio.ops.lake.changes import open_changes
-from ddbio.ops.lake.merging import Merged, SpreadMerging
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.session import running_session
 from ddbio.spark.types import to_spark_schema
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from ddbio.jobs.report import Clock
+    from ddbio.lake.apply import ApplyReport
+    from ddbio.lake.change_source import ChangePart
+    from ddbio.lake.merging import BucketMerger, RowMaker
     from ddbio.lake_formats.hudi import Instant
     from ddbio.lake_formats.rows import LakeShape
     from ddbio.lake_formats.table import Commit
-    from ddbio.ops.lake.apply import ApplyReport
-    from ddbio.ops.lake.change_source import ChangePart
-    from ddbio.ops.lake.merging import BucketMerger, RowMaker
     from ddbio.options import ApplyOptions, ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
 
@@ -336,7 +336,7 @@ def apply_changes(options: ApplyOptions, clock: Clock, master: str | None, conf:
     OptionError
         If this Spark, or its session, has no writer of Hudi.
     DdbioError
-        As of ``ddbio.ops.lake.apply.apply_log``.
+        As of ``ddbio.lake.apply.apply_log``.
     """
     with closing(SparkEngine(master, dict(conf))) as engine:
         table = HudiTable(hudi_store(options.table, options, engine.session), engine.session, engine.parallelism)

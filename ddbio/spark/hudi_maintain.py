@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, TIME, VERSION
-from ddbio.lake_formats.hudi import TIMELINE
-from ddbio.lake_formats.table import FLOOR
-from ddbio.ops.lake.maintain import (
+from ddbio.lake.maintain import (
     SMALL_RATIO,
     MaintainReport,
     abort_staged,
@@ -22,7 +20,9 @@ from ddbio.ops.lake.maintain import (
     plan_swept,
     seconds_of,
 )
-from ddbio.ops.lake.registering import check_lake_catalog, register_lake
+from ddbio.lake.registering import check_lake_catalog, register_lake
+from ddbio.lake_formats.hudi import TIMELINE
+from ddbio.lake_formats.table import FLOOR
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import HudiTable, claimed, hudi_store
 
@@ -51,7 +51,7 @@ def maintain_table(
     OptionError
         If this Spark, or its session, has no writer of Hudi, or ddbio did not make the table.
     DdbioError
-        As of ``ddbio.ops.lake.maintain.maintain``.
+        As of ``ddbio.lake.maintain.maintain``.
     """
     now = time.time()
     job = open_maintainer(options)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.core.lake.changes import given_columns, given_rows
 from ddbio.errors import DdbioError
 from ddbio.items.schema.arrow import RESCUE_NAME, declare_types, name_of_field
 from ddbio.jobs.engine import Shuffle
 from ddbio.jobs.report import Clock
+from ddbio.lake.apply import apply_source
+from ddbio.lake.change_rows import given_columns, given_rows
+from ddbio.lake.changes import given_changes
+from ddbio.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts
 from ddbio.lake_formats.rows import item_columns
-from ddbio.ops.lake.apply import apply_source
-from ddbio.ops.lake.changes import given_changes
-from ddbio.ops.lake.merging import gather, joined, merge_buckets, partitions_of, split_batch, unknown_texts
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.types import to_arrow_schema
 from ddbio.spark.validation import frame_batches
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
+    from ddbio.lake.apply import ApplyReport
+    from ddbio.lake.change_source import ChangePart
+    from ddbio.lake.changes import RowChanges
+    from ddbio.lake.merging import BucketMerger, Merged, RowMaker
     from ddbio.lake_formats.rows import LakeShape
-    from ddbio.ops.lake.apply import ApplyReport
-    from ddbio.ops.lake.change_source import ChangePart
-    from ddbio.ops.lake.changes import RowChanges
-    from ddbio.ops.lake.merging import BucketMerger, Merged, RowMaker
     from ddbio.options import ApplyOptions
 
 _PARTS: Any = pa.schema({"partition": pa.int64(), "rows": pa.binary(), "error": pa.binary()})  # type: ignore[arg-type] # stubs
@@ -50,7 +50,7 @@ def apply_frame(frame: DataFrame, options: ApplyOptions) -> ApplyReport:
     SchemaError
         If the rows are no changes.
     DdbioError
-        As of ``ddbio.ops.lake.apply.apply_log``.
+        As of ``ddbio.lake.apply.apply_log``.
     """
     schema = to_arrow_schema(frame.schema)
     source = given_changes(schema, options)

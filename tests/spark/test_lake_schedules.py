@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.ops.lake.merging import SpreadMerging
+from ddbio.lake.merging import SpreadMerging
 from ddbio.spark.engine import SparkEngine
 from tests.ops.lake.test_schedules import sweep
 

@@ -26,10 +26,10 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.commit.claim import Claim
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.lake.apply import Applier, ApplyReport
+from ddbio.lake.changes import open_changes
 from ddbio.lake_formats.hudi import HudiLakeTable
 from ddbio.lake_formats.items import open_items
-from ddbio.ops.lake.apply import Applier, ApplyReport
-from ddbio.ops.lake.changes import open_changes
 from ddbio.options import ApplyOptions
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable

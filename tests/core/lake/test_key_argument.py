@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddbio.core.lake.key_argument import key_text_of
 from ddbio.errors import OptionError
+from ddbio.lake.key_argument import key_text_of
 
 BOTH = {"pk": "S", "sk": "N"}
 

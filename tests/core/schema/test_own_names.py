@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from ddbio.cdc.log_rows import item_schema, log_schema
-from ddbio.core.lake.history import history_schema
 from ddbio.formats.lake_columns import attribute_columns, lake_fields, lake_schema
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, normalize_schema
 from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
 from ddbio.items.schema.own_names import beside, columns_of, is_own
+from ddbio.lake.item_history import history_schema
 
 ODD = [
     *sorted((LOG_COLUMNS | ARCHIVE_COLUMNS) - {"_rescue"}),

@@ -18,10 +18,10 @@ from pyiceberg.table import StaticTable
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import DecodeError, OptionError
+from ddbio.lake.maintain import open_maintainer
 from ddbio.lake_formats import bucket_files
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.table import Commit, ConflictError
-from ddbio.ops.lake.maintain import open_maintainer
 from ddbio.options import MaintainOptions
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.test_schedules import expected, items_of

@@ -16,8 +16,8 @@ from ddbio.aws.control_plane import RecoveryDescription
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cli.main import cli
 from ddbio.errors import OptionError
-from ddbio.ops.lake import reconcile as reconciling
-from ddbio.ops.lake.reconcile import Reconciler, closed_windows
+from ddbio.lake import reconcile as reconciling
+from ddbio.lake.reconcile import Reconciler, closed_windows
 from ddbio.options import ReconcileOptions
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore

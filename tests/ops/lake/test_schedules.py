@@ -19,12 +19,12 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from ddbio.cdc.log_reader import open_log
+from ddbio.lake.apply import Applier
+from ddbio.lake.changes import LogChanges
+from ddbio.lake.maintain import Maintainer
+from ddbio.lake.merging import LocalMerging, SpreadMerging
 from ddbio.lake_formats.delta import DeltaLakeTable
 from ddbio.lake_formats.iceberg import IcebergLakeTable
-from ddbio.ops.lake.apply import Applier
-from ddbio.ops.lake.changes import LogChanges
-from ddbio.ops.lake.maintain import Maintainer
-from ddbio.ops.lake.merging import LocalMerging, SpreadMerging
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.ops.lake.virtual_engine import VirtualEngine

@@ -17,9 +17,9 @@ import ddbio
 from ddbio.aws import control_plane
 from ddbio.cli.main import cli
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
-from ddbio.ops.lake.apply import apply_source
-from ddbio.ops.lake.changes import open_changes
-from ddbio.ops.lake.merging import SpreadMerging
+from ddbio.lake.apply import apply_source
+from ddbio.lake.changes import open_changes
+from ddbio.lake.merging import SpreadMerging
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change as Exported

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.lake import verify as verifying
 from ddbio.lambda_handlers import log_changes
-from ddbio.ops.lake import verify as verifying
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import ExportWriter, put_manifest
 from tests.ops.lake.test_apply import capture, fake, resource, table

@@ -6,12 +6,12 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.ops.lake.maintain import maintain
+from ddbio.lake.maintain import maintain
 from ddbio.options import MaintainOptions, connection_of, parse_options
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
-    from ddbio.ops.lake.maintain import MaintainReport
+    from ddbio.lake.maintain import MaintainReport
     from ddbio.options import ConnectionOptions
 
 _MEMBERS = {"defaults", "tables"}

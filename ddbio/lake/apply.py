@@ -23,25 +23,25 @@ from ddbio.formats.rolling_writer import FileOptions
 from ddbio.jobs.engine import check_engine, cluster_of, open_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id, require_shared
+from ddbio.lake.change_source import AppliedTo
+from ddbio.lake.changes import given_changes, open_changes
+from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
+from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.merge import BucketMerge, Outcome
 from ddbio.lake_formats.registry import open_lake_table, require_writable
 from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
 from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
-from ddbio.ops.lake.change_source import AppliedTo
-from ddbio.ops.lake.changes import given_changes, open_changes
-from ddbio.ops.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
-from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.jobs.engine import ShufflingEngine
+    from ddbio.lake.change_source import ChangePart, ChangeSource
+    from ddbio.lake.merging import Merged, Merging
     from ddbio.lake_formats.rows import LakeShape
     from ddbio.lake_formats.table import LakeState, LakeTable
-    from ddbio.ops.lake.change_source import ChangePart, ChangeSource
-    from ddbio.ops.lake.merging import Merged, Merging
     from ddbio.options.lake import ApplyOptions
 
 _LOG = logging.getLogger("ddbio.apply")

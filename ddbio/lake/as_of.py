@@ -18,11 +18,11 @@ from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.jobs.stores import open_store
+from ddbio.lake.changes import LogChanges
 from ddbio.lake_formats.keys import buckets_of, key_texts
 from ddbio.lake_formats.rows import item_columns, log_columns, rows_of_log
 from ddbio.lake_formats.table import BASE as BASE_LOAD
 from ddbio.lake_formats.versions import BASE
-from ddbio.ops.lake.changes import LogChanges
 from ddbio.validation.hashing import Hashing, RowHasher
 
 _HOUR_US = 3_600_000_000

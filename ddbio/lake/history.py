@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.cdc.log_reader import open_log, read_changes
-from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_of
-from ddbio.core.lake.key_argument import key_text_of
 from ddbio.errors import NotFoundError
 from ddbio.formats.lake_columns import KEY, VERSION
 from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.jobs.report import Report
 from ddbio.jobs.stores import open_store
+from ddbio.lake.as_of import older_files
+from ddbio.lake.item_history import STATE_OPERATION, VALID_FROM, VALID_TO, history_of
+from ddbio.lake.key_argument import key_text_of
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import buckets_of, key_texts
 from ddbio.lake_formats.registry import lake_format
 from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
-from ddbio.ops.lake.as_of import older_files
 from ddbio.validation.quality import row_items
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.jobs.engine import ShufflingEngine
+    from ddbio.lake.change_source import ChangePart
     from ddbio.lake_formats.bucket_files import BucketFiles, MergedBucket
-    from ddbio.ops.lake.change_source import ChangePart
 
 PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")

@@ -58,7 +58,7 @@ class AppliedTo:
 
 
 class ChangeSource(Protocol):
-    """Offer changes by numbers that only grow; errors are those of ``ddbio.ops.lake.apply.apply_log``."""
+    """Offer changes by numbers that only grow; errors are those of ``ddbio.lake.apply.apply_log``."""
 
     slack_us: int
     """Changes so long before a base load began are applied too: clocks of the service and of this machine differ."""

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.cdc.log_reader import open_log
-from ddbio.core.lake.views import (
+from ddbio.errors import OptionError
+from ddbio.formats.lake_columns import TIME, deleted_column
+from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.schema.folded import fold
+from ddbio.jobs.stores import open_store
+from ddbio.lake.as_of import base_us
+from ddbio.lake.view_sql import (
     ViewedLake,
     ViewedLog,
     history_query,
@@ -18,14 +24,8 @@ from ddbio.core.lake.views import (
     log_relation,
     statements,
 )
-from ddbio.errors import OptionError
-from ddbio.formats.lake_columns import TIME, deleted_column
-from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.folded import fold
-from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.rows import item_columns
-from ddbio.ops.lake.as_of import base_us
 
 if TYPE_CHECKING:
     from ddbio.lake_formats.items import LakeItems

@@ -27,11 +27,11 @@ from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store, require_shared
+from ddbio.lake.apply import apply_log
+from ddbio.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
+from ddbio.lake.registering import check_lake_catalog
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import BASE, EPOCHS
-from ddbio.ops.lake.apply import apply_log
-from ddbio.ops.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
-from ddbio.ops.lake.registering import check_lake_catalog
 from ddbio.options import (
     ApplyOptions,
     CaptureHealOptions,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ddbio.cdc.gaps import Gap
-    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.lake.apply import ApplyReport
     from ddbio.options import BootstrapOptions
 
 _LOG = logging.getLogger("ddbio.bootstrap")

@@ -23,12 +23,12 @@ from ddbio.items.schema.arrow import name_of_field
 from ddbio.jobs.engine import check_engine
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id
+from ddbio.lake.apply import check_ours
+from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.registry import open_lake_table, require_writable
 from ddbio.lake_formats.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.lake_formats.table import FLOOR, Commit, ConflictError
-from ddbio.ops.lake.apply import check_ours
-from ddbio.ops.lake.registering import check_lake_catalog, register_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

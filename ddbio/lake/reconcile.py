@@ -28,8 +28,8 @@ from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
+from ddbio.lake.apply import apply_log
 from ddbio.lake_formats.registry import lake_format
-from ddbio.ops.lake.apply import apply_log
 from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.cdc.heal import Look
-    from ddbio.ops.lake.apply import ApplyReport
+    from ddbio.lake.apply import ApplyReport
     from ddbio.options import ReconcileOptions
     from ddbio.storage.object_store import ObjectStore
 

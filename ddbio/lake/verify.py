@@ -18,8 +18,8 @@ from ddbio.export import jobs
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.items.key_words import key_words
 from ddbio.jobs.stores import open_store
+from ddbio.lake.as_of import StateAt, base_us
 from ddbio.lake_formats.items import open_items
-from ddbio.ops.lake.as_of import StateAt, base_us
 from ddbio.options import (
     ExportStartOptions,
     ValidateOptions,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from ddbio.catalog.quotes import back_quoted, double_quoted, files_below, hive_text, sql_text
-from ddbio.core.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
 from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import DELETED, VERSION, lake_fields
 from ddbio.formats.log_columns import EVENT_TIME, OPERATION, SEQUENCE
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.own_names import column_name, columns_of
+from ddbio.lake.item_history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
 from ddbio.lake_formats.versions import prefix_of
 
 if TYPE_CHECKING:

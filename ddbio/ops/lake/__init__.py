@@ -1,1 +1,0 @@
-"""The verbs about tables of a lake."""
