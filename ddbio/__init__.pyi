@@ -44,10 +44,10 @@ from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
 from ddbio.validation.digest import DigestSource
 from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
-from ddbio.ops.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
-from ddbio.ops.folders.listing import FileList as FileList, ListedFile as ListedFile
-from ddbio.ops.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
-from ddbio.ops.folders.vacuum import VacuumReport as VacuumReport
+from ddbio.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
+from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile
+from ddbio.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
+from ddbio.folders.vacuum import VacuumReport as VacuumReport
 from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
 from ddbio.scan.infer import Source

@@ -19,12 +19,12 @@ from ddbio.export.fold_plan import ExportFoldReport
 from ddbio.export.import_job import BulkJob, ImportJob
 from ddbio.export.job import ExportJob
 from ddbio.export.read import ExportReadReport
+from ddbio.folders.compact import CompactReport
+from ddbio.folders.publish import PublishReport
+from ddbio.folders.vacuum import VacuumReport
 from ddbio.formats.layout import LayoutReport
 from ddbio.jobs.report import ScanReport
 from ddbio.load.import_files import ImportFilesReport
-from ddbio.ops.folders.compact import CompactReport
-from ddbio.ops.folders.publish import PublishReport
-from ddbio.ops.folders.vacuum import VacuumReport
 from ddbio.validation.comparison import ValidationReport
 from tests.versions.features import FEATURES, table
 

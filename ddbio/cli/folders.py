@@ -23,7 +23,7 @@ from ddbio.cli.terminal import data_out
 from ddbio.options import CompactOptions, FilesListOptions, PublishOptions, RollbackOptions, VacuumOptions
 
 if TYPE_CHECKING:
-    from ddbio.ops.folders.compact import CompactReport
+    from ddbio.folders.compact import CompactReport
 
 
 @click.command()
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @JSON_FLAG
 def files(*, as_json: bool, form: str, history: bool, **flags: Any) -> None:
     """Print the live files of folder PATH, one a line: those that belong to its newest, or another, version."""
-    from ddbio.ops.folders.listing import list_files, list_versions
+    from ddbio.folders.listing import list_files, list_versions
 
     options = parse_flags(FilesListOptions, flags)
     if history:
@@ -71,7 +71,7 @@ def compact(*, as_json: bool, dry_run: bool, master: str | None, conf: tuple[str
 
     Rows are counted and digested before and after. Readers see the old files or the new ones.
     """
-    from ddbio.ops.folders import compact as compaction
+    from ddbio.folders import compact as compaction
 
     options = parse_flags(CompactOptions, flags)
     if dry_run:
@@ -91,7 +91,7 @@ def plan_compact(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_plan(options: CompactOptions, *, as_json: bool) -> None:
-    from ddbio.ops.folders import compact as compaction
+    from ddbio.folders import compact as compaction
 
     plan = compaction.plan_compact(options)
     before = f"{counted(plan.files_before, 'file')}, {format_bytes(plan.bytes_before)}"
@@ -139,7 +139,7 @@ def vacuum(*, as_json: bool, dry_run: bool, **flags: Any) -> None:
 
     What dead jobs have staged goes, too. Files that ddbio did not write stay.
     """
-    from ddbio.ops.folders import vacuum as vacuuming
+    from ddbio.folders import vacuum as vacuuming
 
     report = vacuuming.vacuum(parse_flags(VacuumOptions, flags), dry_run=dry_run)
     click.echo(report.to_json() if as_json else format_values(report.to_dict()))
@@ -156,7 +156,7 @@ def publish(*, paths: tuple[str, ...], as_json: bool, rollback: bool, to_version
 
     Readers of CURATED that go by 'ddbio files' or by its symlink manifest see the old version or the new one.
     """
-    from ddbio.ops.folders import publish as publishing
+    from ddbio.folders import publish as publishing
 
     if len(paths) != (1 if rollback else 2):
         raise click.UsageError("give CURATED with --rollback, else STAGING and CURATED")
@@ -183,6 +183,6 @@ _ONLY_PUBLISH = {"expect_rows", "expect_digest", "rules", "job_id", "max_usd", "
 @output_flags
 def plan_publish(*, as_json: bool, **flags: Any) -> None:
     """Print what making the live files of folder SOURCE the next version of folder DEST would take and cost."""
-    from ddbio.ops.folders import publish as publishing
+    from ddbio.folders import publish as publishing
 
     print_plan(publishing.plan_publish(parse_flags(PublishOptions, flags)), as_json=as_json)

@@ -66,7 +66,7 @@ def layout(*, as_json: bool, **flags: Any) -> None:
 
     Only the footers of Parquet and ORC are read, and no row.
     """
-    from ddbio.ops import layout as layouts
+    from ddbio.folders import layout as layouts
 
     report = layouts.layout(parse_flags(LayoutOptions, flags))
     if as_json:

@@ -9,8 +9,8 @@ import time
 import pytest
 
 import ddbio
-from ddbio.core.folders.compaction import hour_began
 from ddbio.errors import NotFoundError
+from ddbio.folders.compaction import hour_began
 from tests.ops.capture.test_capture import SECONDS, client, fake, make_table, rows_of  # noqa: F401 - fixtures
 from tests.ops.capture.test_delivered import change, joined, put
 

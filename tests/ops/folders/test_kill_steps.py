@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-import ddbio.ops.folders.compact
-import ddbio.ops.folders.publish
-import ddbio.ops.folders.vacuum
+import ddbio.folders.compact
+import ddbio.folders.publish
+import ddbio.folders.vacuum
 from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.commit.protocol import Target
 from ddbio.storage.local_store import LocalStore

@@ -20,8 +20,11 @@ from ddbio.commit.contents import require_own_files
 from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
-from ddbio.core.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
 from ddbio.errors import NotFoundError, SchemaError, TargetError
+from ddbio.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
+from ddbio.folders.counting import count_rows
+from ddbio.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
+from ddbio.folders.vacuum import parse_age
 from ddbio.formats.declared import look_up
 from ddbio.formats.partition_columns import partition_columns
 from ddbio.formats.registry import FORMATS, format_of
@@ -36,9 +39,6 @@ from ddbio.jobs.file_estimates import file_estimate, file_figures, run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import REWRITE_SPEED
 from ddbio.jobs.stores import committed_report, new_job_id, open_store, require_shared
-from ddbio.ops.folders.counting import count_rows
-from ddbio.ops.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
-from ddbio.ops.folders.vacuum import parse_age
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot_form import LiveFile, Snapshot
-    from ddbio.core.folders.compaction import CompactGroup
+    from ddbio.folders.compaction import CompactGroup
+    from ddbio.folders.rewrite import RewriteResult
     from ddbio.formats.layout import LayoutSummary
-    from ddbio.ops.folders.rewrite import RewriteResult
     from ddbio.options import CompactOptions, Compression
     from ddbio.storage.object_store import ObjectStore
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
+from ddbio.folders.sorting import sort_batches
 from ddbio.formats.avro import AVRO
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
 from ddbio.formats.footers import open_footer
@@ -27,7 +28,6 @@ from ddbio.formats.row_files import RowFiles, read_schema
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.items.plain_columns import plain_batch, plain_schema
-from ddbio.ops.folders.sorting import sort_batches
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.paths import with_columns
 from ddbio.storage.staged import FileNaming, StagedFile, StoredObject

@@ -1,0 +1,1 @@
+"""Folders of files: layout, compaction, publication, vacuum."""

@@ -1,1 +1,0 @@
-"""The verbs about folders of files: list, compact, vacuum, publish."""
