@@ -10,7 +10,7 @@ import pyarrow as pa
 from datetime import datetime
 from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.catalog.glue import CatalogReport as CatalogReport
-from ddbio.core.doctor import DoctorReport as DoctorReport, Finding as Finding
+from ddbio.advice.doctor_checks import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.export.fold_rows import Window as Window
 from ddbio.export.job import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
 from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
@@ -21,11 +21,11 @@ from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
 from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
 from ddbio.load.idempotency import idempotency_key as idempotency_key
 from ddbio.load.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
-from ddbio.core.planning.advice import Advice as Advice
+from ddbio.advice.advice import Advice as Advice
 from ddbio.jobs.estimate import Estimate as Estimate
 from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
-from ddbio.core.planning.provisioning import CapacityPlan as CapacityPlan
-from ddbio.core.planning.simulation import SimulationReport as SimulationReport
+from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
+from ddbio.advice.simulation import SimulationReport as SimulationReport
 from ddbio.scan.plan import ScanPlan as ScanPlan
 from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
 from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
@@ -60,7 +60,7 @@ from ddbio.lake.verify import VerifyReport as VerifyReport
 from ddbio.load.sources import Rows
 from ddbio.jobs.progress import Progress as Progress
 from ddbio.load.tables import CreatedTable as CreatedTable
-from ddbio.ops.warm import warm as warm
+from ddbio.advice.warming import warm as warm
 from ddbio.options import Credentials as Credentials
 from ddbio.public import last_report as last_report, register as register
 from ddbio.version import __version__ as __version__

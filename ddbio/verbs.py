@@ -157,11 +157,11 @@ VERBS = {
             "validation.validate:plan_validate",
             "from_file",
         ),
-        Verb("advise", "table?", "AdviseOptions", "ops.advice:advise"),
-        Verb("plan_capacity", "table", "PlanCapacityOptions", "ops.provisioning:plan_capacity"),
-        Verb("simulate_scan", "scenario?", "SimulateScanOptions", "ops.simulation:simulate_scan"),
-        Verb("simulate_load", "", "SimulateLoadOptions", "ops.simulation:simulate_load"),
-        Verb("doctor", "table? location?", "DoctorOptions", "ops.doctor:doctor"),
-        Verb("iam_policy", "verb arguments", "IamOptions", "ops.iam:iam_policy"),
+        Verb("advise", "table?", "AdviseOptions", "advice.advise:advise"),
+        Verb("plan_capacity", "table", "PlanCapacityOptions", "advice.capacity:plan_capacity"),
+        Verb("simulate_scan", "scenario?", "SimulateScanOptions", "advice.simulate:simulate_scan"),
+        Verb("simulate_load", "", "SimulateLoadOptions", "advice.simulate:simulate_load"),
+        Verb("doctor", "table? location?", "DoctorOptions", "advice.doctor:doctor"),
+        Verb("iam_policy", "verb arguments", "IamOptions", "advice.iam:iam_policy"),
     )
 }

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ddbio
+from ddbio.advice.doctor_checks import DoctorReport, Finding
 from ddbio.cli.main import cli
-from ddbio.core.doctor import DoctorReport, Finding
 from ddbio.export.backups import BackupJob, RestoreJob
 from ddbio.export.bulk import BulkSummary
 from ddbio.export.fold_plan import ExportFoldReport

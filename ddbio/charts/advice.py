@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddbio.advice.advice import usd_by_changes
 from ddbio.charts.drawing import Bars, Lines
 from ddbio.charts.page import Page, Table
-from ddbio.core.planning.advice import usd_by_changes
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.advice import Advice, BreakEven
-    from ddbio.core.planning.roads import Road
+    from ddbio.advice.advice import Advice, BreakEven
+    from ddbio.advice.roads import Road
     from ddbio.jobs.prices import PriceBook
 
 _GIB = 1024**3

@@ -10,7 +10,7 @@ from ddbio.charts.drawing import Bars, Lines
 from ddbio.charts.page import Page, Table
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.provisioning import CapacityPlan, Consumption, TableUse
+    from ddbio.advice.provisioning import CapacityPlan, Consumption, TableUse
 
 _MOST_PLACES = 400
 

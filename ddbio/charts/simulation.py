@@ -8,7 +8,7 @@ from ddbio.charts.drawing import Bars, Lines
 from ddbio.charts.page import Page, Table
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.simulation import SimulationReport
+    from ddbio.advice.simulation import SimulationReport
 
 
 def simulation_page(report: SimulationReport, verb: str, rate: float) -> Page:

@@ -12,7 +12,7 @@ from ddbio.cli.terminal import print_table
 from ddbio.options import AdviseOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.advice import Advice
+    from ddbio.advice.advice import Advice
 
 
 @click.command()
@@ -24,7 +24,7 @@ def advise(*, as_json: bool, **flags: Any) -> None:
 
     The table is described, and CloudWatch asked how much changes; no item is read.
     """
-    from ddbio.ops.advice import advise as run
+    from ddbio.advice.advise import advise as run
 
     advice = run(parse_flags(AdviseOptions, flags))
     if as_json:

@@ -11,7 +11,7 @@ from ddbio.cli.terminal import print_table
 from ddbio.options import PlanCapacityOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.provisioning import CapacityPlan
+    from ddbio.advice.provisioning import CapacityPlan
 
 
 @click.command()
@@ -23,7 +23,7 @@ def capacity(*, as_json: bool, **flags: Any) -> None:
 
     CloudWatch is asked, or a file; nothing of the table is read or changed.
     """
-    from ddbio.ops.provisioning import plan_capacity as run
+    from ddbio.advice.capacity import plan_capacity as run
 
     plan = run(parse_flags(PlanCapacityOptions, flags))
     if as_json:

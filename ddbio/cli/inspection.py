@@ -21,7 +21,7 @@ from ddbio.cli.terminal import MOST_ROWS, print_table
 from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.doctor import DoctorReport
+    from ddbio.advice.doctor_checks import DoctorReport
     from ddbio.formats.layout import LayoutReport
     from ddbio.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 
@@ -38,7 +38,7 @@ def doctor(*, as_json: bool, strict: bool, **flags: Any) -> None:
 
     Nothing is changed. The exit code is 0 if there is no problem, and 1 if there is one.
     """
-    from ddbio.ops.doctor import doctor as run
+    from ddbio.advice.doctor import doctor as run
 
     report = run(parse_flags(DoctorOptions, flags))
     click.echo(report.to_json() if as_json else format_doctor(report))

@@ -11,7 +11,7 @@ from ddbio.cli.show import counted, format_bytes, format_duration
 from ddbio.options import SimulateLoadOptions, SimulateScanOptions
 
 if TYPE_CHECKING:
-    from ddbio.core.planning.simulation import SimulationReport
+    from ddbio.advice.simulation import SimulationReport
     from ddbio.options.simulation import SimulateOptions
 
 _LIMITS = {"key_range": "partitions", "table": "the table", "account": "the account"}
@@ -27,7 +27,7 @@ def simulate() -> None:
 @output_flags
 def simulate_scan(*, as_json: bool, **flags: Any) -> None:
     """Simulate a scan: how long it takes, how much of the budget it leaves idle, how often it is throttled."""
-    from ddbio.ops.simulation import simulate_scan as run
+    from ddbio.advice.simulate import simulate_scan as run
 
     options = parse_flags(SimulateScanOptions, given(flags))
     report = run(options)
@@ -41,7 +41,7 @@ def simulate_scan(*, as_json: bool, **flags: Any) -> None:
 @output_flags
 def simulate_load(*, as_json: bool, **flags: Any) -> None:
     """Simulate a load: how long it takes, how much of the budget it leaves idle, how often it is throttled."""
-    from ddbio.ops.simulation import simulate_load as run
+    from ddbio.advice.simulate import simulate_load as run
 
     options = parse_flags(SimulateLoadOptions, given(flags))
     report = run(options)

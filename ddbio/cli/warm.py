@@ -15,7 +15,7 @@ from ddbio.cli.flags import output_flags
 @output_flags
 def warm(*, as_json: bool, to: str | None) -> None:
     """Compile all loops ahead of their first use, or load stored ones."""
-    from ddbio.ops.warm import warm_all
+    from ddbio.advice.warming import warm_all
 
     began = time.monotonic()
     folder = warm_all(to)

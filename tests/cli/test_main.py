@@ -171,7 +171,7 @@ def test_verbs_that_only_ask_the_service_load_no_loops(endpoint):
 
 def test_what_plans_by_figures_loads_no_loops():
     """Imports of the service, and advice on capacity and ways, read no items: their modules load nothing that does."""
-    assert loaded_by("import ddbio.export.imports, ddbio.ops.provisioning, ddbio.ops.advice") == "[]"
+    assert loaded_by("import ddbio.export.imports, ddbio.advice.capacity, ddbio.advice.advise") == "[]"
 
 
 @pytest.mark.parametrize("verbs", [VERBS, PLANS], ids=["verbs", "plans"])

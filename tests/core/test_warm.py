@@ -4,7 +4,8 @@ import importlib
 import pkgutil
 
 from ddbio.core import kernel
-from ddbio.core.warm import warm
+
+from ddbio.advice.warm import warm
 from ddbio.items.kernel.jit import LOOPS
 
 

@@ -7,10 +7,10 @@ import json
 import shlex
 from pathlib import Path
 
+from ddbio.advice.iam import given_of
+from ddbio.advice.iam_calls import TABLE
+from ddbio.advice.iam_policy import assumed, policy_of
 from ddbio.cli.iam import parsed_command
-from ddbio.core.iam.calls import TABLE
-from ddbio.core.iam.policy import assumed, policy_of
-from ddbio.ops.iam import given_of
 from ddbio.options import IamOptions
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/iam-policies.md"

@@ -8,9 +8,9 @@ import json
 import click
 import pytest
 
+from ddbio.advice.iam_calls import TABLE
 from ddbio.cli.main import VERBS
 from ddbio.cli.parts import CommandWithParts
-from ddbio.core.iam.calls import TABLE
 from ddbio.errors import AccessDeniedError, DdbioError
 from ddbio.testing.policy import PolicyProxy
 from tests.iam.cases import CASES

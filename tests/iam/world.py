@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 
+from ddbio.advice.iam_calls import TABLE as CALLS
 from ddbio.cli.main import cli
-from ddbio.core.iam.calls import TABLE as CALLS
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.policy import PolicyProxy
 

@@ -15,9 +15,9 @@ import pytest
 from botocore import xform_name
 
 import ddbio
+from ddbio.advice import doctor as doctors
 from ddbio.aws.endpoint_probe import Reach
 from ddbio.items.kernel.cache import NotCompiledError
-from ddbio.ops import doctor as doctors
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.proxy import Upstream
 from ddbio.testing.server import HttpReply, Server
@@ -510,7 +510,7 @@ def test_this_machine(monkeypatch, function, changes, level, text):
         elif function == "_spark":
             monkeypatch.setattr(doctors, name, value)
         else:
-            module = {"warm": "ddbio.core.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
+            module = {"warm": "ddbio.advice.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
             monkeypatch.setattr(f"{module}.{name}", answers(value))
     (found,) = MACHINE[function]()
     assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")
@@ -562,7 +562,7 @@ def test_a_new_machine_has_no_compiled_loops(tmp_path):
         done = subprocess.run([sys.executable, *words], env=environment, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    look = ("-c", "from ddbio.ops.doctor import _kernel; print(next(_kernel()).level)")
+    look = ("-c", "from ddbio.advice.doctor import _kernel; print(next(_kernel()).level)")
     assert run(*look) == "warning"
     run("-m", "ddbio", "warm")
     assert run(*look) == "ok"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.warm import warm
+from ddbio.advice.warm import warm
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.schema.item_schema import ItemSchema
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.core.planning.advice import advise
-from ddbio.core.planning.roads import GIB, ROADS, Workload, road
+from ddbio.advice.advice import advise
+from ddbio.advice.roads import GIB, ROADS, Workload, road
 from ddbio.jobs import prices
 from ddbio.jobs.prices import PriceBook
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddbio.core.planning.provisioning import Consumption, TableUse, plan_capacity, replay
+from ddbio.advice.provisioning import Consumption, TableUse, plan_capacity, replay
 from ddbio.jobs import prices
 from ddbio.jobs.prices import PriceBook
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ddbio.advice.simulated_table import SimulatedTable
 from ddbio.budget import LocalBudget
 from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.budget.reservation import Grant
-from ddbio.core.planning.simulated_table import SimulatedTable
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ddbio.advice import provisioning
+from ddbio.advice.provisioning import Consumption, TableUse
+from ddbio.advice.roads import GIB
 from ddbio.aws.cloudwatch import METRICS, read_metrics
 from ddbio.aws.control_plane import describe_table
 from ddbio.charts.page import write_page
 from ddbio.charts.provisioning import capacity_page
-from ddbio.core.planning import provisioning
-from ddbio.core.planning.provisioning import Consumption, TableUse
-from ddbio.core.planning.roads import GIB
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.jobs.clients import dynamodb_spec, metrics_spec
 from ddbio.jobs.costs import book_of
@@ -26,8 +26,8 @@ from ddbio.options.locations import local_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ddbio.advice.provisioning import CapacityPlan, What
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.planning.provisioning import CapacityPlan, What
     from ddbio.options import PlanCapacityOptions
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention

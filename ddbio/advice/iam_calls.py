@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddbio.core.iam.rows import (
+from ddbio.advice.iam_rows import (
     Row,
     awaits_export,
     creates,

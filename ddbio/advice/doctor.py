@@ -15,10 +15,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import call, describe_recovery
-from ddbio.aws.endpoint_probe import endpoint_url, is_of_aws, reach
-from ddbio.aws.s3_store import split_location
-from ddbio.core.doctor import (
+from ddbio.advice.doctor_checks import (
     DoctorReport,
     Finding,
     Level,
@@ -34,6 +31,9 @@ from ddbio.core.doctor import (
     judge_table_encryption,
     judge_versioning,
 )
+from ddbio.aws.control_plane import call, describe_recovery
+from ddbio.aws.endpoint_probe import endpoint_url, is_of_aws, reach
+from ddbio.aws.s3_store import split_location
 from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
 from ddbio.jobs.clients import dynamodb_spec, identity_spec, s3_spec
 from ddbio.jobs.engine import describe_spark, is_spark_installed
@@ -139,7 +139,7 @@ def _environment() -> Iterator[Finding]:
 
 def _kernel() -> Iterator[Finding]:
     # They load the compiler, in a second or more.
-    from ddbio.core.warm import warm  # noqa: PLC0415
+    from ddbio.advice.warm import warm  # noqa: PLC0415
     from ddbio.items.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
 
     try:

@@ -6,13 +6,13 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ddbio.advice import advice as advising
+from ddbio.advice.roads import Workload
 from ddbio.aws.cloudwatch import read_metrics
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
 from ddbio.charts.advice import advice_page
 from ddbio.charts.page import write_page
-from ddbio.core.planning import advice as advising
-from ddbio.core.planning.roads import Workload
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.jobs.clients import dynamodb_spec, metrics_spec
 from ddbio.jobs.costs import book_of
@@ -20,8 +20,8 @@ from ddbio.jobs.table_limits import PARTITION_RCU, partition_count
 from ddbio.jobs.table_statistics import TableStatistics, mean_item_bytes, read_statistics
 
 if TYPE_CHECKING:
+    from ddbio.advice.advice import Advice
     from ddbio.aws.table_description import TableDescription
-    from ddbio.core.planning.advice import Advice
     from ddbio.options import AdviseOptions, MetricsConnectionOptions
 
 _WRITES = "ConsumedWriteCapacityUnits"

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import ddbio.options as options_package
-from ddbio.core.iam.policy import Given, assumed, policy_of
+from ddbio.advice.iam_policy import Given, assumed, policy_of
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import zipfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from ddbio.core.warm import WARM_UPS
-from ddbio.core.warm import warm as warm_here
+from ddbio.advice.warm import WARM_UPS
+from ddbio.advice.warm import warm as warm_here
 from ddbio.errors import OptionError
 from ddbio.items.kernel.cache import cache_folder, portable_environment, use_cache_folder
 from ddbio.jobs.report import WarmReport

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddbio.core.planning.advice import price_notes
+from ddbio.advice.advice import price_notes
 from ddbio.result import Result
 
 if TYPE_CHECKING:

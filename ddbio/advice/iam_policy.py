@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ddbio.advice.iam_calls import TABLE
 from ddbio.catalog.definition import parse_table_name
-from ddbio.core.iam.calls import TABLE
 from ddbio.errors import OptionError
 from ddbio.scan.conditions import key_query, parse_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ddbio.core.iam.rows import Row
+    from ddbio.advice.iam_rows import Row
 
 VERSION = "2012-10-17"
 """The version of the language of policies."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ddbio.advice.simulated_cluster import Cluster, Outcome, Piece, SimulatedCluster, SimulatedTask
+from ddbio.advice.simulation import RATES, SimulationReport, unequal_sizes
 from ddbio.aws.table_description import TableDescription
 from ddbio.charts.page import write_page
 from ddbio.charts.simulation import simulation_page
-from ddbio.core.planning.simulation import RATES, SimulationReport, unequal_sizes
 from ddbio.items.capacity import scan_units, write_units
 from ddbio.jobs.table_limits import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
 from ddbio.load.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
-from ddbio.ops.simulated_cluster import Cluster, Outcome, Piece, SimulatedCluster, SimulatedTask
 from ddbio.options import LoadOptions, ScanToFilesOptions
 from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.core.planning.roads import ASSUMPTIONS, Road, Workload, road, roads
+from ddbio.advice.roads import ASSUMPTIONS, Road, Workload, road, roads
 from ddbio.result import Result
 
 if TYPE_CHECKING:

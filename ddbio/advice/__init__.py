@@ -1,0 +1,1 @@
+"""Advice: ways to keep a copy, capacity, simulations, checks of settings, IAM policies."""

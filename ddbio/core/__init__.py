@@ -1,1 +1,0 @@
-"""Compute: values in, values out; nothing here sleeps, reads or connects."""

@@ -1,1 +1,0 @@
-"""The permissions that verbs need."""
