@@ -19,7 +19,7 @@ from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.log_columns import attribute_of_member
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.testing import FakeDynamoDB, MotoServer
-from tests.ops.capture.test_capture import rows_of
+from tests.cdc.test_capture import rows_of
 
 IMAGE = {
     "pk": {"S": "user#7"},

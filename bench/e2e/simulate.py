@@ -1,6 +1,6 @@
 """Simulate 80 TB over 1,000 tasks, and 100 TB over 4,000; goals: ≤ 30 processor seconds, job ≤ 1.1 × ideal by leases.
 
-What a simulation says is held to runs on the fake by ``tests/ops/test_simulation_real.py``.
+What a simulation says is held to runs on the fake by ``tests/advice/test_simulate_real.py``.
 """
 
 from __future__ import annotations

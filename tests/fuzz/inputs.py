@@ -34,7 +34,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import zstandard
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "kernel"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "items" / "kernel"))
 
 from comparison import assert_same, by_kernel, by_reference
 from item_generator import Generator

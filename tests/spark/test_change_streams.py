@@ -18,7 +18,7 @@ from ddbio.jobs.stores import open_store
 from ddbio.options import ConnectionOptions
 from ddbio.spark.change_reading import open_log_reader
 from ddbio.testing import FakeDynamoDB, MotoServer
-from tests.ops.capture.gapped_log import AFTER, last_rows, make_gap
+from tests.cdc.gapped_log import AFTER, last_rows, make_gap
 
 
 @pytest.fixture

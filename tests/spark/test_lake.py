@@ -10,7 +10,7 @@ import ddbio
 from ddbio.errors import SchemaError
 from ddbio.spark import apply_batch, register
 from ddbio.storage.local_store import LocalStore
-from tests.ops.lake.virtual_log import VirtualLog, Writer, is_deleted
+from tests.lake.virtual_log import VirtualLog, Writer, is_deleted
 
 
 def live(place, kind):

@@ -6,7 +6,7 @@ import pytest
 
 from ddbio.lake.merging import SpreadMerging
 from ddbio.spark.engine import SparkEngine
-from tests.ops.lake.test_schedules import sweep
+from tests.lake.test_schedules import sweep
 
 
 @pytest.fixture

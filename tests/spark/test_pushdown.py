@@ -23,7 +23,7 @@ from ddbio.spark import pushdown, pushdown_jar, reading, source
 from ddbio.spark.javac import find_javac
 from ddbio.spark.registration import register
 from ddbio.testing.request import stored_item
-from tests.core.scans.test_pushdown import predicate
+from tests.scan.test_pushdown import predicate
 
 pytestmark = pytest.mark.skipif(find_javac() is None, reason="no JDK compiles the jar of push-down")
 

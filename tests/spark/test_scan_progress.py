@@ -23,7 +23,7 @@ from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
 from ddbio.scan.progress import open_progress
 from ddbio.scan.to_files import FilesTask, write_task
 from ddbio.spark.engine import SparkEngine
-from tests.ops.scans.recording import recording
+from tests.scan.recording import recording
 
 COUNT = 6_000
 ITEMS = [{"pk": {"S": f"k{number:06}"}, "n": {"N": str(number)}, "text": {"S": "x" * 900}} for number in range(COUNT)]

@@ -9,8 +9,8 @@ import pytest
 
 import ddbio
 from ddbio.formats.lake_columns import column_name
-from tests.ops.lake.test_schedules import expected, items_of
-from tests.ops.lake.test_verify_schedules import Past
+from tests.lake.test_schedules import expected, items_of
+from tests.lake.test_verify_schedules import Past
 
 
 @pytest.mark.nightly

@@ -16,8 +16,8 @@ from ddbio.errors import EndpointError, OptionError, TargetError
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
-from tests.ops.lake.test_maintain import aged
-from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
+from tests.lake.test_maintain import aged
+from tests.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
 from tests.versions.catalog_servers import hive_metastore, rest_catalog
 from tests.versions.jars import fetch
 

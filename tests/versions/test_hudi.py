@@ -35,7 +35,7 @@ from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import ExportWriter, put_manifest
-from tests.ops.lake.virtual_log import BEGAN, Change, VirtualLog, Writer, columns, expected, items_of
+from tests.lake.virtual_log import BEGAN, Change, VirtualLog, Writer, columns, expected, items_of
 
 POSITION = "ddbio/0/job/1000"
 

@@ -19,7 +19,7 @@ from ddbio.formats.lake_columns import BUCKET
 from ddbio.lake_formats.hudi import HudiLakeTable
 from ddbio.spark.hudi_catalog import spark_schema
 from ddbio.storage.local_store import LocalStore
-from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
+from tests.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of
 from tests.versions.catalog_servers import hive_metastore
 from tests.versions.conftest import CONF
 from tests.versions.jars import fetch

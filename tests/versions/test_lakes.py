@@ -10,7 +10,7 @@ import ddbio
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
-from tests.ops.lake.virtual_log import VirtualLog, Writer, columns, expected, is_deleted, items_of
+from tests.lake.virtual_log import VirtualLog, Writer, columns, expected, is_deleted, items_of
 
 POSITION = "ddbio/0/job/1000"
 ATTRIBUTES = ("a", "A", "b c")

@@ -27,7 +27,7 @@ from ddbio.errors import OptionError
 from ddbio.spark.javac import find_javac
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import ExportWriter
-from tests.ops.lake.virtual_log import VirtualLog, Writer
+from tests.lake.virtual_log import VirtualLog, Writer
 from tests.versions import jobs
 from tests.versions.conftest import VERSION
 from tests.versions.features import FEATURES, YES, has

@@ -1,0 +1,222 @@
+"""Captures of Kinesis by schedules of a seed: duplicates, late changes, reshards, kills, overtakes: log = table."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.errors import GapError, TargetError
+from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
+from ddbio.testing.faults import Faults
+from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import Request
+from ddbio.testing.tables.kinesis import DataStream, Destination
+from tests.cdc.virtual_stream import KilledError, VirtualSource, World
+
+MOST_SHARDS, MOST_OPEN, LEASES = 10, 4, 3
+KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
+
+
+class KinesisWorld(World):
+    """Hold a table whose changes go to a data stream, twice and out of order now and then."""
+
+    kinesis_table = "tab"
+
+    def __init__(self, seed, **chances):
+        super().__init__(seed, split=0.0, **chances)
+        self.chances["reshard"] = 0.02
+        self.data = DataStream("data", "arn:aws:kinesis:us-east-1:000000000000:stream/data", self.clock.now)
+        self.data.open(2)
+        self.database.data_streams["data"] = self.data
+        self.sent = Destination(
+            stream=self.data,
+            table="tab",
+            keys=self.table.keys,
+            random=Random(seed),
+            faults=Faults(duplicate_ratio=0.2, late_ratio=0.2),
+            precision="MICROSECOND",
+        )
+        self.data.destinations["tab"] = self.sent
+        self.table.store.listeners["kinesis"] = self.sent.add
+        self.truth = []
+        self.begun = {}
+        """What each item was when the first of its changes at a time was made."""
+        self.table.store.listeners["truth"] = self._note
+
+    def _note(self, _, old, new):
+        before, after = (None if each is None else json.loads(each.json) for each in (old, new))
+        if before != after:
+            item = after or before
+            state = None if after is None else int(after["n"]["N"])
+            self.truth.append((item["pk"]["S"], int(self.clock.at * 1_000_000), state))
+            self.begun.setdefault(self.truth[-1][:2], None if before is None else int(before["n"]["N"]))
+
+    def step(self):
+        """Let happen what happens between two steps of a capture."""
+        super().step()
+        if not self.is_quiet and self._draws("reshard") and len(self.data.shards) < MOST_SHARDS:
+            shards = sorted(self.data.open_shards(), key=lambda each: each.hashes)
+            at = self.random.randrange(len(shards))
+            if len(shards) < MOST_OPEN:
+                self.data.split(shards[at], sum(shards[at].hashes) // 2)
+            elif at:
+                self.data.merge(shards[at - 1], shards[at])
+
+    def source(self):
+        """Return the data stream, to read."""
+        return VirtualKinesis(self)
+
+    def rows(self):
+        """Return the rows of the log, by their numbers."""
+        found = [
+            row
+            for path, data in self.objects.items()
+            if path.endswith(".parquet")
+            for row in pq.read_table(io.BytesIO(data)).to_pylist()
+        ]
+        return sorted(found, key=lambda row: row["_sequence"])
+
+
+class VirtualKinesis(VirtualSource):
+    """Read the shards of the fake's data stream by its own functions."""
+
+    name = "the data stream"
+    keeps_seconds = 24 * 3600.0
+
+    def pause_after(self, size_bytes):
+        """Return the pause between two reads."""
+        return 0.201
+
+    def _call(self, operation, **members):
+        while True:
+            self._world.step()
+            try:
+                return operation(self._world.database, Request(members))
+            except Refusal as refusal:
+                code = refusal.body["__type"]
+                if "Throughput" not in code:
+                    raise {"ExpiredIteratorException": ExpiredError}.get(code, TrimmedError) from None
+                self._world.clock.at += 0.3
+
+    def shards(self):
+        """Return all shards."""
+        return [
+            Shard(
+                each["ShardId"],
+                tuple(each[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in each),
+                each["SequenceNumberRange"]["StartingSequenceNumber"],
+                each["SequenceNumberRange"].get("EndingSequenceNumber"),
+            )
+            for each in self._call(list_shards, StreamName="data")["Shards"]
+        ]
+
+    def iterator(self, shard, position):
+        """Return an iterator."""
+        is_number = position not in {HORIZON, LATEST, FIRST}
+        members = {"StreamName": "data", "ShardId": shard.shard_id}
+        if is_number:
+            members |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
+        else:
+            members["ShardIteratorType"] = HORIZON
+        return self._call(get_shard_iterator, **members)["ShardIterator"]
+
+    def read(self, iterator):
+        """Return a body of few records."""
+        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
+
+
+def run(seed, chances):
+    """Run a capture again and again until it was not killed, then to its end; return the world."""
+    world = KinesisWorld(seed, **chances)
+    for _ in range(3):
+        try:
+            world.capture(steps=4)
+        except (KilledError, TargetError):
+            continue
+    world.is_quiet = True
+    for _ in range(5):
+        world.data.deliver()
+    world.capture(available_now=True)
+    return world
+
+
+def check(world, seed):
+    """Compare the log with what was done to the table."""
+    rows = world.rows()
+    assert len({row["_event_id"] for row in rows}) == len(rows), seed
+    micros = {row["_event_id"]: int(row["_sequence"][:16]) for row in rows}
+    found = [(row["pk"], micros[row["_event_id"]], row.get("n")) for row in rows]
+    assert sorted(map(str, found)) == sorted(map(str, world.truth)), seed
+    last, batches = {}, defaultdict(set)
+    for row, change in zip(rows, found, strict=True):
+        last[change[:2]] = change[2]
+        batches[change[:2]].add(row["_sequence"][16:28])
+    expected = {change[:2]: change[2] for change in world.truth}
+    # Images do not tell the order of changes that led back to where they began, nor of those in another batch.
+    told = {group for group, state in expected.items() if state != world.begun[group]}
+    whole = {group for group, numbers in batches.items() if len(numbers) == 1} & told
+    assert {group: last[group] for group in whole} == {group: expected[group] for group in whole}, seed
+
+
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once(seeds):
+    """Duplicates, late changes, splits, merges, kills and overtakes: each change once, those of an item in order."""
+    for seed in seeds(120, 700):
+        check(run(seed, (KILLED, OVERTAKEN)[seed % 2]), seed)
+
+
+def test_silence_longer_than_the_stream_keeps_changes_is_a_gap():
+    """Kinesis forgets without a word: who was away for longer is told so, or goes on behind it on request."""
+    world = KinesisWorld(1, kill=0.0)
+    world.capture(steps=80)
+    world.is_quiet = True
+    world.clock.at += 25 * 3600
+    world.write()
+    with pytest.raises(GapError, match="are gone"):
+        world.capture(available_now=True)
+    assert world.capture(available_now=True, goes_on=True).gaps
+
+
+class SharedKinesisWorld(KinesisWorld):
+    """Hold a data stream that is captured by three leases, each now by one process and then by another."""
+
+    def capture(self, *, steps=None, lease=None, **_):
+        """Work at a lease as a new process does, until it is stopped after some waits."""
+        lease = self.random.randrange(LEASES) if lease is None else lease
+        return self.capture_shared(lease, LEASES, steps)
+
+
+def share(seed, chances):
+    """Work at leases in any order, killed and overtaken, and then at all until the log has everything."""
+    world = SharedKinesisWorld(seed, **chances)
+    world.chances["reshard"] = 0.1
+    for _ in range(8):
+        try:
+            world.capture(steps=4)
+        except (KilledError, TargetError):
+            continue
+    world.is_quiet = True
+    for _ in range(5):
+        world.data.deliver()
+    for _ in range(60):
+        for lease in range(LEASES):
+            world.capture(steps=12, lease=lease)
+        if len(world.rows()) >= len(world.truth):
+            break
+    return world
+
+
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once_by_leases(seeds):
+    """A change that comes again behind a reshard, in a shard of another lease, is left out there."""
+    for seed in seeds(30, 200):
+        world = share(seed, (KILLED, OVERTAKEN)[seed % 2])
+        rows = world.rows()
+        assert len({row["_event_id"] for row in rows}) == len(rows), seed
+        assert len(rows) == len(world.truth), seed

@@ -1,0 +1,111 @@
+"""Captures that are killed, suspended and overtaken at any step, by schedules that a seed draws: log = stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddbio.errors import GapError, TargetError
+from ddbio.storage.job_state import JobState
+from tests.cdc.virtual_stream import KilledError, MemoryStore, World
+
+KILLED, OVERTAKEN, MERGED = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}, {"kill": 0.05, "merge": 0.5}
+
+
+def run(seed, chances):
+    """Run a capture again and again until it was not killed, then to its end; return the world."""
+    world = World(seed, **chances)
+    for _ in range(3):
+        try:
+            world.capture(steps=4)
+        except (KilledError, TargetError):
+            continue
+    world.is_quiet = True
+    world.capture(available_now=True)
+    return world
+
+
+@pytest.mark.timeout(3600)
+def test_every_change_is_logged_once(seeds):
+    """Writers, splits, kills at every step and processes that overtake each other: nothing twice, nothing missing."""
+    for seed in seeds(300, 2_000):
+        world = run(seed, (KILLED, OVERTAKEN, MERGED)[seed % 3])
+        found, count = world.captured()
+        assert found == world.expected(), seed
+        assert count == len(found), seed
+
+
+@pytest.mark.timeout(3600)
+def test_the_latest_begins_about_now(seeds):
+    """A capture that begins at the latest has what came since, also if it is killed before its first batch."""
+    for seed in seeds(40, 400):
+        world = World(seed, kill=0.0, split=0.0)
+        for _ in range(20):
+            world.write()
+        world.clock.at += 10
+        before = world.expected()
+        JobState(MemoryStore(world), "job", "capture").begin({"started_at": world.clock.at})
+        world.chances |= {"kill": 0.1, "split": 0.05}
+        for _ in range(6):
+            try:
+                world.capture(steps=4, start="latest")
+            except KilledError:
+                continue
+        world.is_quiet = True
+        world.capture(available_now=True, start="latest")
+        found, count = world.captured()
+        since = {number: each for number, each in world.expected().items() if number not in before}
+        assert found == since, seed
+        assert count == len(found), seed
+
+
+def test_a_gap_is_named_and_not_passed_over():
+    """What was trimmed before it was read ends the capture; with goes_on it is noted, and the rest is logged."""
+    world = World(1, kill=0.0, split=0.0)
+    world.capture(available_now=True)
+    world.is_quiet = True
+    for _ in range(20):
+        world.write()
+    lost = world.expected().keys() - world.captured()[0].keys()
+    world.stream.trim(0.0)
+    world.write()
+    with pytest.raises(GapError, match="are gone: the stream keeps them for a day"):
+        world.capture(available_now=True)
+    loop = world.capture(available_now=True, goes_on=True)
+    assert loop.gaps
+    found, count = world.captured()
+    assert world.expected().items() <= found.items()
+    assert not lost & found.keys()
+    assert count == len(found)
+    records = [each for path, each in world.objects.items() if "/job.capture/" in path]
+    assert any(b'"gaps": ["shardId' in each for each in records)
+
+
+def test_a_shard_that_came_and_went_is_a_gap():
+    """Shards that were split and trimmed while nothing captured are missed, though all that are left can be read."""
+    world = World(2, kill=0.0, split=0.0)
+    world.capture(available_now=True)
+    for _ in range(3):
+        world.stream.split(1)
+        world.clock.at += 60
+    for shard in list(world.stream.shards.values())[2:4]:
+        del world.stream.shards[shard.shard_id]
+    world.is_quiet = True
+    with pytest.raises(GapError):
+        world.capture(available_now=True)
+
+
+def test_shards_that_end_without_changes_are_no_gap():
+    """A capture remembers the shards of a stream in which nothing happens, though it has no changes to write."""
+    world = World(3, kill=0.0, split=0.0)
+    world.is_quiet = True
+    for _ in range(3):
+        world.capture(available_now=True)
+        world.stream.split(1)
+        world.clock.at += 60
+    world.capture(available_now=True)
+    world.stream.trim(0.0)
+    world.write()
+    world.capture(available_now=True)
+    found, count = world.captured()
+    assert found == world.expected()
+    assert count == 1

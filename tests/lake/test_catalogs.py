@@ -1,0 +1,192 @@
+"""Lake tables in catalogs of Iceberg: the catalog has what the folder has after each run, and others read it there."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog as RestClient
+from pyiceberg.catalog.sql import SqlCatalog
+
+import ddbio
+from ddbio.errors import EndpointError, OptionError, TargetError
+from ddbio.lake_formats.iceberg import IcebergLakeTable
+from ddbio.storage.local_store import LocalStore
+from tests.lake.rest_catalog import RestCatalog
+from tests.lake.test_maintain import aged
+from tests.lake.test_schedules import expected, items_of
+from tests.lake.virtual_log import VirtualLog, Writer
+
+NAME = "iceberg://lake/shop.orders"
+
+
+@pytest.fixture
+def catalog(tmp_path, monkeypatch):
+    """Return a catalog that is served, and configured as ``lake``."""
+    (tmp_path / "catalog").mkdir()
+    with RestCatalog(tmp_path / "catalog") as served:
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", served.uri)
+        yield served
+
+
+def client_of(catalog):
+    """Return a client of another user of the catalog."""
+    return RestClient("other", uri=catalog.uri)
+
+
+def shown(client):
+    """Return the rows that the catalog's table has."""
+    table = client.load_table(("shop", "orders"))
+    names = {field.name: field.doc or field.name for field in table.schema().fields}
+    return items_of(table.scan().to_arrow().to_pylist(), {name: name for name in names})
+
+
+def test_a_catalog_of_rest_has_each_run(catalog, tmp_path):
+    """The first run registers the table, each later one commits what is new: snapshots, columns, positions."""
+    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(5)
+    given = {"format": "iceberg", "buckets": 2, "catalog": NAME}
+    for attributes in ((), (), ("a",)):
+        log.append(writer.batch(attributes))
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        assert shown(client_of(catalog)) == expected(log.model())
+    assert [path for method, path in catalog.calls if method == "POST"] == [
+        "/v1/namespaces",
+        "/v1/namespaces/shop/register",
+        *["/v1/namespaces/shop/tables/orders"] * 2,
+    ]
+    table = client_of(catalog).load_table(("shop", "orders"))
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
+    assert [each.snapshot_id for each in table.snapshots()] == [each.snapshot_id for each in ours.handle.snapshots()]
+    assert table.properties == ours.properties
+    assert table.schema() == ours.handle.schema()
+    # What is there is not committed again.
+    before = len(catalog.calls)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+    assert {method for method, _ in catalog.calls[before:]} == {"GET"}
+
+
+def test_a_run_that_could_not_reach_its_catalog_is_made_good(catalog, tmp_path, monkeypatch):
+    """Runs without the catalog are published by the next one that has it, all at once."""
+    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(6)
+    given = {"format": "iceberg", "buckets": 2}
+    log.append(writer.batch())
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+    for _ in range(2):
+        log.append(writer.batch(("b",)))
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+    assert shown(client_of(catalog)) != expected(log.model())
+    with monkeypatch.context() as patch:
+        patch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
+        with pytest.raises(EndpointError, match="the catalog lake at"):
+            ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+    assert shown(client_of(catalog)) == expected(log.model())
+
+
+def test_what_maintenance_expires_is_not_in_the_catalog(catalog, tmp_path):
+    """A catalog that would send readers to deleted files is told before they go."""
+    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(7)
+    for _ in range(5):
+        log.append(writer.batch())
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg", buckets=2, catalog=NAME)
+    aged(tmp_path / "lake", 30)
+    ages = {"vacuum_older_than": "7d", "expire_snapshots_older_than": "7d"}
+    report = ddbio.maintain(tmp_path / "lake", format="iceberg", catalog=NAME, **ages)
+    assert report.deleted_files > 0
+    assert report.deleted_log_files > 0
+    table = client_of(catalog).load_table(("shop", "orders"))
+    ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
+    assert {each.snapshot_id for each in table.snapshots()} == {each.snapshot_id for each in ours.handle.snapshots()}
+    assert shown(client_of(catalog)) == expected(log.model())
+
+
+def test_other_tables_are_left_alone(catalog, tmp_path):
+    """A name that another table has, and a table that was written through the catalog, are refused."""
+    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(8)
+    given = {"format": "iceberg", "buckets": 2, "catalog": NAME}
+    log.append(writer.batch())
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+    with pytest.raises(TargetError, match="give another name"):
+        ddbio.apply(tmp_path / "log", tmp_path / "other", **given)
+    table = client_of(catalog).load_table(("shop", "orders"))
+    table.append(table.scan().to_arrow())
+    log.append(writer.batch())
+    with pytest.raises(TargetError, match="was written through its catalog"):
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+
+
+def test_a_catalog_in_sql(tmp_path, monkeypatch):
+    """Any catalog that pyiceberg's configuration names will do: here one in SQL, with a namespace of two parts."""
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    for name, value in (("TYPE", "sql"), ("URI", uri), ("WAREHOUSE", str(tmp_path))):
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__MINE__{name}", value)
+    log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(9)
+    kept = SqlCatalog("mine", uri=uri, warehouse=str(tmp_path))
+    kept.create_tables()
+    for _ in range(2):
+        log.append(writer.batch())
+        given = {"format": "iceberg", "catalog": "iceberg://mine/a.b.orders"}
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        rows = kept.load_table(("a", "b", "orders")).scan().to_arrow().to_pylist()
+        assert items_of(rows, {name: name for name in rows[0]}) == expected(log.model())
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"catalog": "iceberg://nowhere/shop.orders", "format": "iceberg"}, "no catalog 'nowhere'.*PYICEBERG_CATALOG"),
+        ({"catalog": "iceberg://lake/orders", "format": "iceberg"}, "write iceberg://catalog/namespace.table"),
+        ({"catalog": NAME, "format": "delta"}, "the lake table is delta"),
+    ],
+)
+def test_names_that_say_nothing(options, problem, tmp_path):
+    """Nothing is merged if the catalog could not name the table."""
+    log = VirtualLog(LocalStore(tmp_path / "log"))
+    log.append(Writer(1).batch())
+    with pytest.raises(OptionError, match=problem):
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Return a folder with a table of each format."""
+    folder = tmp_path_factory.mktemp("tables")
+    log = VirtualLog(LocalStore(folder / "log"))
+    log.append(Writer(2).batch())
+    for kind in ("delta", "iceberg"):
+        ddbio.apply(folder / "log", folder / kind, format=kind)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "wanted"),
+    [
+        ("delta", "spark", "CREATE TABLE IF NOT EXISTS `main`.`shop`.`orders` USING DELTA\nLOCATION 'file://{}';"),
+        ("delta", "unity", "CREATE SCHEMA IF NOT EXISTS `main`.`shop`;"),
+        ("delta", "athena", "LOCATION 'file://{}'\nTBLPROPERTIES ('table_type' = 'DELTA');"),
+        ("delta", "hive", "  `_deleted` boolean,"),
+        ("delta", "duckdb", "SELECT * FROM delta_scan('{}');"),
+        (
+            "iceberg",
+            "spark",
+            "system.register_table(table => 'shop.orders', metadata_file => '{}/metadata/v",
+        ),
+        ("iceberg", "hive", "TBLPROPERTIES ('iceberg.catalog' = 'location_based_table');"),
+        ("iceberg", "duckdb", "SELECT * FROM iceberg_scan('{}');"),
+    ],
+)
+def test_statements(kind, dialect, wanted, tables):
+    """The statements name the table's folder, or its metadata, and leave its columns to its log."""
+    text = ddbio.catalog_ddl(tables / kind, dialect, name="main.shop.orders")
+    assert wanted.format(tables / kind) in text
+
+
+def test_statements_that_there_are_not(tables):
+    """Athena and Unity take no Iceberg table by a statement, and say what to do."""
+    with pytest.raises(OptionError, match="glue://"):
+        ddbio.catalog_ddl(tables / "iceberg", "athena")
+    with pytest.raises(OptionError, match="format delta"):
+        ddbio.catalog_ddl(tables / "iceberg", "unity")
+    with pytest.raises(OptionError, match="projection"):
+        ddbio.catalog_ddl(tables / "delta", "athena", projection=True)

@@ -1,0 +1,142 @@
+"""Lake tables on S3: several writers at once, and no two kinds of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import boto3
+import botocore.session
+import pytest
+from botocore.credentials import RefreshableCredentials
+from pyiceberg.catalog.glue import GlueCatalog
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.aws.glue import read_table
+from ddbio.catalog.definition import TableName
+from ddbio.errors import OptionError, TargetError
+from ddbio.formats.lake_columns import shown_schema
+from ddbio.lake_formats.registry import open_lake_table
+from ddbio.lake_formats.table import WRITER
+from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
+from ddbio.testing import MotoServer
+from tests.lake.virtual_log import VirtualLog, Writer, is_deleted
+
+# Where a Spark session runs already, PySpark leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def connection():
+    """Return the options by which S3 is reached."""
+    with MotoServer() as server:
+        ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket=BUCKET)
+        yield {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
+    """Three runs over one log at once: one commits what another would, and the table equals the model."""
+    log, writer = VirtualLog(LocalStore(tmp_path)), Writer(7)
+    for _ in range(4):
+        log.append(writer.batch())
+    uri, given = f"s3://{BUCKET}/{kind}", {"format": kind, "buckets": 2, "max_records_per_batch": 8, **connection}
+    ddbio.apply(tmp_path, uri, **given)
+    for _ in range(4):
+        log.append(writer.batch())
+    with ThreadPoolExecutor(3) as threads:
+        reports = list(threads.map(lambda _: ddbio.apply(tmp_path, uri, **given), range(3)))
+    assert sum(report.changes for report in reports) >= sum(map(len, log.batches[4:]))
+    table = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection))
+    rows = [row for row in rows_of(table) if not is_deleted(row)]
+    assert {row["pk"]: row["n"] for row in rows} == {
+        key: (change.item or {}).get("n") for key, change in log.model().items()
+    }
+
+
+def test_another_kind_of_writer_is_left_alone(connection, tmp_path):
+    """A table on S3 that says that Spark writes it is refused: neither would see the other's commits."""
+    log = VirtualLog(LocalStore(tmp_path))
+    log.append(Writer(1).batch())
+    uri = f"s3://{BUCKET}/guarded"
+    ddbio.apply(tmp_path, uri, **connection)
+    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **connection))
+    table.alter(table.load(), (), {WRITER: "spark"})
+    with pytest.raises(OptionError, match="two kinds of writers"):
+        ddbio.apply(tmp_path, uri, **connection)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_catalog_names_the_table(kind, connection, tmp_path):
+    """Glue has the table after the first run, and its newest state after each; pyiceberg's own catalog reads it."""
+    log, writer = VirtualLog(LocalStore(tmp_path)), Writer(3)
+    uri, name = f"s3://{BUCKET}/named-{kind}", f"glue://lake.orders_{kind}"
+    given = {"format": kind, "buckets": 2, "catalog": name, "glue_endpoint_url": connection["s3_endpoint_url"]}
+    with pytest.raises(OptionError, match="is not on S3"):
+        ddbio.apply(tmp_path, tmp_path / "lake", **given)
+    for attributes in ((), ("more",)):
+        log.append(writer.batch(attributes))
+        ddbio.apply(tmp_path, uri, **given, **connection)
+        ddbio.apply(tmp_path, uri, **given, **connection)
+    spec = ClientSpec(endpoint_url=connection["s3_endpoint_url"], region="us-east-1")
+    found = read_table(spec, TableName("lake", f"orders_{kind}"))
+    columns = [each["Name"] for each in found["StorageDescriptor"]["Columns"]]
+    state = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection)).load()
+    assert columns == [each.lower() for each in shown_schema(state.schema, kind).names]
+    assert ("_is_deleted" in columns, "_deleted" in columns) == (kind == "iceberg", kind == "delta")
+    assert found["StorageDescriptor"]["Location"] == uri
+    if kind == "delta":
+        assert found["Parameters"]["table_type"] == "DELTA"
+        return
+    endpoint = connection["s3_endpoint_url"]
+    catalog = GlueCatalog(
+        "glue",
+        **{"glue.endpoint": endpoint, "glue.region": "us-east-1", "s3.endpoint": endpoint, "s3.region": "us-east-1"},
+        **{"client.access-key-id": "x", "client.secret-access-key": "x"},
+    )
+    rows = catalog.load_table("lake.orders_iceberg").scan().to_arrow().to_pylist()
+    assert {row["pk"] for row in rows if not is_deleted(row)} == set(log.model())
+    with pytest.raises(TargetError, match="give another name"):
+        ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**given, "format": "delta"}, **connection)
+
+
+def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
+    """A table that is open longer than its credentials live goes on with new ones: no library keeps the first."""
+    log, names = VirtualLog(LocalStore(tmp_path)), []
+    log.append(Writer(1).batch())
+    session = boto3.Session(botocore_session=botocore.session.Session())
+
+    def fresh():
+        names.append(f"AKIA{len(names)}")
+        return {"access_key": names[-1], "secret_key": "s", "token": "t", "expiry_time": "2000-01-01T00:00:00Z"}
+
+    keys = RefreshableCredentials.create_from_metadata(
+        {**fresh(), "expiry_time": "2099-01-01T00:00:00Z"},
+        lambda: {**fresh(), "expiry_time": "2099-01-01T00:00:00Z"},
+        "test",
+    )
+    session._session._credentials = keys
+    uri, given = f"s3://{BUCKET}/refreshed", {**connection, "session": session}
+    ddbio.apply(tmp_path, uri, **given)
+    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **given))
+    assert table.load().version >= 0
+    keys._expiry_time = keys._expiry_time.replace(year=2000)
+    signed = []
+    table.store.listing()[0].meta.events.register(
+        "before-send.s3", lambda request, **_: signed.append(request.headers["Authorization"])
+    )
+    table.alter(table.load(), (), {"ddbio.note": "1"})
+    assert len(names) == 2
+    assert signed
+    assert all(f"Credential={names[-1]}/".encode() in each for each in signed)
+
+
+def rows_of(table):
+    """Return the rows of the newest version, by the library of the format."""
+    state = table.load()
+    if hasattr(state.handle, "to_pyarrow_table"):
+        return state.handle.to_pyarrow_table().to_pylist()
+    return state.handle.scan().to_arrow().to_pylist()

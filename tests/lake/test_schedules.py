@@ -1,0 +1,258 @@
+"""Schedules that a seed draws: late and repeated changes, new attributes, kills, rivals, and tombstones that go.
+
+After every kill and at the end the lake table equals the model, at each of its versions, for readers that others wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from random import Random
+
+import deltalake
+import polars as pl
+import pytest
+from pyiceberg.table import StaticTable
+
+from ddbio.cdc.log_reader import open_log
+from ddbio.lake.apply import Applier
+from ddbio.lake.changes import LogChanges
+from ddbio.lake.maintain import Maintainer
+from ddbio.lake.merging import LocalMerging, SpreadMerging
+from ddbio.lake_formats.delta import DeltaLakeTable
+from ddbio.lake_formats.iceberg import IcebergLakeTable
+from ddbio.options import ApplyOptions
+from ddbio.storage.local_store import LocalStore
+from tests.lake.virtual_engine import VirtualEngine
+from tests.lake.virtual_log import BEGAN, VirtualLog, Writer, columns, expected, items_of
+
+POSITION = "ddbio/0/job/1000"
+ATTRIBUTES = ("a", "A", "b c")
+MERGINGS = {"local": LocalMerging, "spread": lambda: SpreadMerging(VirtualEngine())}
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+class Steps:
+    """Kill, or let another writer in, at one of the next steps."""
+
+    def __init__(self):
+        self.left, self.happens = None, None
+
+    def __call__(self):
+        """Take a step."""
+        if self.left is None:
+            return
+        self.left -= 1
+        if self.left < 0:
+            self.left, happens = None, self.happens
+            happens()
+
+
+class FatalStore(LocalStore):
+    """A store on a worker, which dies at the first file that it is to write, unless it or another has died before."""
+
+    def __init__(self, target, fate):
+        super().__init__(target)
+        self.fate = fate
+
+    def create(self, path):
+        """Return a sink, or die."""
+        if self.fate is not None:
+            with contextlib.suppress(FileExistsError), self.fate.open("x"):
+                os._exit(70)
+        return super().create(path)
+
+
+class SteppedStore(LocalStore):
+    """A store that takes a step before and after each write; those of its copies on workers end at their fate."""
+
+    def __init__(self, target, steps, fate=None):
+        super().__init__(target)
+        self.steps, self.fate = steps, fate
+
+    def __reduce__(self):
+        """Leave the steps to the driver."""
+        return FatalStore, (self.uri, self.fate)
+
+    def complete(self, staged):
+        """Complete a file between two steps."""
+        self.steps()
+        super().complete(staged)
+        self.steps()
+
+    def put(self, path, data):
+        """Write an object between two steps."""
+        self.steps()
+        super().put(path, data)
+        self.steps()
+
+
+class SteppedTable:
+    """A table that takes a step before and after each commit."""
+
+    def __init__(self, table, steps):
+        self.table, self.steps = table, steps
+
+    def __getattr__(self, name):
+        method = getattr(self.table, name)
+        if name not in {"create", "alter", "commit"}:
+            return method
+
+        def stepped(*args):
+            self.steps()
+            found = method(*args)
+            self.steps()
+            return found
+
+        return stepped
+
+
+class World:
+    """Hold a log, a table in a folder, and the runs over both.
+
+    Parameters
+    ----------
+    merging
+        Makes what merges, for each run.
+    fates
+        Whether workers die, too.
+    """
+
+    def __init__(self, seed, folder, kind, merging, *, fates=False):
+        self.kind, self.merging, self.fates, self.folder = kind, merging, fates, folder
+        self.seed, self.random, self.writer, self.steps = seed, Random(seed), Writer(seed), Steps()
+        self.log_store, self.place = LocalStore(folder / "log"), folder / "lake"
+        self.log, self.attributes, self.runs = VirtualLog(self.log_store), (), 0
+
+    def apply(self):
+        """Run an apply as a new process does."""
+        self.runs += 1
+        fate = self.folder / f"fate-{self.runs}" if self.fates and self.random.random() < 0.1 else None
+        table = SteppedTable(self.table(SteppedStore(self.place, self.steps, fate)), self.steps)
+        most = self.random.choice([1, 15, 10**6])
+        given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
+        source = LogChanges(self.log_store, open_log(self.log_store))
+        job = Applier(source, table, ApplyOptions(**given), self.merging())
+        job.run()
+        outcome = job.outcome
+        assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes, self.seed
+
+    def collect(self):
+        """Let tombstones go that no change can come late for, but one that was applied already."""
+        table = self.table()
+        state = table.load()
+        if state is None:
+            return
+        applied = table.position(state, POSITION)
+        waiting = [*self.writer.held, *(each for batch in self.log.batches[applied:] for each in batch)]
+        oldest = min((each.time_us for each in waiting), default=BEGAN + self.writer.made * 1_000_000)
+        Maintainer(table, 1 << 20).run(oldest - 1)
+
+    def table(self, store=None):
+        """Return the table as a process of its own opens it."""
+        kinds = {"delta": DeltaLakeTable, "iceberg": IcebergLakeTable}
+        return kinds[self.kind](store or LocalStore(self.place))
+
+    def step(self):
+        """Let something happen."""
+        drawn = self.random.random()
+        if drawn < 0.15 and len(self.attributes) < len(ATTRIBUTES):
+            self.attributes = ATTRIBUTES[: len(self.attributes) + 1]
+            if self.random.random() < 0.5:
+                self.log.declare(columns(*self.attributes))
+        elif drawn < 0.6:
+            self.log.append(self.writer.batch(self.attributes))
+        elif drawn < 0.7 and self.place.exists():
+            self.collect()
+        else:
+            self.disturbed()
+
+    def disturbed(self):
+        """Apply, and be killed or overtaken at some step, or not at all."""
+        if not self.log.batches:
+            return
+
+        def die():
+            raise KilledError
+
+        def overtake():
+            if self.random.random() < 0.5:
+                self.log.append(self.writer.batch(self.attributes))
+            self.apply()
+
+        self.steps.left = self.random.choice([None, self.random.randrange(14)])
+        self.steps.happens = self.random.choice([die, overtake])
+        with contextlib.suppress(KilledError):
+            self.apply()
+        self.steps.left = None
+
+    def check(self):
+        """Compare the table with the model, at its newest version and at each before it."""
+        state = self.table().load()
+        fields = [(field.name, (field.metadata or {}).get(b"ddb:name", field.name.encode())) for field in state.schema]
+        names = {name: attribute.decode() for name, attribute in fields}
+        for rows, applied in self.versions(state.version):
+            assert items_of(rows, names) == expected(self.log.model(applied)), self.seed
+        rows = self.newest()
+        assert len({row["_key"] for row in rows}) == len(rows), self.seed
+        assert items_of(rows, names) == expected(self.log.model()), self.seed
+
+    def versions(self, last):
+        """Yield the rows of each version by the format's own library, and how many batches it has."""
+        if self.kind == "delta":
+            for version in range(last + 1):
+                at = deltalake.DeltaTable(self.place, version=version)
+                yield at.to_pyarrow_table().to_pylist(), at.transaction_version(POSITION) or 0
+        else:
+            for version in range(1, last + 1):
+                at = StaticTable.from_metadata(str(self.place / f"metadata/v{version}.metadata.json"))
+                applied = int(at.metadata.properties.get(f"ddbio.position.{POSITION}", 0))
+                yield at.scan().to_arrow().to_pylist(), applied
+
+    def newest(self):
+        """Return the rows of the newest version as polars reads them."""
+        if self.kind == "delta":
+            return pl.read_delta(str(self.place)).to_dicts()
+        # The hint is older than the metadata if a process was killed between them.
+        newest = self.table().load().version
+        with warnings.catch_warnings():
+            # polars plans faster with a package of its own.
+            warnings.simplefilter("ignore", pl.exceptions.PerformanceWarning)
+            return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
+
+
+def run(seed, folder, kind, merging, *, fates=False):
+    """Run one schedule, compare at its end, and leave nothing."""
+    world = World(seed, folder, kind, merging, fates=fates)
+    for _ in range(12):
+        world.step()
+    if not world.log.batches:
+        world.log.append(world.writer.batch())
+    world.apply()
+    world.check()
+    shutil.rmtree(folder)
+
+
+def sweep(seeds, kind, merging, *, fates=False):
+    """Run schedules in memory, if the machine has such a folder: waiting for the disk is most of what one takes."""
+    place = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=place if os.access(place, os.W_OK) else None) as folder:
+        for seed in seeds:
+            run(seed, Path(folder) / str(seed), kind, merging, fates=fates)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("kind", "merging", "commit"),
+    [("delta", "local", 30), ("iceberg", "local", 10), ("delta", "spread", 15), ("iceberg", "spread", 5)],
+)
+def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, seeds):
+    """At each version of the table the live rows are the newest states of the batches that the version has."""
+    sweep(seeds(commit, 300), kind, MERGINGS[merging])

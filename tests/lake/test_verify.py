@@ -1,0 +1,170 @@
+"""Lake tables that hold what the table holds, now and as of a time; and those that do not, by what differs."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import boto3
+import pytest
+from click.testing import CliRunner
+
+import ddbio
+from ddbio.cli.main import cli
+from ddbio.errors import NotFoundError, OptionError, ServiceError
+from ddbio.lake import verify as verifying
+from ddbio.lambda_handlers import log_changes
+from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing.export import ExportWriter, put_manifest
+from tests.lake.test_apply import capture, fake, resource, table
+from tests.test_lambda_handlers import stream_record
+
+__all__ = ["capture", "fake", "resource", "table"]
+
+
+def export_of(folder, items, at):
+    """Write a full export of the state of a time, and return its folder."""
+    place = ExportWriter(folder).full(items)
+    summary = json.loads((place / "manifest-summary.json").read_bytes())
+    put_manifest(place, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
+    return place
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_lake_table_equals_the_table(kind, fake, table, capture, tmp_path):
+    """Base, changes and deletes: equal after each apply, and what is not applied yet is shown by its keys."""
+    lake, given = tmp_path / "lake", {"endpoint_url": fake.endpoint_url}
+    for number in range(12):
+        table.put_item(Item={"pk": "a", "sk": number, "n": number, "tags": {"x", "y"}, "nothing": None})
+    ddbio.scan_to_files(table.name, lake, format=kind, buckets=3, engine="local", **given)
+    found = ddbio.verify(table.name, lake, **given)
+    assert (found.equal, found.source_rows, found.target_rows, found.tombstones) == (True, 12, 12, 0)
+    table.delete_item(Key={"pk": "a", "sk": 3})
+    table.put_item(Item={"pk": "a", "sk": 4, "n": "text", "more": [1, {"deep": True}]})
+    table.put_item(Item={"pk": "b", "sk": 1})
+    before = ddbio.verify(table.name, lake, **given)
+    assert (before.equal, before.missing, before.extra, before.different) == (False, 1, 1, 1)
+    assert {(each.kind, each.key["sk"]["N"]) for each in before.examples} == {
+        ("missing", "1"), ("extra", "3"), ("different", "4"),
+    }  # fmt: skip
+    ddbio.apply(capture(), lake, format=kind)
+    after = ddbio.verify(table.name, lake, **given)
+    assert (after.equal, after.tombstones, after.source_digest) == (True, 1, after.target_digest), after
+    earlier = ddbio.verify(table.name, lake, version=before.version, **given)
+    assert (earlier.version, earlier.equal) == (before.version, False)
+    # A lake table is a side of any validation.
+    assert ddbio.validate(lake, table.name, target_endpoint_url=fake.endpoint_url, **given).equal
+
+
+def test_the_exit_code_says_whether_it_is_equal(fake, table, tmp_path):
+    """``--json`` prints ``equal`` and what differs; the code is 1 if it is not equal."""
+    table.put_item(Item={"pk": "a", "sk": 1})
+    ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
+    command = ["verify", table.name, str(tmp_path / "lake"), "--endpoint-url", fake.endpoint_url]
+    done = CliRunner().invoke(cli, [*command, "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["equal"]) == (0, True), done
+    table.put_item(Item={"pk": "a", "sk": 2})
+    failed = CliRunner().invoke(cli, command)
+    assert failed.exit_code == 1
+    assert "1 missing" in failed.stdout
+
+
+@pytest.fixture(scope="module")
+def s3_url():
+    """Serve an S3 with a bucket for exports."""
+    with MotoServer() as server:
+        session = boto3.session.Session(region_name="us-east-1")
+        client = session.client("s3", endpoint_url=server.endpoint_url)
+        client.create_bucket(Bucket="exports")
+        client.close()
+        yield server.endpoint_url
+
+
+def test_verified_as_of_a_time(s3_url, tmp_path):
+    """The service exports as of a time; items that changed since are known from the log, and left out without it."""
+    with FakeDynamoDB(partitions=2, burst_at_creation=1.0, export_to=s3_url) as fake:
+        client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
+        name = f"tab-{uuid.uuid4().hex}"
+        client.create_table(
+            TableName=name,
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )
+        client.update_continuous_backups(
+            TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+        )
+
+        def put(key, n):
+            client.put_item(TableName=name, Item={"pk": {"S": key}, "n": {"N": str(n)}})
+
+        def write_and_apply(writes):
+            for key, n in writes:
+                if n is None:
+                    client.delete_item(TableName=name, Key={"pk": {"S": key}})
+                else:
+                    put(key, n)
+            ddbio.capture(name, log, available_now=True, endpoint_url=fake.endpoint_url)
+            ddbio.apply(log, lake)
+
+        log, lake = tmp_path / "log", tmp_path / "lake"
+        write_and_apply([(key, 1) for key in "abcde"])
+        fake.pass_time(600)
+        write_and_apply([("a", 2), ("b", None), ("f", 1)])
+        fake.pass_time(600)
+        at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1200)
+        fake.pass_time(600)
+        write_and_apply([("a", 3), ("a", 4), ("c", None), ("b", 5), ("g", 1)])
+        client.close()
+        given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+        with pytest.raises(OptionError, match="export_to is missing"):
+            ddbio.verify(name, lake, at=at, **given)
+        asked = {"at": at, "export_to": "s3://exports/full", "poll_seconds": 0.2, **given}
+        found = ddbio.verify(name, lake, log=str(log), **asked)
+        assert (found.equal, found.source_rows, found.recent, found.unsettled) == (True, 5, 4, 0), found
+        assert found.at == at.isoformat()
+        without = ddbio.verify(name, lake, **asked)
+        assert (without.equal, without.source_rows, without.recent, without.unsettled) == (True, 3, 4, 4), without
+        assert not ddbio.verify(name, lake, **given, version=1).equal
+
+
+def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
+    """An export of a time before the base was loaded is refused."""
+    table.put_item(Item={"pk": "a", "sk": 1})
+    ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
+    export = export_of(tmp_path, [{"pk": {"S": "a"}, "sk": {"N": "1"}}], datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(OptionError, match=r"was loaded at .*, after"):
+        ddbio.verify(export, tmp_path / "lake")
+
+
+@pytest.mark.parametrize(
+    ("more_us", "log", "problem"),
+    [
+        (0, True, None),
+        (1, True, None),
+        (999_999, False, None),
+        (1, "none", "is no log of changes"),
+        (-1, True, "the base"),
+        (-1_000_000, False, "the base"),
+    ],
+)
+def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem, monkeypatch, tmp_path):
+    """A time is exported to the second; one before the base, and a log that is not there, ask for no export."""
+    monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
+    log_changes({"Records": [stream_record(1)]})
+    ddbio.apply(tmp_path / "log", tmp_path / "lake")
+    base, asked = datetime(2026, 11, 2, tzinfo=UTC), []
+    monkeypatch.setattr(verifying, "base_us", lambda _: round(base.timestamp() * 1e6))
+
+    def start(options):
+        asked.append(options.at)
+        raise ServiceError("no export")
+
+    monkeypatch.setattr(verifying.jobs, "start", start)
+    at = base + timedelta(microseconds=more_us)
+    given = {} if log is False else {"log": str(tmp_path / ("log" if log is True else log))}
+    with pytest.raises((OptionError, NotFoundError, ServiceError), match=problem or "no export"):
+        ddbio.verify("orders", tmp_path / "lake", at=at, export_to="s3://exports/x", **given)
+    assert asked == ([] if problem else [at.replace(microsecond=0)])

@@ -1,0 +1,67 @@
+"""Loads that are killed right before each change that they make to their checkpoints and rejects."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+import ddbio.load.load  # a fork imports nothing
+from ddbio.testing import FakeDynamoDB
+from tests.jobs.killing import WHOLE, killing, strike
+
+GROUPS, GROUP = 3, 4
+
+
+def run(source, table, state, rejects, endpoint_url):
+    """Load a file; its rows without a key are rejected."""
+    places = {"state": str(state), "reject_to": str(rejects), "job_id": "job_1"}
+    ddbio.load_files(source, table, lanes=1, engine="local", endpoint_url=endpoint_url, **places)
+
+
+@pytest.fixture(scope="module")
+def killer():
+    """Return how a load is killed."""
+    with killing(run) as kill:
+        yield kill
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Return what makes a load of a table of its own, and what checks a load that was killed."""
+    keys = [None if number % GROUP == 1 else f"k{number}" for number in range(GROUPS * GROUP)]
+    pq.write_table(pa.table({"pk": keys, "n": range(len(keys))}), tmp_path / "rows.parquet", row_group_size=GROUP)
+    good = {number for number, key in enumerate(keys) if key}
+    with FakeDynamoDB() as server:
+
+        def make(number):
+            server.load(f"rows{number}", b"", "pk:S")
+            places = [tmp_path / f"state{number}", tmp_path / f"rejects{number}"]
+            return places, tmp_path / "rows.parquet", f"rows{number}", *places, server.endpoint_url
+
+        def check(*words):
+            run(*words)
+            _, table, _, rejects, endpoint_url = words
+            assert set(ddbio.read_table(table, endpoint_url=endpoint_url)["n"].to_pylist()) == good
+            lines = [json.loads(line) for path in rejects.glob("*.jsonl") for line in path.read_text().splitlines()]
+            assert {int(line["item"]["n"]["N"]) for line in lines} == {*range(len(keys))} - good
+
+        yield make, check
+
+
+@pytest.mark.parametrize("moment", ["job_1.claim", "job_1.load/", "rejects-job_1"])
+def test_a_load_that_is_killed(killer, load, moment):
+    """The next run writes what is left: each good row is in the table, and each bad one is among the rejects."""
+    make, check = load
+    places, *words = make(0)
+    assert killer(moment, places, *words) != WHOLE
+    check(*words)
+
+
+@pytest.mark.nightly
+def test_a_load_that_is_killed_before_any_change(killer, load):
+    """The same before each change of a file or folder."""
+    assert len(strike(killer, *load)) > 10

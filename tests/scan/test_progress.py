@@ -1,0 +1,275 @@
+"""Scans that were stopped go on where they stopped, and their files appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+import ddbio
+from ddbio.aws.client import ClientSpec
+from ddbio.budget import LocalBudget
+from ddbio.errors import EndpointError, OptionError
+from ddbio.items.digest import Digest
+from ddbio.jobs.staging import open_staging
+from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.progress import open_progress
+from ddbio.scan.to_files import FilesTask, write_task
+from ddbio.testing import MotoServer
+from tests.jobs.killing import WHOLE, killing
+from tests.scan.long_tables import COUNT, ITEMS, long_tables
+from tests.scan.recording import recording
+
+KEYS = ["pk", "n"]
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Serve a table of some pages in each of four segments."""
+    with long_tables() as fake:
+        yield fake
+
+
+class BrokenBudget(LocalBudget):
+    """End after some requests, as an endpoint that fails does."""
+
+    def __init__(self, requests):
+        super().__init__(None)
+        self._left = requests
+
+    def acquire(self, units):
+        """Grant, or fail."""
+        self._left -= 1
+        if self._left < 0:
+            raise EndpointError("the endpoint is gone", "there")
+        return super().acquire(units)
+
+
+def options_of(fake, folder, **given):
+    """Return the options of the job, whose pages have some hundred items."""
+    at = {"table": "long", "dest": str(folder), "endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
+    return {
+        **at,
+        "job_id": "long_job",
+        "engine": "local",
+        "segments": 4,
+        "rcu_per_second": 500,
+        "sample_items": 50,
+        **given,
+    }
+
+
+def run_until(options, requests):
+    """Run the tasks of a job until a request fails; return what the runs so far have stored."""
+    table = describe_scan(options)
+    staging = open_staging(options, "parquet", ["pk"])
+    progress = open_progress(options, staging, table)
+    plan = progress.planned(plan_of(options, None, table))
+    (scan,) = scan_tasks(plan, options, table)
+    with pytest.raises(EndpointError):
+        write_task(FilesTask(scan, staging, progress.of_task(scan)), BrokenBudget(requests))
+    return open_progress(options, staging, table)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_scan_goes_on_behind_its_last_page(fake, tmp_path, seed):
+    """However often it ends early, each item is in the files once, and at most a page of each lane is read again."""
+    given = options_of(fake, tmp_path / "out")
+    options, chosen = parse_options(ScanToFilesOptions, given), random.Random(seed)
+    known = 0
+    for _ in range(3):
+        progress = run_until(options, chosen.randrange(3, 7))
+        assert progress.counts["items"] >= known
+        assert sum(file.rows for file in progress.files) == progress.counts["items"]
+        known = progress.counts["items"]
+    assert known > 0
+    before = sum(row[1] for row in fake.consumed("long"))
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 20_000})
+    assert (report.resumed_items, report.items, report.rows) == (known, COUNT, COUNT)
+    found = pq.read_table(tmp_path / "out")
+    assert sorted(found["pk"].to_pylist()) == [item["pk"]["S"] for item in ITEMS]
+    # The rest of the table, and the sample, were read, and nothing else.
+    left = (COUNT - known) / COUNT * sum(len(str(item)) for item in ITEMS) / 8192
+    assert sum(row[1] for row in fake.consumed("long")) - before < left * 1.2 + 300
+    assert [path.name for path in (tmp_path / "out" / "_ddbio").iterdir() if ".scan" in path.name] == []
+
+
+def scan_quickly(options):
+    """Scan to files, by options as JSON."""
+    ddbio.scan_to_files(**json.loads(options))
+
+
+def test_a_scan_that_is_killed_in_its_commit_reads_nothing_again(fake, tmp_path):
+    """What it has staged is not forgotten before the commit, which the same job finishes."""
+    given = options_of(fake, tmp_path / "out", rcu_per_second=20_000)
+    with killing(scan_quickly) as kill:
+        assert kill("long_job.intent", [tmp_path / "out"], json.dumps(given)) != WHOLE
+    report = ddbio.scan_to_files(**given)
+    assert (report.resumed_items, report.items, report.rows) == (COUNT, COUNT, COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["pk"].to_pylist()) == [item["pk"]["S"] for item in ITEMS]
+
+
+SELECTIONS = {
+    "where": {"where": "n >= 1000 AND n < 5000"},
+    "item collections": {"table": "orders", "where": f"pk IN ({', '.join(repr(f'c{n}') for n in range(40))})"},
+    "a filter of item collections": {
+        "table": "orders",
+        "where": f"pk IN ({', '.join(repr(f'c{n}') for n in range(40))}) AND n < 40",
+    },
+    "partition keys": {"table": "orders", "keys": [f"c{n}" for n in range(50)]},
+    "whole keys": {"keys": [f"k{number:06}" for number in range(0, COUNT + 500, 3)], "lanes": 1},
+    "limit": {"limit": 4000},
+    "limit of a condition": {"where": "n >= 3000", "limit": 2000},
+    "digest": {"digest": True},
+    "partitions": {"partition_by": ["day"], "digest": True},
+}
+
+
+@pytest.mark.parametrize("chosen", SELECTIONS)
+def test_every_selection_goes_on(fake, tmp_path, chosen):
+    """Conditions, keys, limits, digests and partitions too: the rows are those of a job that was never stopped."""
+    given = {**options_of(fake, tmp_path / "out"), **SELECTIONS[chosen]}
+    options, known = parse_options(ScanToFilesOptions, given), 0
+    for _ in range(2):
+        # Answers of keys are gathered into pages.
+        progress = run_until(options, 8 if chosen == "whole keys" else 4)
+        assert sum(file.rows for file in progress.files) == progress.counts["items"]
+        assert progress.counts["scanned_items"] > known
+        known = progress.counts["scanned_items"]
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+    whole = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000, "dest": str(tmp_path / "whole"), "job_id": None})
+    assert report.resumed_items == progress.counts["items"]
+    for name in ("items", "rows", "missing_keys"):
+        assert getattr(report, name) == getattr(whole, name)
+    if "limit" not in given:
+        assert (report.scanned_items, report.digest) == (whole.scanned_items, whole.digest)
+        assert ddbio.digest(str(tmp_path / "out")) == ddbio.digest(str(tmp_path / "whole"))
+    keys = [tuple(row.values()) for row in pq.read_table(tmp_path / "out").select(KEYS).to_pylist()]
+    assert len(set(keys)) == len(keys) == report.rows
+    folders = [{path.parent.name for path in (tmp_path / name).glob("*/*.parquet")} for name in ("out", "whole")]
+    assert folders[0] == folders[1] == ({f"day=d{number}" for number in range(7)} if "partition_by" in given else set())
+
+
+def test_a_job_on_s3_goes_on(fake, tmp_path):
+    """Finished uploads wait, invisible, and are completed with the others; nothing is left of them."""
+    with MotoServer() as s3:
+        place = {"dest": "s3://lake/out", "s3_endpoint_url": s3.endpoint_url}
+        client = ClientSpec(endpoint_url=s3.endpoint_url, region="eu-west-1").client("s3")
+        client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        given = {**options_of(fake, tmp_path, partition_by=["day"], digest=True), **place}
+        options = parse_options(ScanToFilesOptions, given)
+        for _ in range(2):
+            progress = run_until(options, 5)
+            found = [each["Key"] for each in client.list_objects_v2(Bucket="lake")["Contents"]]
+            assert found
+            assert not [key for key in found if key.endswith(".parquet")]
+        report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+        assert (report.resumed_items, report.rows) == (progress.counts["items"], COUNT)
+        assert report.digest == ddbio.digest("s3://lake/out", region="eu-west-1", s3_endpoint_url=s3.endpoint_url)
+        assert "Uploads" not in client.list_multipart_uploads(Bucket="lake")
+        assert not [each for each in client.list_objects_v2(Bucket="lake")["Contents"] if ".scan" in each["Key"]]
+
+
+def test_an_attempt_goes_on_where_another_ended(fake, tmp_path):
+    """A task that runs again reads on behind what its first attempt has staged, and its result has both."""
+    options = parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out", digest=True))
+    table, staging = describe_scan(options), open_staging(options, "parquet", ["pk"])
+    progress = open_progress(options, staging, table)
+    (scan,) = scan_tasks(progress.planned(plan_of(options, None, table)), options, table)
+    task = FilesTask(scan, staging, progress.of_task(scan))
+    with pytest.raises(EndpointError):
+        write_task(task, BrokenBudget(6))
+    first, used = open_progress(options, staging, table), LocalBudget(None)
+    result = write_task(task, used)
+    assert first.counts["items"] > 0
+    assert (result.items, sum(file.rows for file in result.staged), result.digest.count) == (COUNT, COUNT, COUNT)
+    assert {file.path for file in first.files} < {file.path for file in result.staged}
+    whole = Digest()
+    whole.add_items(ITEMS)
+    assert result.digest == whole
+    assert used.usage().items == COUNT - first.counts["items"]
+
+
+def test_what_two_attempts_have_read_counts_once(fake, tmp_path):
+    """An attempt that Spark had given up for lost, and that went on, makes no row come twice."""
+    given = options_of(fake, tmp_path / "out")
+    options = parse_options(ScanToFilesOptions, given)
+    table, staging = describe_scan(options), open_staging(options, "parquet", ["pk"])
+    runs = [open_progress(options, staging, table) for _ in range(3)]
+    (scan,) = scan_tasks(runs[0].planned(plan_of(options, None, table)), options, table)
+    # None of them knows of the others, as none has stored anything when they begin.
+    for requests, run in zip((5, 7, 6), runs, strict=True):
+        with pytest.raises(EndpointError):
+            write_task(FilesTask(scan, staging, run.of_task(scan)), BrokenBudget(requests))
+    progress = open_progress(options, staging, table)
+    assert 0 < sum(file.rows for file in progress.files) == progress.counts["items"]
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+    assert (report.resumed_items, report.rows) == (progress.counts["items"], COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("other", [{"where": "n > 1"}, {"limit": 10}, {"keys": ["k000001"]}, {"partition_by": ["day"]}])
+def test_another_selection_is_refused(fake, tmp_path, other):
+    """Under the same id, a scan of other items or into other folders does not go on."""
+    run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 5)
+    with pytest.raises(OptionError, match="cannot go on"):
+        ddbio.scan_to_files(**options_of(fake, tmp_path / "out", **other))
+
+
+def test_another_job_is_refused(fake, tmp_path):
+    """Under the same id, a scan of other columns does not go on."""
+    run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 5)
+    with pytest.raises(OptionError, match="cannot go on"):
+        ddbio.scan_to_files(**options_of(fake, tmp_path / "out", columns=["pk"]))
+
+
+def test_what_was_staged_is_gone(fake, tmp_path):
+    """If another job has cleaned up meanwhile, the job says so, and begins anew the next time."""
+    progress = run_until(parse_options(ScanToFilesOptions, options_of(fake, tmp_path / "out")), 6)
+    for path in (tmp_path / "out" / "_ddbio" / "staging" / "long_job").iterdir():
+        path.unlink()
+    assert progress.files
+    with pytest.raises(ddbio.NotFoundError, match="run the job again"):
+        ddbio.scan_to_files(**options_of(fake, tmp_path / "out", rcu_per_second=50_000))
+    report = ddbio.scan_to_files(**options_of(fake, tmp_path / "out", rcu_per_second=50_000))
+    assert (report.resumed_items, report.rows) == (0, COUNT)
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_was_stopped(fake, tmp_path, with_signal):
+    """After a signal nothing is visible, and the same command finishes the job; after SIGTERM it goes on."""
+    given = options_of(fake, tmp_path / "out", rcu_per_second=150)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if name not in {"table", "dest"}]
+    command = [sys.executable, "-m", "ddbio", "scan", given["table"], given["dest"], *words, "--json", "--quiet"]
+    with recording(fake.endpoint_url) as recorder:
+        recorder.hold_after(25, given["segments"])
+        command += ["--endpoint-url", recorder.endpoint_url]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            assert recorder.holds.wait(300)
+            child.send_signal(with_signal)
+            recorder.release()
+    assert child.returncode
+    assert not [*(tmp_path / "out").glob("*.parquet")]
+    report = ddbio.scan_to_files(**{**given, "rcu_per_second": 50_000})
+    assert (report.items, report.rows) == (COUNT, COUNT)
+    assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
+    if with_signal == signal.SIGTERM:
+        assert report.resumed_items > 0
+    manifests = [*(tmp_path / "out" / "_ddbio").glob("*.json")]
+    assert [json.loads(path.read_text("utf-8"))["job_id"] for path in manifests] == ["long_job"]
+
+
+def test_a_job_that_is_done_leaves_nothing(fake, tmp_path):
+    """What a run left that ended just behind its commit is deleted by the next one, which reads nothing."""
+    given = options_of(fake, tmp_path / "out", rcu_per_second=50_000)
+    first = ddbio.scan_to_files(**given)
+    left = tmp_path / "out" / "_ddbio" / "long_job.scan.json"
+    left.write_text("{}")
+    assert ddbio.scan_to_files(**given).rows == first.rows
+    assert not left.exists()
