@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.stores import flights, local_store, make_store, s3_spec, s3_store, staged_left  # noqa: F401 - fixtures
+from tests.tables import fake  # noqa: F401 - a fixture
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
@@ -50,8 +53,15 @@ LONG_FIRST = (
     "spark",
     "test_how_to.py",
     "test_packaging.py",
-    "ops",
-    "files",
+    "cdc",
+    "lake",
+    "load",
+    "scan",
+    "export",
+    "formats",
+    "commit",
+    "folders",
+    "jobs",
     "testing",
     "contract",
     "cli",

@@ -1,3 +1,5 @@
+"""Stores of objects: folders of this machine and buckets of moto."""
+
 from __future__ import annotations
 
 import itertools

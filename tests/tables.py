@@ -1,4 +1,4 @@
-"""Tables on the fake, for the verbs to work on."""
+"""Tables on the fake that tests only read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the house: who imports whom, how large a module is, what is public, what may not be in the tree."""
+"""The structure: who imports whom, the size of modules, public names, and what may not be in the tree."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 from ddbio.errors import DdbioError
@@ -23,6 +24,19 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MOST_LINES = 800
 VAGUE_NAMES = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
 VAGUE_ENDINGS = ("Handler", "Helper", "Manager", "Processor")
+CAPABILITIES: dict[str, set[str]] = {
+    "catalog": set(),
+    "scan": {"catalog"},
+    "export": {"scan", "catalog"},
+    "load": {"scan", "export"},
+    "cdc": {"scan", "export", "load"},
+    "validation": {"scan", "export"},
+    "lake": {"scan", "export", "cdc", "validation", "catalog"},
+    "folders": {"catalog", "cdc", "validation"},
+    "advice": {"scan", "load", "cdc", "catalog"},
+}
+"""The packages of capabilities, and which of them each imports."""
+REGISTRIES = {"__init__", "cli/main", "jobs/providers", "options/__init__", "public"}
 HEAVY_LIBRARIES = {"boto3", "botocore", "click", "numba", "numpy", "pyarrow", "pydantic", "pyspark", "rich"}
 
 # In parts, so that this file does not hold what it looks for: hosts of package registries, folders of one workplace.
@@ -90,6 +104,27 @@ def test_importing_costs_nothing():
     assert not loaded & HEAVY_LIBRARIES
 
 
+def test_capabilities_import_only_as_drawn():
+    """A capability imports only those that ``docs/architecture.md`` draws below it."""
+    graph = grimp.build_graph("ddbio", exclude_type_checking_imports=True)
+    found = {
+        importer: {
+            imported
+            for imported in CAPABILITIES
+            if imported != importer
+            and graph.direct_import_exists(importer=f"ddbio.{importer}", imported=f"ddbio.{imported}", as_packages=True)
+        }
+        for importer in CAPABILITIES
+    }
+    assert found == CAPABILITIES
+
+
+def test_only_registries_import_by_name():
+    """Imports by name, which the contracts do not see, are in the registries only."""
+    found = {named(path) for path in MODULES if "import_module" in path.read_text("utf-8")}
+    assert found == {f"ddbio/{name}.py" for name in REGISTRIES}
+
+
 def test_help_does_not_wait_for_what_a_command_does():
     """The help of every command is printed without the libraries, and without the verbs, that do its work."""
     script = """
@@ -107,7 +142,8 @@ print(*{".".join(name.split(".")[: 2 if name[:6] == "ddbio." else 1]) for name i
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "ddbio.cli" in loaded
-    found = loaded & (HEAVY_LIBRARIES - {"click", "pydantic"} | {"ddbio.ops", "ddbio.core", "ddbio.aws"})
+    works = {f"ddbio.{name}" for name in (*CAPABILITIES, "aws", "items", "formats", "jobs", "sources", "spark")}
+    found = loaded & (HEAVY_LIBRARIES - {"click", "pydantic"} | works)
     assert not found, "import what a command does within the command's function"
 
 

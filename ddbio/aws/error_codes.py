@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError as BotoCoreError  # noqa: PLC0414 - for who sends requests
+from botocore.exceptions import ClientError as ClientError  # noqa: PLC0414
 from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
+    ConnectionError as BotoConnectionError,
+)
+from botocore.exceptions import (
     CredentialRetrievalError,
     HTTPClientError,
     MetadataRetrievalError,
@@ -18,9 +21,6 @@ from botocore.exceptions import (
     SSLError,
     SSOError,
     TokenRetrievalError,
-)
-from botocore.exceptions import (
-    ConnectionError as BotoConnectionError,
 )
 
 from ddbio.errors import (

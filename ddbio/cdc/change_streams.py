@@ -6,10 +6,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ddbio.aws.endpoint_route import STREAMS
-from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
+from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
 from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError

@@ -15,9 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
+from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, may_pass, to_ddbio_error
 from ddbio.aws.event_stream import RefusedError, StreamEndedError
 from ddbio.aws.retry import repeat
 from ddbio.cdc.kinesis_streams import KinesisSource

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ddbio.aws.endpoint_route import KINESIS
-from ddbio.aws.error_codes import may_pass, to_ddbio_error
+from ddbio.aws.error_codes import BotoCoreError, ClientError, may_pass, to_ddbio_error
 from ddbio.aws.retry import repeat
 from ddbio.cdc.change_streams import PendingRecords, ShardService
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, Shard, TrimmedError

@@ -82,7 +82,7 @@ class CopyProgress:
     @contextmanager
     def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
-        from ddbio.load.copy import outline_of
+        from ddbio.jobs.job_outline import outline_of
 
         if self._show_plan:
             sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")

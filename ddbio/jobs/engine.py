@@ -1,13 +1,12 @@
 """Engines: what runs the tasks of a job, on threads of this process or elsewhere.
 
 An engine maps one picklable function over picklable tasks. It knows nothing of DynamoDB, and a verb knows nothing of
-threads or Spark: every engine runs the same plan and the same task function. ``PROVIDERS`` lists the engines beside the
-threads; nothing below imports them.
+threads or Spark: every engine runs the same plan and the same task function. ``jobs/providers.py`` names the module of
+the Spark engine.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from ddbio.errors import OptionError
+from ddbio.jobs.providers import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,7 +160,7 @@ def available_cores() -> int:
 
 
 class EngineProvider(Protocol):
-    """What a module of ``PROVIDERS`` offers."""
+    """What the module of an engine offers."""
 
     def open_engine(self, master: str | None, conf: dict[str, str]) -> Engine:
         """Return an engine, starting what it needs."""
@@ -179,12 +179,8 @@ class EngineProvider(Protocol):
         ...
 
 
-PROVIDERS: dict[str, str] = {"spark": "ddbio.spark.engine"}
-"""The module that provides each engine, imported when the engine is first asked for."""
-
-
 def _provider(name: str) -> EngineProvider:
-    return cast("EngineProvider", importlib.import_module(PROVIDERS[name]))
+    return cast("EngineProvider", provider(name))
 
 
 def open_engine(
@@ -211,7 +207,7 @@ def check_engine(name: str) -> None:
     OptionError
         If Spark is asked for and cannot be imported.
     """
-    if name in PROVIDERS:
+    if name != "local":
         try:
             _provider(name)
         except ImportError as error:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.load.copy import outline_of
+from ddbio.jobs.job_outline import outline_of
 from ddbio.result import Result
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.jobs.engine import check_engine, cluster_of, open_engine
+from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.lake.change_source import AppliedTo
@@ -386,7 +386,7 @@ def apply(log: Any, options: ApplyOptions) -> ApplyReport:
     if isinstance(log, str | os.PathLike):
         return apply_log(options)
     if hasattr(log, "sparkSession"):
-        found: ApplyReport = importlib.import_module("ddbio.spark.lake").apply_frame(log, options)
+        found: ApplyReport = provider("changes in DataFrames").apply_frame(log, options)
         return found
     return apply_rows(_rows_of(log), options)
 
@@ -443,9 +443,8 @@ def apply_log(
     clock = Clock()
     if options.format == "hudi":
         check_engine("spark")
-        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
-        hudi = importlib.import_module("ddbio.spark.hudi")
-        written: ApplyReport = hudi.apply_changes(options, clock, master, conf or {})
+        # Only Spark has a writer of it.
+        written: ApplyReport = provider("hudi").apply_changes(options, clock, master, conf or {})
         return written
     with closing(open_engine("spark", master=master, conf=conf)) as engine:
         report = apply_source(open_changes(options), options, SpreadMerging(cast("ShufflingEngine", engine)), clock)

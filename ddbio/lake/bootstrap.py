@@ -7,7 +7,6 @@ to date. Changes that the stream forgot are healed from exports, or a new base i
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import threading
@@ -25,6 +24,7 @@ from ddbio.errors import DdbioError, TargetError
 from ddbio.export import jobs
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
+from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import open_store, require_shared
 from ddbio.lake.apply import apply_log
@@ -129,7 +129,7 @@ def bootstrap(
         # One session for the base and what is applied over it.
         with closing(open_engine("spark", master=master, conf=conf)) as engine:
             if options.format == "hudi":
-                importlib.import_module("ddbio.spark.hudi").running_hudi_session()
+                provider("hudi").running_hudi_session()
             applied, cpu_seconds = job.run(), engine.cpu_seconds()
     return BootstrapReport(
         table=options.table,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import random
 import time
@@ -21,6 +20,7 @@ from ddbio.formats.lake_columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
 from ddbio.jobs.engine import check_engine
+from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
@@ -308,9 +308,8 @@ def maintain(
     clock, now = Clock(), time.time()
     if options.format == "hudi":
         check_engine("spark")
-        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
-        hudi = importlib.import_module("ddbio.spark.hudi_maintain")
-        done: MaintainReport = hudi.maintain_table(options, clock, master, conf or {})
+        # Only Spark has a writer of it.
+        done: MaintainReport = provider("hudi maintenance").maintain_table(options, clock, master, conf or {})
         return done
     check_lake_catalog(options)
     job = open_maintainer(options)

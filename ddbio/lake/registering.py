@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import glue
@@ -19,6 +18,7 @@ from ddbio.catalog.lake import (
 from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, shown_schema
 from ddbio.jobs.clients import catalog_spec
+from ddbio.jobs.providers import provider
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.hudi import HudiLakeTable
 
@@ -131,5 +131,4 @@ def _match_partitions(spec: ClientSpec, name: TableName, hudi: dict[str, Any], t
 
 
 def _hudi_catalog() -> Any:
-    # Only ddbio.spark knows Spark, and who names no table needs none of it.
-    return importlib.import_module("ddbio.spark.hudi_catalog")
+    return provider("hudi catalogs")

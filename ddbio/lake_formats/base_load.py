@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import secrets
 import time
@@ -19,6 +18,7 @@ from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.providers import provider
 from ddbio.jobs.staging import Staging
 from ddbio.lake_formats.base_rows import BaseRows
 from ddbio.lake_formats.bucket_files import NOTED
@@ -294,9 +294,10 @@ def base_target(options: FilesOptions, table_format: str, instant_us: int | None
     """
     loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
     if table_format == "hudi":
-        # Only Spark has a writer of it, and only ddbio.spark knows Spark.
-        hudi = importlib.import_module("ddbio.spark.hudi_base")
-        target: LakeTarget = hudi.hudi_target(options, loaded_us, is_instant=instant_us is not None)
+        # Only Spark has a writer of it.
+        target: LakeTarget = provider("hudi base loads").hudi_target(
+            options, loaded_us, is_instant=instant_us is not None
+        )
         return target
     table = open_lake_table(options.dest, table_format, options)
     return LakeTarget(table, options.mode, loaded_us, is_instant=instant_us is not None)

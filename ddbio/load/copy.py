@@ -21,7 +21,6 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.create_table import create_table_request
 from ddbio.jobs.estimate import Figures
-from ddbio.jobs.job_outline import JobOutline
 from ddbio.jobs.prices import cost_values, joined_cost
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.service_estimates import verification_units
@@ -230,11 +229,6 @@ def _plan(
         cost=cost,
     )
     return made, limits
-
-
-def outline_of(scan: ScanPlan, write: WritePlan) -> JobOutline:
-    """Return what is known of a copy's extent."""
-    return JobOutline(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)
 
 
 class CopyWatch(Protocol):

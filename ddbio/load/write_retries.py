@@ -12,9 +12,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ddbio.aws.error_codes import THROTTLE_CODES, error_code, is_transient, throttling_reasons, to_ddbio_error, was_sent
+from ddbio.aws.error_codes import (
+    THROTTLE_CODES,
+    BotoCoreError,
+    ClientError,
+    error_code,
+    is_transient,
+    throttling_reasons,
+    to_ddbio_error,
+    was_sent,
+)
 from ddbio.aws.retry import backoff_seconds
 from ddbio.budget import Grant
 from ddbio.budget.pacing import ThrottleScope, parse_throttle_reason

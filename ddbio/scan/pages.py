@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ddbio.aws.error_codes import error_code, is_throttled, throttling_reasons, was_sent
+from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, is_throttled, throttling_reasons, was_sent
 from ddbio.budget.pacing import parse_throttle_reason
 from ddbio.errors import ServiceError, ThrottledError
 from ddbio.items.capacity import BATCH_KEYS

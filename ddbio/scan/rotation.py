@@ -12,9 +12,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ddbio.aws.connection_pool import ResponsePoller
+from ddbio.aws.error_codes import BotoCoreError, ClientError
 from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import read_body
 from ddbio.budget import BudgetClosedError, Grant

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import importlib
 import itertools
 import os
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from ddbio.items.digest_json import JsonDigest, digest_of_json
 from ddbio.items.framing import framed_items, framing_of
 from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
+from ddbio.jobs.providers import provider
 from ddbio.scan.read import digest_of_scan, scan_batches
 from ddbio.sources.data_files import find_data, is_data, is_json, named_errors
 from ddbio.storage.checksums import checked
@@ -95,8 +95,7 @@ def digest_source(source: DigestSource, options: InspectOptions) -> Digest:
     """
     declared = None if options.schema is None else arrow_schema_of(options.schema)
     if type(source).__module__.startswith("pyspark."):
-        spark = importlib.import_module("ddbio.spark.digest")
-        digest: Digest = spark.digest_frame(source, declared)
+        digest: Digest = provider("digests of DataFrames").digest_frame(source, declared)
         return digest
     if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
         return digest_of_batches(

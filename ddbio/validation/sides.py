@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager
@@ -25,6 +24,7 @@ from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.costs import cost_of
 from ddbio.jobs.estimate import ARROW_RATIO, START_SECONDS
+from ddbio.jobs.providers import provider
 from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
@@ -453,7 +453,7 @@ class DataSide(InOneThread):
                 "a stream can be read once, and examples take a second reading: give a table, or examples=0"
             )
         if self._is_frame:
-            spark = importlib.import_module("ddbio.spark.validation")
+            spark = provider("validation of DataFrames")
             yield from spark.frame_batches(self._data, reading.schema)
             return
         for batch in checked_batches(record_batch_reader(self._data)):
@@ -466,16 +466,14 @@ class DataSide(InOneThread):
         if not self._is_frame:
             yield from self.batches(reading)
             return
-        spark = importlib.import_module("ddbio.spark.validation")
+        spark = provider("validation of DataFrames")
         yield from spark.frame_batches(self._data, reading.schema, (tuple(names), hashes))
 
     def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
         """Have a DataFrame's own tasks hash its rows, and evaluate the rules; None for other data."""
         if not self._is_frame:
             return None
-        summary: Summary = importlib.import_module("ddbio.spark.validation").summarise(
-            self._data, reading.schema, hashing, checks
-        )
+        summary: Summary = provider("validation of DataFrames").summarise(self._data, reading.schema, hashing, checks)
         return summary
 
 

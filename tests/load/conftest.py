@@ -5,6 +5,8 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.export.conftest import s3, serve  # noqa: F401 - fixtures
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -1,0 +1,29 @@
+"""The registry of parts that need PySpark: each is a module of ``ddbio.spark``, imported at its first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+PROVIDERS: Final = {
+    "spark": "ddbio.spark.engine",
+    "digests of DataFrames": "ddbio.spark.digest",
+    "validation of DataFrames": "ddbio.spark.validation",
+    "changes in DataFrames": "ddbio.spark.lake",
+    "hudi": "ddbio.spark.hudi",
+    "hudi base loads": "ddbio.spark.hudi_base",
+    "hudi catalogs": "ddbio.spark.hudi_catalog",
+    "hudi maintenance": "ddbio.spark.hudi_maintain",
+}
+"""The module of each part."""
+
+
+def provider(name: str) -> Any:
+    """Return the module of a part.
+
+    Raises
+    ------
+    ImportError
+        If PySpark is not installed.
+    """
+    return importlib.import_module(PROVIDERS[name])
