@@ -8,11 +8,9 @@ from typing import Any, Literal, Unpack
 import pyarrow as pa
 
 from datetime import datetime
-from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.catalog.glue import CatalogReport as CatalogReport
 from ddbio.advice.doctor_checks import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.export.fold_rows import Window as Window
-from ddbio.export.job import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
 from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
 from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
 from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
@@ -29,6 +27,7 @@ from ddbio.advice.simulation import SimulationReport as SimulationReport
 from ddbio.scan.plan import ScanPlan as ScanPlan
 from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
 from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
+from ddbio.export.job_descriptions import BackupJob as BackupJob, BackupPlan as BackupPlan, ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.aws.table_description import TableDescription as TableDescription
 from ddbio.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport
 from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
@@ -603,7 +602,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
