@@ -23,12 +23,11 @@ from ddbio.cdc.gaps import Gap as Gap
 from ddbio.cdc.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport as CaptureHealReport
 from ddbio.cdc.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
 from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
-from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.export.fold_rows import Window as Window
 from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
-from ddbio.export.job import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
+from ddbio.export.job_descriptions import BackupJob as BackupJob, BackupPlan as BackupPlan, ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
 from ddbio.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
 from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile
@@ -603,7 +602,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
