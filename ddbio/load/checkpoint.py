@@ -23,6 +23,7 @@ from ddbio.commit.committer import Claim
 from ddbio.errors import OptionError, TargetError
 from ddbio.items.schema.arrow import tag_of_field
 from ddbio.jobs.stores import open_store
+from ddbio.options.parsing import fixed_options
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META
 
@@ -78,28 +79,22 @@ def state_folder() -> str:
 def identity_of(
     options: LoadOptions, table: TableDescription, source: FileSource, key_partitions: int | None
 ) -> dict[str, Any]:
-    """Return what must stay the same for a job to continue; rates, lanes and ``reject_to`` may change."""
+    """Return what must stay the same for a job to continue; options that their class calls changeable may change."""
     listed = hashlib.sha256()
     for entry in source.files:
         listed.update(f"{entry.path}\n{entry.size_bytes}\n{entry.version}\n".encode())
     types = hashlib.sha256()
     for name, each in sorted(source.types.items()):
         types.update(f"{name}\n{tag_of_field(each)} {each.type}\n".encode())
+    fixed = fixed_options(options, without=("source", "table", "schema", "types"))
     return {
         "source": source.store.uri,
         "files": listed.hexdigest(),
         "units": len(source.units),
         "shares": key_partitions,
         "table": f"{table.arn} {table.table_id}",
-        "mode": options.mode,
-        "newer_by": options.newer_by,
-        "operation_by": options.operation_by,
-        "json_format": options.json_format,
-        "hive_partitions": options.hive_partitions,
-        **({"input_format": options.input_format} if options.input_format else {}),
-        # The list that JSON reads back.
-        **({"timestamps": [list(pair) for pair in options.timestamps]} if options.timestamps else {}),
-        **({"null_values": list(options.null_values)} if options.null_values else {}),
+        # Loads of earlier versions are found by a hash of this text, which has these two empty values and no others.
+        **{name: value for name, value in fixed.items() if value or name in {"newer_by", "operation_by"}},
         **({"types": types.hexdigest()} if source.types else {}),
     }
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, fields
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.errors import OptionError
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import ALL, CONFIG
 
 
 @plain_dataclass(frozen=True)
@@ -88,6 +88,8 @@ def _as_credentials(value: Any) -> Any:
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ConnectionOptions:
     """Choose the endpoint, region and identity; what is left out comes from boto3's default chain."""
+
+    CHANGEABLE: ClassVar = ALL
 
     endpoint_url: str | None = None
     """Endpoint of DynamoDB, for example that of a local fake."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AwareDatetime, ByteSize, Field, model_validator
@@ -24,6 +24,10 @@ FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class FilesOptions(CatalogConnectionOptions):
     """Choose the target folder, the files and the engine of a job that writes files."""
+
+    CHANGEABLE: ClassVar = frozenset(
+        {"shared_paths", "overwrite_foreign", "job_id", "engine", "target_file_bytes", "tasks", "catalog"}
+    )
 
     dest: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
@@ -78,6 +82,8 @@ class FilesOptions(CatalogConnectionOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ScanToFilesOptions(FilesOptions, ScanOptions):
     """Choose what of a table is scanned, and the files that its rows go to."""
+
+    CHANGEABLE: ClassVar = frozenset({"buckets", "page_journal"})
 
     format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg", "hudi"] = "parquet"
     """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import CONFIG
+from ddbio.options.parsing import ALL, CONFIG
 
 _COMPUTE = re.compile(
     r"((glue|glue-flex):G\.(025|1|2|4|8)X|emr-serverless:[0-9]+vCPU-[0-9]+GB|(ec2|emr):[a-z0-9-]+\.[a-z0-9-]+)\*[0-9]+"
@@ -19,6 +19,8 @@ _COMPUTE = re.compile(
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class PriceOptions(ConnectionOptions):
     """Choose what a job may cost, and by which prices."""
+
+    CHANGEABLE: ClassVar = ALL
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
     """Refuse the job if its plan costs more; stop it at a tenth more."""
@@ -41,6 +43,8 @@ class PriceOptions(ConnectionOptions):
 class TimeLimitOptions(PriceOptions):
     """Bound a job that consumes no capacity units: refuse it by its plan, and stop it at a tenth above a limit."""
 
+    CHANGEABLE: ClassVar = ALL
+
     max_seconds: Annotated[float, Field(gt=0)] | None = None
     """Refuse the job if it is expected to take longer than this; stop it at a tenth more."""
 
@@ -48,6 +52,8 @@ class TimeLimitOptions(PriceOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class LimitOptions(TimeLimitOptions):
     """Bound a job: refuse it if its plan is above a limit, and stop it when it exceeds one by a tenth."""
+
+    CHANGEABLE: ClassVar = ALL
 
     max_units: Annotated[float, Field(gt=0)] | None = None
     """Refuse the job if its plan has more capacity units than this; stop it at a tenth more."""

@@ -10,9 +10,9 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic import ValidationError as PydanticError
@@ -74,6 +74,9 @@ CONFIG = ConfigDict(
 """What every options class shares; give it to ``pydantic.dataclasses.dataclass``."""
 
 
+ALL: Final = frozenset({"*"})
+"""All options that a class declares: see :func:`fixed_options`."""
+
 PYTHON_ONLY = frozenset({"credentials", "session"})
 """Options that only Python has: no text stands for their values."""
 
@@ -93,6 +96,28 @@ def parse_options(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
         return TypeAdapter(cls).validate_python({name: value for name, value in given.items() if value is not None})
     except PydanticError as error:
         raise OptionError(_explain(cls, error)) from None
+
+
+def fixed_options(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options that must stay the same when a job is resumed, as values of JSON.
+
+    These are all options but those that their class lists in ``CHANGEABLE``.
+
+    Parameters
+    ----------
+    without
+        Options that the job compares in another form.
+    """
+    changeable = set(without)
+    for cls in type(options).__mro__:
+        names = vars(cls).get("CHANGEABLE", frozenset())
+        changeable.update(vars(cls).get("__annotations__", ()) if names is ALL else names)
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: _as_json(value) for name, value in values.items() if name not in changeable}
+
+
+def _as_json(value: Any) -> Any:
+    return [_as_json(each) for each in value] if isinstance(value, tuple) else value
 
 
 def descriptions_of(cls: type[Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -54,6 +54,8 @@ def _as_keys(value: Any) -> Any:
 class ColumnOptions(ConnectionOptions):
     """Choose the columns that items are decoded into, and what happens to values that do not fit them."""
 
+    CHANGEABLE: ClassVar = frozenset({"sample_items"})
+
     schema: Any = None
     """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
     on_misfit: Literal["rescue", "fail", "drop"] = "rescue"
@@ -84,6 +86,8 @@ class ColumnOptions(ConnectionOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ScanOptions(ColumnOptions, LimitOptions):
     """Choose what of a table is read, how fast, and into which columns."""
+
+    CHANGEABLE: ClassVar = frozenset({"segments", "lanes", "rcu_per_second", "read_ratio", "accept_encoding"})
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""

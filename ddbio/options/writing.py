@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -33,6 +33,11 @@ class SourceOptions(ConnectionOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class WriteOptions(LimitOptions):
     """Choose how rows are written to a live table, how fast, and what happens to rows that cannot be written."""
+
+    CHANGEABLE: ClassVar = frozenset(
+        {"wcu_per_second", "write_ratio", "warm_up", "reject_to", "max_rejects", "reject_format", "lanes"}
+        | {"compress_requests"}
+    )
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
@@ -77,6 +82,10 @@ class WriteOptions(LimitOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class LoadOptions(SourceOptions, WriteOptions):
     """Choose files, and how their rows are written to a live table."""
+
+    CHANGEABLE: ClassVar = frozenset(
+        {"engine", "tasks", "unique_keys", "job_id", "state", "shared_paths", "retry_rejects", "create_table", "key"}
+    )
 
     schema: Any = None
     """Types of CSV and plain JSON: ``ItemSchema``, ``pyarrow.Schema`` or JSON text; default is inferred."""

@@ -29,6 +29,7 @@ from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.stores import open_store
 from ddbio.options.files import LAKE_FORMATS
+from ddbio.options.parsing import fixed_options
 from ddbio.scan.pages import Rest, rest_after
 from ddbio.scan.selection import selection_of
 from ddbio.storage.job_state import JobState, require_same
@@ -192,13 +193,6 @@ STEP_SECONDS = 30.0
 PARTITIONED_STEP_SECONDS = 300.0
 """The same of a job that writes partitions: each step closes a file of every partition, which is small."""
 
-# What must stay the same; the rate, the engine and the number of tasks may change.
-_IDENTITY = (
-    *("index", "columns", "where", "limit", "consistent", "format", "compression", "on_misfit", "nulls", "drop"),
-    *("timestamps", "types", "numbers", "mode", "digest"),
-    *("partition_by", "partition_time_unit", "partition_time_zone", "keep_partition_columns", "overwrite_partitions"),
-)
-
 
 @dataclass(frozen=True)
 class Position:
@@ -294,7 +288,7 @@ def open_progress(options: ScanToFilesOptions, staging: Staging, table: TableDes
         "table": f"{table.arn} {table.table_id}",
         "schema": None if options.schema is None else schema_to_json(arrow_schema_of(options.schema)),
         "keys": _keys(options, table),
-        **{name: _plain(getattr(options, name)) for name in _IDENTITY},
+        **fixed_options(options, without=("table", "dest", "schema", "keys")),
     }
     state = _state(staging)
     # A job of the same id that begins anew has other pages.
@@ -322,10 +316,6 @@ def _pages(options: ScanToFilesOptions, staging: Staging, begun: str) -> ObjectS
 
 def _state(staging: Staging) -> JobState:
     return JobState(staging.store, staging.job_id, "scan")
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _keys(options: ScanToFilesOptions, table: TableDescription) -> str | None:

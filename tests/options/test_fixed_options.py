@@ -1,0 +1,37 @@
+"""Options that must stay the same when a job is resumed."""
+
+from dataclasses import fields
+
+import pytest
+
+from ddbio.options import ConnectionOptions, LoadOptions, ScanToFilesOptions, parse_options
+from ddbio.options.parsing import ALL, fixed_options
+
+
+def classes(cls):
+    """Yield a class of options and all that derive from it."""
+    yield cls
+    for each in cls.__subclasses__():
+        yield from classes(each)
+
+
+@pytest.mark.parametrize("cls", {*classes(ConnectionOptions)}, ids=lambda cls: cls.__name__)
+def test_changeable_options_are_options(cls):
+    """No class lists an option that it does not have."""
+    listed = vars(cls).get("CHANGEABLE", frozenset())
+    assert listed is ALL or listed <= {field.name for field in fields(cls)}
+
+
+def test_an_option_is_fixed_unless_its_class_says_otherwise():
+    """Rates, limits, connections and the engine may change; what decides about rows and files may not."""
+    given = {"table": "orders", "dest": "out", "region": "eu-west-1", "max_usd": 1, "rcu_per_second": 5, "tasks": 2}
+    options = parse_options(ScanToFilesOptions, {**given, "partition_by": "day(ts)", "nulls": "keep"})
+    fixed = fixed_options(options, without=("table", "dest"))
+    assert not fixed.keys() & given.keys()
+    assert (fixed["partition_by"], fixed["nulls"], fixed["where"]) == (["day(ts)"], "keep", None)
+
+
+def test_pairs_are_values_of_json():
+    """Options of several values are lists, as a state file has them when it is read again."""
+    options = parse_options(LoadOptions, {"table": "orders", "source": "in", "timestamps": "at=iso"})
+    assert fixed_options(options)["timestamps"] == [["at", "iso"]]
