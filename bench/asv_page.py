@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ddbio.charts.drawing import Chart, Lines
-from ddbio.charts.page import Page, Table
+from ddbio.charts.page import Chart, Lines, Page, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,7 +97,7 @@ def charts(name: str, some: list[Value], places: dict[str, float], unit: str) ->
         if len(by_commit) == len(commits):
             lines[line] = tuple(by_commit[commit] for commit in commits)
     if lines:
-        yield Lines(name, "commit", unit, tuple(places[commit] for commit in commits), tuple(lines.items()))
+        yield Lines(name, "commit", unit, tuple(places[commit] for commit in commits), lines)
 
 
 def commit_cells(commits: list[tuple[int, str]]) -> Iterable[tuple[str, ...]]:

@@ -17,8 +17,7 @@ from bench import asv_page
 from bench.e2e import record, scaling
 from bench.figures import CASES, GROUPS
 from bench.rows import newest
-from ddbio.charts.drawing import Bars, Chart, Lines
-from ddbio.charts.page import Page, Table, page_html
+from ddbio.charts.page import Bars, Chart, Lines, Page, Table, page_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,7 +116,7 @@ def history_page(results: Path) -> Page:
             what, unit = line.what.replace("`", ""), line.unit
         if len(values) > 1:
             places = tuple(float(number) for number in range(1, len(values) + 1))
-            charts.append(Lines(f"{case}: {what}", "row", unit or "figure", places, ((case, tuple(values)),)))
+            charts.append(Lines(f"{case}: {what}", "row", unit or "figure", places, {case: values}))
     return Page(
         "From row to row", (("drawn", "the first figure of each case, in all its rows at full scale"),), tuple(charts)
     )
@@ -249,7 +248,7 @@ def capacity_page(budgets: list[Row], series: list[Row]) -> Page:
             tasks = tuple(map(float, run.get("tasks_by_second", ())))
             if tasks:
                 places = tuple(float(second) for second in range(len(tasks)))
-                charts.append(Lines(f"{title}: tasks that ran", "second", "tasks", places, (("tasks", tasks),)))
+                charts.append(Lines(f"{title}: tasks that ran", "second", "tasks", places, {"tasks": tasks}))
             shown = (run["highest_10s_ratio"], run["mean_ratio"], run["tail_ratio"])
             ratios.append((title, *("" if each is None else f"{each:.1%}" for each in shown)))
     if ratios:
@@ -264,7 +263,7 @@ def asked_and_consumed(title: str, series: list[float] | None, rate: float) -> l
     if not series:
         return []
     places = tuple(float(second) for second in range(len(series)))
-    return [Lines(title, "second", "units", places, (("consumed", tuple(series)), ("asked", (rate,) * len(series))))]
+    return [Lines(title, "second", "units", places, {"consumed": series, "asked": (rate,) * len(series)})]
 
 
 def rows_of(path: Path) -> list[Row]:

@@ -13,11 +13,9 @@ from ddbio.version import __version__ as __version__
 
 # The modules of the public names that are no verbs.
 _NAMES = {
-    "ddbio.export.backups": "BackupJob BackupPlan RestoreJob RestorePlan",
     "ddbio.catalog.glue": "CatalogReport",
     "ddbio.advice.doctor_checks": "DoctorReport Finding",
     "ddbio.export.fold_rows": "Window",
-    "ddbio.export.job": "ExportEntry ExportJob ExportPlan",
     "ddbio.formats.layout": "LayoutReport LayoutSummary",
     "ddbio.export.import_job": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",
     "ddbio.items.batch_stream": "RecordBatchStream",
@@ -34,6 +32,7 @@ _NAMES = {
     "ddbio.scan.plan": "ScanPlan",
     "ddbio.items.schema.item_schema": "ItemSchema",
     "ddbio.jobs.service_estimates": "CapturePlan",
+    "ddbio.export.job_descriptions": "BackupJob BackupPlan ExportEntry ExportJob ExportPlan RestoreJob RestorePlan",
     "ddbio.aws.table_description": "TableDescription",
     "ddbio.validation.comparison": "ValidatePlan ValidationReport",
     "ddbio.errors": (

@@ -8,31 +8,13 @@ from typing import Any, Literal, Unpack
 import pyarrow as pa
 
 from datetime import datetime
-from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
-from ddbio.catalog.glue import CatalogReport as CatalogReport
-from ddbio.advice.doctor_checks import DoctorReport as DoctorReport, Finding as Finding
-from ddbio.export.fold_rows import Window as Window
-from ddbio.export.job import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
-from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
-from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
-from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
-from ddbio.items.changes import ChangeDecoder as ChangeDecoder
-from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
-from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
-from ddbio.load.idempotency import idempotency_key as idempotency_key
-from ddbio.load.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
 from ddbio.advice.advice import Advice as Advice
-from ddbio.jobs.estimate import Estimate as Estimate
-from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
+from ddbio.advice.doctor_checks import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
 from ddbio.advice.simulation import SimulationReport as SimulationReport
-from ddbio.scan.plan import ScanPlan as ScanPlan
-from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
-from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
+from ddbio.advice.warming import warm as warm
 from ddbio.aws.table_description import TableDescription as TableDescription
-from ddbio.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport
-from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
-from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
+from ddbio.catalog.glue import CatalogReport as CatalogReport
 from ddbio.cdc.archive import ArchiveReport as ArchiveReport, ArchiveRestoreReport as ArchiveRestoreReport
 from ddbio.cdc.audit import CaptureStatus as CaptureStatus, CaptureVerifyReport as CaptureVerifyReport
 from ddbio.cdc.capture import CaptureReport as CaptureReport
@@ -40,29 +22,46 @@ from ddbio.cdc.delivery import DeliveryReport as DeliveryReport
 from ddbio.cdc.gaps import Gap as Gap
 from ddbio.cdc.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport as CaptureHealReport
 from ddbio.cdc.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
-from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
-from ddbio.validation.digest import DigestSource
+from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
+from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
 from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
+from ddbio.export.fold_rows import Window as Window
+from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
+from ddbio.export.job_descriptions import BackupJob as BackupJob, BackupPlan as BackupPlan, ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
 from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
 from ddbio.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
 from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile
 from ddbio.folders.publish import PublishPlan as PublishPlan, PublishReport as PublishReport
 from ddbio.folders.vacuum import VacuumReport as VacuumReport
-from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
-from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
-from ddbio.scan.infer import Source
+from ddbio.formats.layout import LayoutReport as LayoutReport, LayoutSummary as LayoutSummary
+from ddbio.items.batch_stream import RecordBatchStream as RecordBatchStream
+from ddbio.items.changes import ChangeDecoder as ChangeDecoder
+from ddbio.items.decode import from_dynamodb_json as from_dynamodb_json
+from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
+from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
+from ddbio.jobs.estimate import Estimate as Estimate
+from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
+from ddbio.jobs.progress import Progress as Progress
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
+from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
+from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
 from ddbio.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
 from ddbio.lake.bootstrap import BootstrapReport as BootstrapReport
 from ddbio.lake.maintain import MaintainPlan as MaintainPlan, MaintainReport as MaintainReport
 from ddbio.lake.reconcile import ReconcilePlan as ReconcilePlan, ReconcileReport as ReconcileReport
 from ddbio.lake.verify import VerifyReport as VerifyReport
+from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
+from ddbio.load.idempotency import idempotency_key as idempotency_key
+from ddbio.load.import_files import ImportFilesPlan as ImportFilesPlan, ImportFilesReport as ImportFilesReport
+from ddbio.load.plan import LoadPlan as LoadPlan, WritePlan as WritePlan
 from ddbio.load.sources import Rows
-from ddbio.jobs.progress import Progress as Progress
 from ddbio.load.tables import CreatedTable as CreatedTable
-from ddbio.advice.warming import warm as warm
 from ddbio.options import Credentials as Credentials
 from ddbio.public import last_report as last_report, register as register
+from ddbio.scan.infer import Source
+from ddbio.scan.plan import ScanPlan as ScanPlan
+from ddbio.validation.comparison import ValidatePlan as ValidatePlan, ValidationReport as ValidationReport
+from ddbio.validation.digest import DigestSource
 from ddbio.version import __version__ as __version__
 from ddbio import capacity as capacity
 
@@ -603,7 +602,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """

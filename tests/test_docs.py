@@ -13,11 +13,10 @@ import pytest
 import ddbio
 from ddbio.advice.doctor_checks import DoctorReport, Finding
 from ddbio.cli.main import cli
-from ddbio.export.backups import BackupJob, RestoreJob
 from ddbio.export.bulk import BulkSummary
 from ddbio.export.fold_plan import ExportFoldReport
 from ddbio.export.import_job import BulkJob, ImportJob
-from ddbio.export.job import ExportJob
+from ddbio.export.job_descriptions import BackupJob, ExportJob, RestoreJob
 from ddbio.export.read import ExportReadReport
 from ddbio.folders.compact import CompactReport
 from ddbio.folders.publish import PublishReport

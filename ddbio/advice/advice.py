@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.advice.roads import ASSUMPTIONS, Road, Workload, road, roads
+from ddbio.advice.roads import ASSUMPTIONS, GIB, Road, Workload, road, roads
 from ddbio.result import Result
 
 if TYPE_CHECKING:
@@ -143,9 +143,8 @@ def _why(workload: Workload, best: Road | None, found: Sequence[Road]) -> tuple[
 
 def _break_even(workload: Workload, book: PriceBook, by: Variable, first: str, second: str) -> BreakEven:
     def more(value: float) -> float:
-        changed = (
-            replace(workload, size_bytes=value) if by == "size_bytes" else replace(workload, changes_per_second=value)
-        )
+        varied: dict[str, Any] = {by: value}
+        changed = replace(workload, **varied)
         return road(first, changed, book).usd - road(second, changed, book).usd
 
     low, high = _RANGES[by]
@@ -189,3 +188,25 @@ def price_notes(book: PriceBook, names: Iterable[str], region: str | None, today
     if not dates:
         return others
     return (*others, f"prices of {', '.join(dates)} are older than 180 days: compare them with their pages")
+
+
+def break_even_cells(found: BreakEven) -> tuple[str, str, str, str]:
+    """Return what a table says of a break-even point."""
+    of = " and ".join(found.compared)
+    if found.at is None:
+        return of, "nowhere", found.below, found.above
+    at = f"{found.at / GIB:,.3g} GiB" if found.by == "size_bytes" else f"{found.at:,.3g} changes/s"
+    return of, at, found.below, found.above
+
+
+def usd_text(usd: float | None) -> str:
+    """Return a sum, or that it is not known."""
+    return "no price" if usd is None else f"{usd:,.2f}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in the unit that reads best."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:,.4g} {unit}"
+    return f"{seconds:,.3g} s"

@@ -11,8 +11,7 @@ from ddbio.advice.roads import Workload
 from ddbio.aws.cloudwatch import read_metrics
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
-from ddbio.charts.advice import advice_page
-from ddbio.charts.page import write_page
+from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.jobs.clients import dynamodb_spec, metrics_spec
 from ddbio.jobs.costs import book_of
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 _WRITES = "ConsumedWriteCapacityUnits"
 _DAYS, _PERIOD_SECONDS = 14, 3600
+# Lines in one chart.
+_DRAWN = 5
 
 
 def advise(options: AdviseOptions) -> Advice:
@@ -48,7 +49,14 @@ def advise(options: AdviseOptions) -> Advice:
     book = book_of(found.table.region, options.prices)
     advice = advising.advise(workload, book, found.table.region, datetime.now(UTC).date())
     if options.html is not None or options.png is not None:
-        write_page(advice_page(advice, book), options.html, options.png)
+        names = [each.name for each in advice.roads]
+        rates, usd = advising.usd_by_changes(workload, book, names[:_DRAWN])
+        charts = (
+            Bars("USD a month", "USD", names, [each.usd for each in advice.roads]),
+            Lines("USD a month, by changes a second", "changes a second", "USD", rates, usd, is_log=True),
+        )
+        page = report_page(f"Ways to keep a copy of {workload.table}", advice, charts)
+        write_page(page, options.html, options.png)
     return advice
 
 

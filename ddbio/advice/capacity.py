@@ -16,8 +16,7 @@ from ddbio.advice.provisioning import Consumption, TableUse
 from ddbio.advice.roads import GIB
 from ddbio.aws.cloudwatch import METRICS, read_metrics
 from ddbio.aws.control_plane import describe_table
-from ddbio.charts.page import write_page
-from ddbio.charts.provisioning import capacity_page
+from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.jobs.clients import dynamodb_spec, metrics_spec
 from ddbio.jobs.costs import book_of
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention
 _RETAINED_DAYS = ((15.0, 60), (63.0, 300), (455.0, 3600))
 _SIDES: tuple[tuple[What, str], ...] = (("reads", "Read"), ("writes", "Write"))
+# Places on the axis of a chart.
+_MOST_PLACES = 400
 _SERIES = ("read", "write", "provisioned_read", "provisioned_write", "throttled_reads", "throttled_writes")
 
 
@@ -60,8 +61,27 @@ def plan_capacity(options: PlanCapacityOptions) -> CapacityPlan:
         use, book_of(region, options.prices), options.target, region, datetime.now(UTC).date()
     )
     if options.html is not None or options.png is not None:
-        write_page(capacity_page(plan, use), options.html, options.png)
+        charts = [_lines(part, use.period_seconds) for part in use.parts if part.consumed.any()]
+        labels = [f"{each.mode}, {each.table_class}" for each in plan.choices]
+        bars = Bars("USD a month", "USD", labels, [each.usd for each in plan.choices])
+        page = report_page(f"Capacity of {plan.table}", plan, [*charts, bars])
+        write_page(page, options.html, options.png)
     return plan
+
+
+def _lines(part: Consumption, period_seconds: float) -> Lines:
+    """Return what was consumed, and what was provisioned; of many periods the highest of some neighbours."""
+    step = -(-len(part.consumed) // _MOST_PLACES)
+    series = [("consumed", part.consumed)] + ([] if part.provisioned is None else [("provisioned", part.provisioned)])
+    starts = np.arange(0, len(part.consumed), step)
+    of = "" if part.name == "table" else f" of index {part.name}"
+    return Lines(
+        title=f"{part.what.capitalize()}{of}, consumed{' and provisioned' if part.provisioned is not None else ''}",
+        over="days",
+        unit="units a second",
+        places=(starts * period_seconds / 86_400).tolist(),
+        lines={name: np.maximum.reduceat(values, starts).tolist() for name, values in series},
+    )
 
 
 def _counted(table: TableDescription, options: PlanCapacityOptions) -> TableUse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddbio.advice.advice import price_notes
+from ddbio.jobs.prices import unit_price
 from ddbio.result import Result
 
 if TYPE_CHECKING:
@@ -43,16 +45,8 @@ _WORTH = 0.1
 _FULL, _NEARLY_FULL = 1.0, 0.9
 _LOWEST_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _RESERVED_UNITS = 100
-_PRICES: dict[tuple[Mode, TableClass, What], str] = {
-    ("on-demand", "standard", "reads"): "read_request_units",
-    ("on-demand", "standard", "writes"): "write_request_units",
-    ("on-demand", "standard-ia", "reads"): "ia_read_request_units",
-    ("on-demand", "standard-ia", "writes"): "ia_write_request_units",
-    ("provisioned", "standard", "reads"): "read_capacity_unit_hours",
-    ("provisioned", "standard", "writes"): "write_capacity_unit_hours",
-    ("provisioned", "standard-ia", "reads"): "ia_read_capacity_unit_hours",
-    ("provisioned", "standard-ia", "writes"): "ia_write_capacity_unit_hours",
-}
+_WHATS: tuple[What, ...] = ("reads", "writes")
+_MODES: tuple[Mode, ...] = ("provisioned", "on-demand")
 _STORAGE: dict[TableClass, str] = {"standard": "storage", "standard-ia": "ia_storage"}
 
 
@@ -285,6 +279,7 @@ def plan_capacity(use: TableUse, book: PriceBook, target: float, region: str | N
         best = other if other.usd <= best.usd * (1 + _WORTH) else best
     mode_now: Mode = "on-demand" if all(part.provisioned is None for part in use.parts) else "provisioned"
     reserved = _reserved(use, book, scaled) if best.mode == "provisioned" and best.table_class == "standard" else ()
+    names = [_price_name(*each) for each in itertools.product(_MODES, _STORAGE, _WHATS)]
     return CapacityPlan(
         table=use.table,
         days=round(len(use.parts[0].consumed) * use.period_seconds / _DAY_SECONDS, 3),
@@ -299,9 +294,9 @@ def plan_capacity(use: TableUse, book: PriceBook, target: float, region: str | N
         needs=needs,
         choices=tuple(choices),
         reserved=reserved,
-        mode_break_even={what: _mode_break_even(book, use.table_class, what) for what in ("reads", "writes")},
+        mode_break_even={what: _mode_break_even(book, use.table_class, what) for what in _WHATS},
         class_break_even_gb=_class_break_even(choices, best.mode, book),
-        notes=price_notes(book, {*_PRICES.values(), *_STORAGE.values()}, region, today),
+        notes=price_notes(book, [*names, *_STORAGE.values()], region, today),
     )
 
 
@@ -359,18 +354,21 @@ def _need(
 def _line(book: PriceBook, mode: Mode, table_class: TableClass, what: What, per_second: float) -> CostLine:
     """Return the line of a month of so many units a second, consumed or provisioned."""
     quantity = per_second * MONTH_HOURS * (3600 if mode == "on-demand" else 1)
-    return book.line(what, _PRICES[mode, table_class, what], quantity)
+    return book.line(what, _price_name(mode, table_class, what), quantity)
+
+
+def _price_name(mode: Mode, table_class: TableClass, what: What) -> str:
+    return unit_price(what, infrequent_access=table_class == "standard-ia", on_demand=mode == "on-demand")
 
 
 def _choices(use: TableUse, book: PriceBook, scaled: Sequence[tuple[tuple[int, int], Replay]]) -> list[CapacityChoice]:
     choices = []
-    modes: tuple[Mode, ...] = ("provisioned", "on-demand")
-    for mode in modes:
+    for mode in _MODES:
         means = {"reads": 0.0, "writes": 0.0}
         for part, (_, found) in zip(use.parts, scaled, strict=True):
             means[part.what] += float((found.capacity if mode == "provisioned" else part.consumed).mean())
         for table_class, storage in _STORAGE.items():
-            lines = [_line(book, mode, table_class, what, means[what]) for what in ("reads", "writes")]
+            lines = [_line(book, mode, table_class, what, means[what]) for what in _WHATS]
             if use.table_gb is not None:
                 lines.append(book.line("storage", storage, use.table_gb))
             choices.append(CapacityChoice(mode, table_class, sum(line.usd or 0.0 for line in lines), tuple(lines)))
@@ -389,8 +387,8 @@ def _usd_now(use: TableUse, book: PriceBook, mode: Mode) -> float:
 
 
 def _mode_break_even(book: PriceBook, table_class: TableClass, what: What) -> float:
-    hour = book.usd(_PRICES["provisioned", table_class, what], 1) or 0.0
-    units = book.usd(_PRICES["on-demand", table_class, what], 3600) or 0.0
+    hour = book.usd(_price_name("provisioned", table_class, what), 1) or 0.0
+    units = book.usd(_price_name("on-demand", table_class, what), 3600) or 0.0
     return round(hour / units, 4) if units else 1.0
 
 
@@ -412,14 +410,16 @@ def _reserved(
 ) -> tuple[Reservation, ...]:
     """Return what is worth reserving: the capacity that is provisioned for a larger share of hours than breaks even."""
     found = []
-    for what, noun in (("reads", "read"), ("writes", "write")):
+    for what in _WHATS:
         series = [each.capacity for part, (_, each) in zip(use.parts, scaled, strict=True) if part.what == what]
         if not series:
             continue
         capacity = np.sum(series, axis=0)
-        hour = book.usd(_PRICES["provisioned", "standard", what], 1)  # type: ignore[index]
+        hour = book.usd(_price_name("provisioned", "standard", what), 1)
         for years in (1, 3):
-            upfront, hourly = (book.usd(f"reserved_{noun}_{each}_{years}y", 1) for each in ("upfront", "hours"))
+            upfront, hourly = (
+                book.usd(f"reserved_{what.removesuffix('s')}_{each}_{years}y", 1) for each in ("upfront", "hours")
+            )
             if hour is None or upfront is None or hourly is None:
                 continue
             reserved_hour = upfront / (years * YEAR_HOURS) + hourly
@@ -429,7 +429,7 @@ def _reserved(
             covered = float(np.minimum(capacity, units).mean())
             found.append(
                 Reservation(
-                    what=what,  # type: ignore[arg-type]
+                    what=what,
                     years=years,
                     break_even=round(break_even, 4),
                     units=units,
@@ -455,3 +455,20 @@ def _why(best: CapacityChoice, choices: Sequence[CapacityChoice], needs: Sequenc
         elif each.risk != "none":
             reasons.append(f"{each.what} of the {of} left {each.headroom:.0%} of the capacity in the busiest period")
     return tuple(reasons)
+
+
+def need_names() -> tuple[str, ...]:
+    """Return the names of the columns of ``need_rows``."""
+    return "of", "what", "share", "mean", "99 %", "peak", "now", "headroom", "throttled", "least", "most", "risk"
+
+
+def need_rows(plan: CapacityPlan) -> list[tuple[str, ...]]:
+    """Return what each of a table and its indexes needs, as text."""
+    return [
+        (
+            each.name, each.what, f"{each.share:.0%}", f"{each.mean:,.4g}", f"{each.p99:,.4g}", f"{each.peak:,.4g}",
+            "" if each.provisioned is None else f"{each.provisioned:,.4g}", f"{each.headroom:.0%}",
+            "" if each.throttled is None else f"{each.throttled:,.0f}", f"{each.least:,}", f"{each.most:,}", each.risk,
+        )
+        for each in plan.needs
+    ]  # fmt: skip

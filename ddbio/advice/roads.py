@@ -1,24 +1,27 @@
 """Work out what each way to keep a copy of a table in S3 costs a month, how fresh it can be and what it cannot do.
 
 A road is brought up to date in runs, one for each interval that its copy may be old, or by a stream of changes. Its
-lines are quantities, priced by a book of prices; a line that the book has no price for stays without one.
+bill is a table: each row has a purpose, the name of a price, and a quantity. A row whose price the book does not have
+stays without one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.items.capacity import SEGMENT_BYTES, scan_units
-from ddbio.jobs.prices import CostLine
+from ddbio.jobs.prices import Price, PriceBook, unit_price
 from ddbio.jobs.speeds import SCAN_SPEED
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from ddbio.jobs.prices import PriceBook
+    from ddbio.jobs.estimate import Part
+    from ddbio.jobs.prices import CostLine
 
 GIB = 1024**3
 MONTH_SECONDS = 730 * 3600.0
@@ -57,12 +60,12 @@ _LEAST_EXPORTED_BYTES = 10 * 1024**2
 _LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS = 15 * 60.0, 6 * 86_400.0
 # https://aws.amazon.com/firehose/pricing/ and https://aws.amazon.com/kinesis/data-streams/pricing/
 _FIREHOSE_STEP, _KINESIS_STEP = 5 * 1024, 1024
-# Between two merges a reader takes the copy and the changes after it.
-_MERGE_SECONDS = 86_400.0
+# Once a day: between two merges a reader takes the copy and the changes after it.
+_MERGES = MONTH_SECONDS / 86_400.0
 _CORES_OF_DPU, _GB_OF_CORE = 4, 4
 _LEAST_DPUS = 2
-# https://aws.amazon.com/glue/pricing/
-_LEAST_GLUE_SECONDS = 60.0
+# Of Glue and EMR Serverless: https://aws.amazon.com/glue/pricing/
+_LEAST_BILLED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -177,10 +180,16 @@ class _Timing:
 
 
 _NOT_ONE_TIME = "show the table as it was at one time: items are read at different times"
-_READS_ALL = "bring only what changed: every run reads the whole table"
+_SCANS_CANNOT = (
+    _NOT_ONE_TIME,
+    "bring only what changed: every run reads the whole table",
+    "show deleted items",
+    "leave the table's read capacity alone",
+)
+_FROM_NOW_ON = "bring what is there already: the first copy comes by another road"
 _MERGE = "apply its changes to the copy by itself: it brings files of changes, which a job has to merge"
 _CANNOT = {
-    "scan": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
+    "scan": _SCANS_CANNOT,
     "full exports": (
         "be faster than some 12 minutes, however small the table is",
         "bring only what changed: every run exports the whole table",
@@ -193,12 +202,12 @@ _CANNOT = {
         "work without point-in-time recovery, or reach back more than 35 days",
     ),
     "streams + Firehose": (
-        "bring what is there already: the first copy comes by another road",
+        _FROM_NOW_ON,
         "wait: what a consumer has not read within 24 hours is lost",
         _MERGE,
     ),
     "Kinesis Data Streams": (
-        "bring what is there already: the first copy comes by another road",
+        _FROM_NOW_ON,
         "promise order, or that a change comes only once",
         "pack changes: Firehose bills each record as a multiple of 5 KB",
         _MERGE,
@@ -208,11 +217,17 @@ _CANNOT = {
         "keep numbers of more than 17 digits or sets apart from lists: numbers become doubles, NULL is left out",
         "work without point-in-time recovery",
     ),
-    "Glue": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
-    "EMR Serverless": (_NOT_ONE_TIME, _READS_ALL, "show deleted items", "leave the table's read capacity alone"),
+    "Glue": _SCANS_CANNOT,
+    "EMR Serverless": _SCANS_CANNOT,
 }
 ROADS = tuple(_CANNOT)
 """The names of all roads."""
+# What is paid already.
+_PAID = {
+    "own_cores": Price(0.0, 1.0, "core-hour", "", "", date.max),
+    "provisioned_reads": Price(0.0, 1.0, "RCU", "", "", date.max),
+    "recovery_that_is_on": Price(0.0, 1.0, "GB-month", "", "", date.max),
+}
 
 
 def roads(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
@@ -222,7 +237,10 @@ def roads(workload: Workload, book: PriceBook) -> tuple[Road, ...]:
 
 def road(name: str, workload: Workload, book: PriceBook) -> Road:
     """Return one road for a workload."""
-    timing, lines, once = _WAYS[name](workload, _Pricer(book))
+    way = _WAYS[name]
+    timing = way.timing(workload)
+    runs = timing.runs(workload.freshness_seconds)
+    lines, once = _priced(way.rows(workload, runs), book), _priced(way.once(workload), book)
     why_not = _why_not(name, workload, timing)
     reads = sum(line.quantity for line in lines if line.what == "reads")
     while_it_lasts = workload.scan_units / timing.seconds if reads else 0.0
@@ -235,13 +253,24 @@ def road(name: str, workload: Workload, book: PriceBook) -> Road:
         unpriced=tuple(line.what for line in (*lines, *once) if line.usd is None),
         seconds=timing.seconds,
         least_freshness_seconds=timing.least,
-        runs=None if timing.is_stream else timing.runs(workload.freshness_seconds),
+        runs=None if timing.is_stream else runs,
         read_units=reads,
         load=while_it_lasts / workload.table_rcu if workload.table_rcu else None,
-        lines=tuple(lines),
-        lines_once=tuple(once),
+        lines=lines,
+        lines_once=once,
         cannot=_CANNOT[name],
     )
+
+
+def _priced(rows: Iterable[Part], book: PriceBook) -> tuple[CostLine, ...]:
+    """Return the lines of a bill; of rows with one purpose, the first that has a price counts."""
+    prices = PriceBook(book.region, {**book.prices, **_PAID})
+    lines: dict[str, CostLine] = {}
+    for row in rows:
+        line = prices.line(*row)
+        if line.what not in lines or lines[line.what].usd is None:
+            lines[line.what] = line
+    return tuple(lines.values())
 
 
 def _why_not(name: str, workload: Workload, timing: _Timing) -> str:
@@ -256,70 +285,71 @@ def _sum(lines: Iterable[CostLine]) -> float:
     return sum(line.usd for line in lines if line.usd is not None)
 
 
-class _Pricer:
-    """Makes priced lines."""
-
-    def __init__(self, book: PriceBook) -> None:
-        self._book = book
-
-    def line(self, what: str, name: str, quantity: float) -> CostLine:
-        """Return a line of so much at a price of the book."""
-        return self._book.line(what, name, quantity)
-
-    def reads(self, workload: Workload, scans: float) -> CostLine:
-        """Return the line of whole scans; provisioned capacity is paid already."""
-        units = workload.scan_units * scans
-        if not workload.on_demand:
-            return CostLine("reads", units, "RCU", 0.0)
-        return self.line(
-            "reads", "ia_read_request_units" if workload.infrequent_access else "read_request_units", units
-        )
-
-    def recovery(self, workload: Workload) -> CostLine:
-        """Return the line of point-in-time recovery, which costs nothing more if it is on."""
-        line = self.line("point-in-time recovery", "recovery_storage", workload.size_gb)
-        return CostLine(line.what, line.quantity, line.unit, 0.0) if workload.recovery else line
-
-    def copy(self, workload: Workload, writes: float) -> list[CostLine]:
-        """Return the lines of a whole copy as Parquet that is written so often."""
-        stored = workload.size_bytes * STORED_RATIO
-        files = max(1, math.ceil(stored / FILE_BYTES))
-        return [
-            self.line("files written", "s3_writes", files * writes),
-            self.line("copy in S3", "s3_storage", stored / GIB),
-        ]
-
-    def hours(self, read_bytes: float) -> CostLine:
-        """Return the line of what machines of your own read and write; they are paid already."""
-        return CostLine("hours of your own cores", read_bytes / SCAN_SPEED / 3600, "core-hour", 0.0)
-
-    def merge(self, workload: Workload, changed_bytes: float, merges: float) -> list[CostLine]:
-        """Return the lines of merging changes into the copy so often, by rewriting it."""
-        read = changed_bytes + workload.size_bytes * merges
-        return [self.hours(read), *self.copy(workload, merges)]
-
-    def refreshes(self, workload: Workload, runs: float) -> CostLine:
-        """Return the line of what applies changes in Glue: of the book's own price, else as an ETL job that does it.
-
-        AWS bills zero-ETL by what the target uses, and says of no size what that is.
-        """
-        what = "compute that applies the changes"
-        if (own := self.line(what, "zero_etl", workload.changed_gb)).usd is not None:
-            return own
-        seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * SCAN_SPEED)
-        hours = REFRESH_DPUS * max(_LEAST_GLUE_SECONDS * runs, seconds) / 3600
-        return self.line(what, "glue_dpu_hours", hours)
-
-    def first_copy(self, workload: Workload) -> list[CostLine]:
-        """Return the lines of a first copy by a scan."""
-        return [self.reads(workload, 1), self.copy(workload, 1)[0]]
+def _reads(workload: Workload, scans: float) -> Part:
+    name = unit_price("reads", infrequent_access=workload.infrequent_access)
+    return "reads", name if workload.on_demand else "provisioned_reads", workload.scan_units * scans
 
 
-def _scan_timing(workload: Workload, cores: float, start_seconds: float = 0.0) -> _Timing:
+def _recovery(workload: Workload) -> Part:
+    name = "recovery_that_is_on" if workload.recovery else "recovery_storage"
+    return "point-in-time recovery", name, workload.size_gb
+
+
+def _objects(size_bytes: float) -> int:
+    return max(1, math.ceil(size_bytes / FILE_BYTES))
+
+
+def _copy(workload: Workload, writes: float) -> list[Part]:
+    """Return the rows of a whole copy as Parquet that is written so often."""
+    stored = workload.size_bytes * STORED_RATIO
+    return [("files written", "s3_writes", _objects(stored) * writes), ("copy in S3", "s3_storage", stored / GIB)]
+
+
+def _own_hours(read_bytes: float) -> Part:
+    """Return the row of what machines of your own read and write."""
+    return "hours of your own cores", "own_cores", read_bytes / SCAN_SPEED / 3600
+
+
+def _merge(workload: Workload, changed_bytes: float, merges: float) -> list[Part]:
+    """Return the rows of merging changes into the copy so often, by rewriting it."""
+    return [_own_hours(changed_bytes + workload.size_bytes * merges), *_copy(workload, merges)]
+
+
+def _first_scan(workload: Workload) -> list[Part]:
+    return [_reads(workload, 1), _copy(workload, 1)[0]]
+
+
+def _first_export(workload: Workload) -> list[Part]:
+    return [("first export", "export", workload.size_gb)]
+
+
+def _increments(workload: Workload, runs: float) -> Part:
+    """Return the row of incremental exports, each billed by its least size or more."""
+    exported_gb = max(workload.changed_gb, runs * _LEAST_EXPORTED_BYTES / GIB)
+    return "incremental exports", "incremental_export", exported_gb
+
+
+def _delivered(workload: Workload, changed_bytes: float) -> list[Part]:
+    """Return the rows of files that Firehose writes when its buffer is full or old, merged into the copy each day."""
+    buffer_seconds = min(max(workload.freshness_seconds, BUFFER_SECONDS), 900.0)
+    files = max(min(workload.changes_per_month, MONTH_SECONDS / buffer_seconds), changed_bytes / BUFFER_BYTES)
+    return [
+        ("files of changes", "s3_writes", files),
+        ("changes of a month in S3", "s3_storage", changed_bytes * EXPORTED_RATIO / JSON_RATIO / GIB),
+        *_merge(workload, changed_bytes, _MERGES),
+    ]
+
+
+def _scan_timing(workload: Workload, start_seconds: float = 0.0) -> _Timing:
     by_budget = workload.scan_units / workload.rcu_per_second
-    by_cores = workload.size_bytes / (SCAN_SPEED * cores)
+    by_cores = workload.size_bytes / (SCAN_SPEED * _cores(workload))
     seconds = start_seconds + max(by_budget, by_cores)
     return _Timing(seconds, seconds)
+
+
+def _cluster_timing(workload: Workload) -> _Timing:
+    """Return the timing of scans by machines that are started for each."""
+    return _scan_timing(workload, START_SECONDS)
 
 
 def _cores(workload: Workload) -> int:
@@ -328,141 +358,117 @@ def _cores(workload: Workload) -> int:
     return max(_CORES_OF_DPU, math.ceil(workload.size_bytes / SCAN_SPEED / max(by_budget, 1.0)))
 
 
-_Way = tuple[_Timing, list[CostLine], list[CostLine]]
+def _scan(workload: Workload, runs: float) -> list[Part]:
+    return [_reads(workload, runs), *_merge(workload, 0.0, runs)]
 
 
-def _scan(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _scan_timing(workload, _cores(workload))
-    runs = timing.runs(workload.freshness_seconds)
-    hours = pricer.hours(runs * workload.size_bytes)
-    return timing, [pricer.reads(workload, runs), hours, *pricer.copy(workload, runs)], []
-
-
-def _full_exports(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _Timing(EXPORT_SECONDS, EXPORT_SECONDS)
-    runs = timing.runs(workload.freshness_seconds)
+def _full_exports(workload: Workload, runs: float) -> list[Part]:
     exported = workload.size_bytes * EXPORTED_RATIO
-    objects = max(1, math.ceil(exported / FILE_BYTES))
-    lines = [
-        pricer.line("exports", "export", workload.size_gb * runs),
-        pricer.recovery(workload),
-        pricer.line("objects of exports", "s3_writes", objects * runs),
-        pricer.line("objects read", "s3_reads", objects * runs),
-        pricer.line("last export in S3", "s3_storage", exported / GIB),
-        pricer.hours(runs * workload.size_bytes),
-        *pricer.copy(workload, runs),
+    return [
+        ("exports", "export", workload.size_gb * runs),
+        _recovery(workload),
+        ("objects of exports", "s3_writes", _objects(exported) * runs),
+        ("objects read", "s3_reads", _objects(exported) * runs),
+        ("last export in S3", "s3_storage", exported / GIB),
+        *_merge(workload, 0.0, runs),
     ]
-    return timing, lines, []
 
 
-def _incremental_exports(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _Timing(EXPORT_SECONDS, _LEAST_WINDOW_SECONDS + EXPORT_SECONDS, _LONGEST_WINDOW_SECONDS)
-    runs = timing.runs(workload.freshness_seconds)
-    lines = [
-        pricer.line("incremental exports", "incremental_export", _exported_gb(workload, runs)),
-        pricer.recovery(workload),
-        pricer.line("objects of exports", "s3_writes", 4 * runs),
-        *pricer.merge(workload, workload.changed_gb * GIB, runs),
+def _incremental_exports(workload: Workload, runs: float) -> list[Part]:
+    return [
+        _increments(workload, runs),
+        _recovery(workload),
+        ("objects of exports", "s3_writes", 4 * runs),
+        *_merge(workload, workload.changed_gb * GIB, runs),
     ]
-    return timing, lines, [pricer.line("first export", "export", workload.size_gb)]
 
 
-def _exported_gb(workload: Workload, runs: float) -> float:
-    return max(workload.changed_gb, runs * _LEAST_EXPORTED_BYTES / GIB)
-
-
-def _streams(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
+def _streams(workload: Workload, _runs: float) -> list[Part]:
     changed = workload.changed_gb * GIB * JSON_RATIO
     batch_seconds = min(BATCH_SECONDS, max(1.0, workload.freshness_seconds / 2))
-    idle = workload.changes_per_second <= 0
-    calls = 0.0 if idle else max(workload.shards * MONTH_SECONDS / batch_seconds, changed / BATCH_BYTES)
     # No more calls than changes: an empty shard calls nothing.
+    calls = max(workload.shards * MONTH_SECONDS / batch_seconds, changed / BATCH_BYTES)
     calls = min(calls, workload.changes_per_month)
-    lines = [
+    return [
         # GetRecords of Lambda is free: https://aws.amazon.com/dynamodb/pricing/on-demand/
-        pricer.line("Lambda calls", "lambda_requests", calls),
-        pricer.line(
-            "Lambda time", "lambda_gb_seconds", FUNCTION_GB * (changed / FUNCTION_BYTES_PER_SECOND + 0.1 * calls)
-        ),
-        pricer.line("Firehose, changes packed into large records", "firehose", changed / GIB),
-        *_delivered(workload, pricer, changed),
+        ("Lambda calls", "lambda_requests", calls),
+        ("Lambda time", "lambda_gb_seconds", FUNCTION_GB * (changed / FUNCTION_BYTES_PER_SECOND + 0.1 * calls)),
+        ("Firehose, changes packed into large records", "firehose", changed / GIB),
+        *_delivered(workload, changed),
     ]
-    return timing, lines, pricer.first_copy(workload)
 
 
-def _kinesis(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
+def _kinesis(workload: Workload, _runs: float) -> list[Part]:
     # A record has the item before and after.
     record = 2 * JSON_RATIO * workload.item_bytes
     changes = workload.changes_per_month
-    lines = [
-        pricer.line("changes captured", "kinesis_changes", changes * max(1, math.ceil(workload.item_bytes / 1024))),
-        pricer.line("stream", "kinesis_stream_hours", MONTH_SECONDS / 3600),
-        pricer.line("into the stream", "kinesis_in", changes * _stepped(record, _KINESIS_STEP) / GIB),
-        pricer.line("out of the stream", "kinesis_out", changes * record / GIB),
-        pricer.line("Firehose, in steps of 5 KB", "firehose", changes * _stepped(record, _FIREHOSE_STEP) / GIB),
-        *_delivered(workload, pricer, changes * record),
+    return [
+        ("changes captured", "kinesis_changes", changes * max(1, math.ceil(workload.item_bytes / 1024))),
+        ("stream", "kinesis_stream_hours", MONTH_SECONDS / 3600),
+        ("into the stream", "kinesis_in", changes * _stepped(record, _KINESIS_STEP) / GIB),
+        ("out of the stream", "kinesis_out", changes * record / GIB),
+        ("Firehose, in steps of 5 KB", "firehose", changes * _stepped(record, _FIREHOSE_STEP) / GIB),
+        *_delivered(workload, changes * record),
     ]
-    return timing, lines, pricer.first_copy(workload)
 
 
 def _stepped(record_bytes: float, step: int) -> float:
     return step * max(1, math.ceil(record_bytes / step))
 
 
-def _delivered(workload: Workload, pricer: _Pricer, changed_bytes: float) -> list[CostLine]:
-    """Return the lines of files that Firehose writes when its buffer is full or old, merged into the copy each day."""
-    buffer_seconds = min(max(workload.freshness_seconds, BUFFER_SECONDS), 900.0)
-    files = max(min(workload.changes_per_month, MONTH_SECONDS / buffer_seconds), changed_bytes / BUFFER_BYTES)
-    changes = pricer.line("changes of a month in S3", "s3_storage", changed_bytes * EXPORTED_RATIO / JSON_RATIO / GIB)
-    merge = pricer.merge(workload, changed_bytes, MONTH_SECONDS / _MERGE_SECONDS)
-    return [pricer.line("files of changes", "s3_writes", files), changes, *merge]
-
-
-def _zero_etl(workload: Workload, pricer: _Pricer) -> _Way:
-    timing = _Timing(_LEAST_REFRESH_SECONDS, _LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
-    runs = timing.runs(workload.freshness_seconds)
-    lines = [
-        pricer.line("incremental exports", "incremental_export", _exported_gb(workload, runs)),
-        pricer.recovery(workload),
-        pricer.copy(workload, 0)[1],
-        pricer.refreshes(workload, runs),
+def _zero_etl(workload: Workload, runs: float) -> list[Part]:
+    seconds = workload.changed_gb * GIB / (REFRESH_DPUS * _CORES_OF_DPU * SCAN_SPEED)
+    hours = REFRESH_DPUS * max(_LEAST_BILLED_SECONDS * runs, seconds) / 3600
+    return [
+        _increments(workload, runs),
+        _recovery(workload),
+        _copy(workload, 0)[1],
+        # AWS bills what the target uses, and says of no size what that is: as an ETL job in Glue that does the same.
+        ("compute that applies the changes", "zero_etl", workload.changed_gb),
+        ("compute that applies the changes", "glue_dpu_hours", hours),
     ]
-    return timing, lines, [pricer.line("first export", "export", workload.size_gb)]
 
 
-def _glue(workload: Workload, pricer: _Pricer) -> _Way:
-    cores = _cores(workload)
-    timing = _scan_timing(workload, cores, START_SECONDS)
-    runs = timing.runs(workload.freshness_seconds)
+def _glue(workload: Workload, runs: float) -> list[Part]:
     # One more worker is the driver.
-    dpus = max(_LEAST_DPUS, math.ceil(cores / _CORES_OF_DPU) + 1)
-    hours = pricer.line("Glue", "glue_dpu_hours", dpus * max(_LEAST_GLUE_SECONDS, timing.seconds) / 3600 * runs)
-    return timing, [pricer.reads(workload, runs), hours, *pricer.copy(workload, runs)], []
+    dpus = max(_LEAST_DPUS, math.ceil(_cores(workload) / _CORES_OF_DPU) + 1)
+    hours = dpus * _billed_seconds(workload) / 3600 * runs
+    return [_reads(workload, runs), ("Glue", "glue_dpu_hours", hours), *_copy(workload, runs)]
 
 
-def _emr_serverless(workload: Workload, pricer: _Pricer) -> _Way:
-    cores = _cores(workload)
-    timing = _scan_timing(workload, cores, START_SECONDS)
-    runs = timing.runs(workload.freshness_seconds)
-    hours = (cores + _CORES_OF_DPU) * max(60.0, timing.seconds) / 3600 * runs
-    lines = [
-        pricer.reads(workload, runs),
-        pricer.line("EMR Serverless, processors", "emr_serverless_vcpu_hours", hours),
-        pricer.line("EMR Serverless, memory", "emr_serverless_gb_hours", hours * _GB_OF_CORE),
-        *pricer.copy(workload, runs),
+def _emr_serverless(workload: Workload, runs: float) -> list[Part]:
+    hours = (_cores(workload) + _CORES_OF_DPU) * _billed_seconds(workload) / 3600 * runs
+    return [
+        _reads(workload, runs),
+        ("EMR Serverless, processors", "emr_serverless_vcpu_hours", hours),
+        ("EMR Serverless, memory", "emr_serverless_gb_hours", hours * _GB_OF_CORE),
+        *_copy(workload, runs),
     ]
-    return timing, lines, []
 
 
+def _billed_seconds(workload: Workload) -> float:
+    return max(_LEAST_BILLED_SECONDS, _cluster_timing(workload).seconds)
+
+
+class _Way(NamedTuple):
+    """How a road's runs are timed, the rows of a month with so many runs, and those of the first copy."""
+
+    timing: Callable[[Workload], _Timing]
+    rows: Callable[[Workload, float], list[Part]]
+    once: Callable[[Workload], list[Part]] = lambda _: []
+
+
+_STREAM = _Timing(BUFFER_SECONDS, BUFFER_SECONDS, is_stream=True)
+_EXPORT = _Timing(EXPORT_SECONDS, EXPORT_SECONDS)
+_WINDOW = _Timing(EXPORT_SECONDS, _LEAST_WINDOW_SECONDS + EXPORT_SECONDS, _LONGEST_WINDOW_SECONDS)
+_REFRESH = _Timing(_LEAST_REFRESH_SECONDS, _LEAST_REFRESH_SECONDS, _LONGEST_REFRESH_SECONDS)
 _WAYS = {
-    "scan": _scan,
-    "full exports": _full_exports,
-    "incremental exports": _incremental_exports,
-    "streams + Firehose": _streams,
-    "Kinesis Data Streams": _kinesis,
-    "zero-ETL": _zero_etl,
-    "Glue": _glue,
-    "EMR Serverless": _emr_serverless,
+    "scan": _Way(_scan_timing, _scan),
+    "full exports": _Way(lambda _: _EXPORT, _full_exports),
+    "incremental exports": _Way(lambda _: _WINDOW, _incremental_exports, _first_export),
+    "streams + Firehose": _Way(lambda _: _STREAM, _streams, _first_scan),
+    "Kinesis Data Streams": _Way(lambda _: _STREAM, _kinesis, _first_scan),
+    "zero-ETL": _Way(lambda _: _REFRESH, _zero_etl, _first_export),
+    "Glue": _Way(_cluster_timing, _glue),
+    "EMR Serverless": _Way(_cluster_timing, _emr_serverless),
 }

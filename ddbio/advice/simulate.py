@@ -16,8 +16,7 @@ import pyarrow as pa
 from ddbio.advice.simulated_cluster import Cluster, Outcome, Piece, SimulatedCluster, SimulatedTask
 from ddbio.advice.simulation import RATES, SimulationReport, unequal_sizes
 from ddbio.aws.table_description import TableDescription
-from ddbio.charts.page import write_page
-from ddbio.charts.simulation import simulation_page
+from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.items.capacity import scan_units, write_units
 from ddbio.jobs.table_limits import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
 from ddbio.load.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
@@ -308,6 +307,19 @@ def _shown(report: SimulationReport, options: SimulateOptions, job: _Job) -> Sim
     """Return a report, drawn where the options say."""
     if options.chart is not None:
         is_page = options.chart.endswith(".html")
-        page = simulation_page(report, job.verb, job.rate)
+        page = report_page(f"A simulated {job.verb}", report, _charts(report, job.rate))
         write_page(page, options.chart if is_page else None, None if is_page else options.chart)
     return report
+
+
+def _charts(report: SimulationReport, rate: float) -> list[Bars | Lines]:
+    """Return what was consumed and what ran over the run's course, and when each tenth was done."""
+    hours = report.seconds / 3600
+    places = [(number + 0.5) * hours / len(report.rates) for number in range(len(report.rates))]
+    tenths = [f"{number}0 %" for number in range(1, len(report.progress) + 1)]
+    rates = {"consumed": report.rates, "budget": (rate,) * len(places)}
+    return [
+        Lines("Units a second", "hours", "units a second", places, rates),
+        Lines("Tasks that run", "hours", "tasks", places, {"tasks": report.running}),
+        Bars("When each tenth is done", "hours", tenths, [round(at / 3600, 4) for at in report.progress]),
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddbio.advice.simulated_table import SimulatedTable
+from ddbio.advice.simulation import SimulatedTable
 from ddbio.budget import LocalBudget
 from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.budget.reservation import Grant

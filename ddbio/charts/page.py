@@ -1,22 +1,29 @@
-"""Print a page of figures, charts and tables as one HTML file, which asks no other host for anything, or as a PNG.
+"""Show a report as one HTML file, which asks no other host for anything, or its charts as a PNG.
 
-The charts lie in the page as SVG, in colours that follow the reader's light or dark scheme.
+A report gives its charts: bars and lines with their titles, units and values. Facts and tables are made of its fields.
+Charts lie in the page as SVG, in colours that follow the reader's light or dark scheme.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import html
+import io
+import itertools
+import json
 import os
+import textwrap
+import threading
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ddbio.charts import drawing
-from ddbio.charts.drawing import Bars, Chart, Lines
-from ddbio.errors import TargetError
+from ddbio.errors import OptionError, TargetError
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 _STYLE = (
     ":root{color-scheme:light dark;--ink:#1f2328;--paper:#fff;--line:#d0d7de;--bar:#3f51b5}"
@@ -30,6 +37,92 @@ _STYLE = (
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1.5rem}dt{opacity:.7}dd{margin:0}"
     "figure{margin:0;overflow-x:auto}svg{max-width:100%;height:auto}svg text{font-family:inherit!important}"
 )
+_WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES, _LINES_INCHES, _FACT_INCHES = 8.0, 0.3, 0.9, 3.6, 0.2
+# Characters of a line of facts, beside the labels of the charts.
+_FACT_WIDTH = 80
+# Lines are told apart by their dashes, which readers see who do not see colours.
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2, 1, 2, 1, 2)), (0, (1, 4)))
+_PNG_COLOURS = {"ink": "#1f2328", "line": "#d0d7de", "bar": "#3f51b5"}
+# Stand-ins that the page's own colours replace.
+_SVG_COLOURS = {"ink": "#010203", "line": "#040506", "bar": "#070809"}
+# matplotlib's settings belong to the process.
+_SETTINGS = threading.Lock()
+_MOST_ROWS = 300
+# Larger numbers are shown without decimals.
+_ROUNDED_FROM = 1000.0
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Hold horizontal bars under their title: a label and a value each, in one unit."""
+
+    title: str
+    unit: str
+    labels: Sequence[str]
+    values: Sequence[float]
+
+    @property
+    def inches(self) -> float:
+        """Return the height."""
+        return _FRAME_INCHES + _ROW_INCHES * max(1, len(self.labels))
+
+    def draw(self, place: Any, colours: Mapping[str, str]) -> None:
+        """Draw the bars on matplotlib's axes."""
+        # By number: two bars may have one label.
+        rows = range(len(self.labels))
+        place.barh(rows, self.values, color=colours["bar"], height=0.7)
+        place.set_yticks(rows, self.labels, color=colours["ink"])
+        place.set_ylim(len(self.labels) - 0.4, -0.6)
+        place.set_xlabel(self.unit, color=colours["ink"])
+        place.grid(axis="x", color=colours["line"], linewidth=0.6)
+        for number, value in zip(rows, self.values, strict=True):
+            text = f" {_text(self.unit, value)}"
+            place.annotate(text, (value, number), va="center", color=colours["ink"], fontsize="small")
+        # Space for the numbers behind the bars.
+        place.set_xlim(0, 1.15 * max([*self.values, 0]) or 1)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Hold lines under their title: names and values, over common places on the other axis.
+
+    Attributes
+    ----------
+    over, unit
+        What the places and the values are.
+    is_log
+        Whether both axes are of ratios.
+    """
+
+    title: str
+    over: str
+    unit: str
+    places: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+    is_log: bool = False
+
+    @property
+    def inches(self) -> float:
+        """Return the height."""
+        return _LINES_INCHES
+
+    def draw(self, place: Any, colours: Mapping[str, str]) -> None:
+        """Draw the lines on matplotlib's axes."""
+        for (name, values), dashes in zip(self.lines.items(), itertools.cycle(_DASHES)):
+            place.plot(self.places, values, label=name, color=colours["bar"], linestyle=dashes, linewidth=1.4)
+        if self.is_log:
+            place.loglog()
+            for axis in (place.xaxis, place.yaxis):
+                axis.set_major_formatter(lambda value, _: f"{value:,g}")
+        else:
+            place.set_ylim(bottom=0)
+        place.set_xlabel(self.over, color=colours["ink"])
+        place.set_ylabel(self.unit, color=colours["ink"])
+        place.grid(color=colours["line"], linewidth=0.6)
+        place.legend(frameon=False, labelcolor=colours["ink"], fontsize="small")
+
+
+Chart = Bars | Lines
 
 
 @dataclass(frozen=True)
@@ -37,8 +130,8 @@ class Table:
     """Hold a table under its title; every cell is text."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +139,78 @@ class Page:
     """Hold what a page shows: a title, facts as names and values, then charts and tables in their order."""
 
     title: str
-    facts: tuple[tuple[str, str], ...]
-    parts: tuple[Chart | Table, ...]
+    facts: Sequence[tuple[str, str]]
+    parts: Sequence[Chart | Table]
+
+
+def report_page(title: str, report: Any, charts: Iterable[Chart] = (), facts: Iterable[tuple[str, str]] = ()) -> Page:
+    """Return the page of a report: some facts, its charts, and all of its fields as facts and tables.
+
+    Texts and numbers are facts; mappings and sequences of dataclasses are tables; sequences of numbers are left to the
+    charts.
+    """
+    shown, inner_facts, tables = list(facts), [], []
+    for name, value in _fields(report):
+        if isinstance(value, Mapping):
+            tables.append(_table(name, ("name", "value"), ((key, _text(key, each)) for key, each in value.items())))
+        elif _are_dataclasses(value):
+            tables += _tables(name, [("", each) for each in value])
+        elif isinstance(value, tuple):
+            shown += [(name, each) for each in value if isinstance(each, str)]
+        elif dataclasses.is_dataclass(value):
+            inner_facts += [(f"{name}: {inner}", _text(inner, each)) for inner, each in _fields(value)]
+        else:
+            shown.append((name, _text(name, value)))
+    return Page(title, [*shown, *inner_facts], [*charts, *tables])
+
+
+def _fields(report: Any) -> list[tuple[str, Any]]:
+    """Return the fields that hold something, with names for people."""
+    values = ((each.name.replace("_", " "), getattr(report, each.name)) for each in dataclasses.fields(report))
+    return [(name, value) for name, value in values if value is not None and value not in ((), "", {})]
+
+
+def _are_dataclasses(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and dataclasses.is_dataclass(value[0])
+
+
+def _tables(title: str, items: Sequence[tuple[str, Any]]) -> list[Table]:
+    """Return dataclasses, each with its owner, as a table, and what they own as others."""
+    rows: list[dict[str, str]] = []
+    owned: dict[str, list[tuple[str, Any]]] = {}
+    for owner, item in items:
+        row = {"of": owner} if owner else {}
+        for name, value in _fields(item):
+            if _are_dataclasses(value):
+                owned.setdefault(f"{title}: {name}", []).extend((next(iter(row.values())), each) for each in value)
+            else:
+                row[name] = _text(name, value)
+        rows.append(row)
+    columns = tuple(dict.fromkeys(name for row in rows for name in row))
+    table = _table(title, columns, (tuple(row.get(name, "") for name in columns) for row in rows))
+    return [table, *(each for name, values in owned.items() for each in _tables(name, values))]
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    cells = tuple(rows)
+    title = title.capitalize()
+    if len(cells) > _MOST_ROWS:
+        title = f"{title}: the first {_MOST_ROWS} of {len(cells):,}"
+    return Table(title, columns, cells[:_MOST_ROWS])
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        digits = ".2f" if "usd" in name.lower() else ".0f" if abs(value) >= _ROUNDED_FROM else ".4g"
+        return format(value, f",{digits}")
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple):
+        return "; ".join(_text(name, each) for each in value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def page_html(page: Page) -> str:
@@ -69,15 +232,78 @@ def page_html(page: Page) -> str:
     )
 
 
+def _section(part: Chart | Table) -> str:
+    title = f"<h2>{html.escape(part.title)}</h2>\n"
+    if not isinstance(part, Table):
+        return f"{title}<figure>{_svg_of(part)}</figure>\n"
+    rows = "".join(_row("td", row) for row in part.rows)
+    return f"{title}<table>{_row('th', part.columns)}{rows}</table>\n"
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>\n"
+
+
+def _svg_of(chart: Chart) -> str:
+    """Return a chart as an SVG element whose colours are variables of the page."""
+    with _matplotlib() as make_figure:
+        figure = make_figure(figsize=(_WIDTH_INCHES, chart.inches), layout="constrained")
+        figure.patch.set_visible(False)
+        _draw(figure.subplots(), chart, _SVG_COLOURS)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    for name, colour in _SVG_COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return text[text.index("<svg") :]
+
+
 def page_png(page: Page) -> bytes:
-    """Return the title, the facts and the charts of a page as a PNG.
+    """Return the title, the facts and the charts of a page below each other as a PNG.
 
     Raises
     ------
     OptionError
         If matplotlib is not installed.
     """
-    return drawing.png_of(page.title, page.facts, [part for part in page.parts if isinstance(part, (Bars, Lines))])
+    charts = [part for part in page.parts if not isinstance(part, Table)]
+    lines = [line for name, value in page.facts for line in textwrap.wrap(f"{name}: {value}", _FACT_WIDTH)]
+    heights = [_FACT_INCHES * (len(lines) + 3), *(chart.inches for chart in charts)]
+    with _matplotlib() as make_figure:
+        figure = make_figure(figsize=(_WIDTH_INCHES, sum(heights)), layout="constrained")
+        head, *places = figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
+        head.axis("off")
+        head.text(0, 1, page.title, fontsize="x-large", va="top", transform=head.transAxes, in_layout=False)
+        # From the left edge, beside the labels of charts below.
+        head.text(0, 0.8, "\n".join(lines), va="top", fontsize="small", transform=head.transAxes, in_layout=False)
+        for place, chart in zip(places, charts, strict=True):
+            _draw(place, chart, _PNG_COLOURS)
+            place.set_title(chart.title, loc="left")
+        out = io.BytesIO()
+        figure.savefig(out, format="png", dpi=120)
+    return out.getvalue()
+
+
+def _draw(place: Any, chart: Chart, colours: Mapping[str, str]) -> None:
+    chart.draw(place, colours)
+    place.set_facecolor("none")
+    place.tick_params(colors=colours["ink"], which="both")
+    place.set_axisbelow(True)
+    for spine in place.spines.values():
+        spine.set_visible(False)
+
+
+@contextmanager
+def _matplotlib() -> Iterator[Any]:
+    """Yield the class of figures, under settings that print text as text."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 - an extra
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise OptionError("charts need matplotlib: pip install 'ddbio[charts]'") from error
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "ddbio", "text.parse_math": False}
+    with _SETTINGS, mpl.rc_context(settings):
+        yield Figure
 
 
 def write_page(page: Page, html_path: str | os.PathLike[str] | None, png_path: str | os.PathLike[str] | None) -> None:
@@ -101,15 +327,3 @@ def _write(path: str | os.PathLike[str], data: bytes) -> None:
         local_path(os.fspath(path)).write_bytes(data)
     except OSError as error:
         raise TargetError(f"{path} cannot be written: {error.strerror}", str(path)) from error
-
-
-def _section(part: Chart | Table) -> str:
-    title = f"<h2>{html.escape(part.title)}</h2>\n"
-    if isinstance(part, (Bars, Lines)):
-        return f"{title}<figure>{drawing.svg_of(part)}</figure>\n"
-    rows = "".join(_row("td", row) for row in part.rows)
-    return f"{title}<table>{_row('th', part.columns)}{rows}</table>\n"
-
-
-def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>\n"

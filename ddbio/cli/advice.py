@@ -34,7 +34,7 @@ def advise(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_advice(advice: Advice) -> None:
-    from ddbio.charts.advice import break_even_cells, time_text, usd_text
+    from ddbio.advice.advice import break_even_cells, time_text, usd_text
 
     asked = advice.workload
     size = f"{format_bytes(asked.size_bytes)}, items of {format_bytes(asked.item_bytes)}"

@@ -33,7 +33,7 @@ def capacity(*, as_json: bool, **flags: Any) -> None:
 
 
 def _print_capacity(plan: CapacityPlan) -> None:
-    from ddbio.charts.provisioning import need_names, need_rows
+    from ddbio.advice.provisioning import need_names, need_rows
 
     breaks = ", ".join(f"{what} {share:.1%}" for what, share in plan.mode_break_even.items())
     rows = [

@@ -77,7 +77,7 @@ def layout(*, as_json: bool, **flags: Any) -> None:
 
 def _print_layout(report: LayoutReport) -> None:
 
-    from ddbio.charts.layout import class_text, partition_text
+    from ddbio.formats.layout import class_text, partition_text
 
     rows = "rows not known" if report.rows is None else counted(report.rows, "row")
     means = {

@@ -12,7 +12,7 @@ from ddbio.aws.table_description import TableDescription
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
 from ddbio.export import service_jobs
-from ddbio.export.backups import BackupPlan, RestorePlan
+from ddbio.export.job_descriptions import BackupPlan, RestorePlan
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import cost_of, prices_of
 from ddbio.jobs.estimate import Figures
@@ -24,7 +24,7 @@ from ddbio.jobs.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.export.backups import BackupJob, RestoreJob
+    from ddbio.export.job_descriptions import BackupJob, RestoreJob
     from ddbio.jobs.waiting import Job
     from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
     from ddbio.scan.read import ScannedDigest
@@ -72,7 +72,7 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     found = _read_digest(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = service_jobs.create_backup(spec, options.table, name)
-    job = await_end(lambda: service_jobs.describe_backup(spec, arn), options, watch)
+    job: BackupJob = await_end(lambda: service_jobs.describe_job(spec, service_jobs.BACKUP, arn), options, watch)
     if job.status != "AVAILABLE":
         raise ServiceError(f"backup {arn} is {job.status}: make another one")
     units = 0.0 if found is None else found.units
@@ -98,7 +98,7 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
     DdbioError
         With what happened, to what, and what to do.
     """
-    return service_jobs.list_backups(dynamodb_spec(options), table)
+    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.BACKUP, table)
 
 
 def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePlan:
@@ -121,7 +121,7 @@ def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePla
         return _estimated(plan, table, options)
     spec = dynamodb_spec(options)
     if "/backup/" in options.source:
-        made = service_jobs.describe_backup(spec, options.source)
+        made: BackupJob = service_jobs.describe_job(spec, service_jobs.BACKUP, options.source)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
         if options.verify:
             table = describe_table(spec, made.table)

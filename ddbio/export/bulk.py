@@ -1,44 +1,44 @@
 """Start the service's own bulk puts, wait for them, cancel them, and read their reports.
 
 Reading reports is experimental: AWS has not published what they look like, so every object below the place is read,
-whatever its name.
+whatever its name. Names of their members are guessed; what is not understood stays in the record as text.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import uuid
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
 
 from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.export import service_jobs
-from ddbio.export.bulk_report import parse_records, records_table
 from ddbio.export.import_job import plan_bulk
-from ddbio.export.imports import files_of, files_of_job
+from ddbio.export.imports import files_of_job, objects_of
+from ddbio.export.job_descriptions import failure_of, s3_place
 from ddbio.formats.decompress import line_blocks
+from ddbio.items.json_text import compact_json
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.rejected_rows import RejectedRow, reject_line
 from ddbio.jobs.service_estimates import bulk_estimate, seconds_between
-from ddbio.jobs.service_jobs import failure_of, s3_place
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.jobs.table_statistics import statistics_table
 from ddbio.jobs.waiting import await_end
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    import pyarrow as pa
-
-    from ddbio.export.bulk_report import BulkRecord
     from ddbio.export.import_job import BulkEntry, BulkJob, BulkPlan
     from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
     from ddbio.storage.object_store import ObjectStore
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ddbio.import")
 _CHECKSUM_ENDINGS = (".md5", ".checksum")
+# A row for each item that was not put; item, existing_item and rest are JSON.
+_REPORT_SCHEMA = pa.schema(
+    [pa.field(name, pa.string()) for name in ("kind", "reason", "message", "item", "existing_item", "rest", "object")]
+)
+BulkKind = Literal["error", "condition"]
 
 
 def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan:
@@ -65,10 +70,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     """
     s3_place(options.source)
     facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
-    source, files = files_of(options.source, options)
-    objects = tuple(each.size_bytes for each in open_store(source, options).list())
-    if not any(objects):
-        raise NotFoundError(f"{source} holds no object with anything in it")
+    source, files, objects = objects_of(options.source, options)
     token = options.client_token or str(uuid.uuid4())
     plan = plan_bulk(facts, dataclasses.replace(options, source=source), files, objects, token)
     estimate = bulk_estimate(plan, facts, prices_of(facts.region, options.prices))
@@ -135,7 +137,7 @@ def describe(arn: str, options: ConnectionOptions) -> BulkJob:
     DdbioError
         With what happened, to what, and what to do.
     """
-    job = service_jobs.describe_bulk(dynamodb_spec(options), arn)
+    job: BulkJob = service_jobs.describe_job(dynamodb_spec(options), service_jobs.BULK, arn)
     if job.ended_at is None:
         return job
     # The service says neither units nor USD.
@@ -169,7 +171,7 @@ def list_of(options: ConnectionOptions) -> list[BulkEntry]:
     DdbioError
         With what happened, to what, and what to do.
     """
-    return service_jobs.list_bulk(dynamodb_spec(options))
+    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.BULK)
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def read_reports(options: BulkReportOptions) -> BulkReport:
     counts = BulkSummary(
         place, len(entries), len(found), kinds["error"], kinds["condition"], dict(reasons.most_common()), len(rejects)
     )
-    return BulkReport(records_table(found), counts)
+    return BulkReport(_records_table(found), counts)
 
 
 def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tuple[str, BulkRecord]]:
@@ -259,7 +261,7 @@ def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tu
             continue
         data = store.read(entry.path)
         for block in line_blocks([data], entry.path):
-            yield from ((entry.path, record) for record in parse_records(entry.path, bytes(block)))
+            yield from ((entry.path, record) for record in _parse_records(entry.path, bytes(block)))
 
 
 def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
@@ -267,3 +269,78 @@ def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
     for row, record in enumerate(records):
         if record.kind == "error" and record.item is not None:
             yield RejectedRow(row, record.reason, record.message or "", record.item)
+
+
+@dataclass(frozen=True)
+class BulkRecord:
+    """Hold what a report says about one item that was not put.
+
+    Attributes
+    ----------
+    kind
+        ``error`` if the item was refused, ``condition`` if its condition did not hold.
+    reason, message
+        The service's code, or the kind if there is no code, and its message.
+    item, existing_item
+        The item and the one in the table, as DynamoDB JSON; None if the record does not have it.
+    rest
+        All other members as JSON, or the whole line if it is not JSON.
+    """
+
+    kind: BulkKind
+    reason: str
+    message: str | None
+    item: str | None
+    existing_item: str | None
+    rest: str | None
+
+
+def _parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
+    """Yield the records of one object of a report, one for each line.
+
+    The kind of a record that does not name it comes from the path of the object.
+    """
+    for line in text.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            members = json.loads(line)
+        except (ValueError, RecursionError):
+            members = None
+        if isinstance(members, dict):
+            yield _record(path, members)
+        else:
+            yield BulkRecord(_kind(path), _kind(path), None, None, None, line.decode(errors="replace"))
+
+
+def _records_table(found: Iterable[tuple[str, BulkRecord]]) -> pa.Table:
+    """Return records, each with its object, as the rows of a table."""
+    rows = [{**vars(record), "object": path} for path, record in found]
+    return pa.Table.from_pylist(rows, schema=_REPORT_SCHEMA)
+
+
+def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
+    items: dict[bool, str] = {}  # By whether it is the item in the table.
+    texts: dict[bool, str] = {}  # By whether it is the message.
+    rest = {}
+    for name, value in members.items():
+        word = name.lower()
+        if word.endswith("item") and isinstance(value, dict):
+            items["exist" in word] = compact_json(value)
+        elif word.endswith(("code", "reason", "message")) and isinstance(value, str):
+            texts["message" in word] = value
+        else:
+            rest[name] = value
+    kind = _kind(f"{path} {texts.get(False, '')}")
+    return BulkRecord(
+        kind=kind,
+        reason=texts.get(False, kind),
+        message=texts.get(True),
+        item=items.get(False),
+        existing_item=items.get(True),
+        rest=compact_json(rest) if rest else None,
+    )
+
+
+def _kind(text: str) -> BulkKind:
+    return "condition" if "condition" in text.lower() else "error"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError
+from ddbio.export.job_descriptions import s3_place, service_key
 from ddbio.jobs.create_table import NewTable, format_key, new_table_request, parse_key
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.jobs.service_jobs import s3_place, service_key
 from ddbio.result import Result
 
 if TYPE_CHECKING:

@@ -8,17 +8,16 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from ddbio.aws.control_plane import describe_table
 from ddbio.aws.table_description import region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.export import service_jobs
 from ddbio.export.import_job import FOLDER, ImportedFiles, plan_import
+from ddbio.export.job_descriptions import failure_of, s3_place
 from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.service_estimates import billed_figures, import_estimate
-from ddbio.jobs.service_jobs import failure_of, s3_place
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.waiting import await_end
 
@@ -42,11 +41,7 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.import_job.plan_import`.
     """
-    s3_place(options.source)
-    source, files = files_of(options.source, options)
-    objects = tuple(each.size_bytes for each in open_store(source, options).list())
-    if not any(objects):
-        raise NotFoundError(f"{source} holds no object with anything in it: the service would make an empty table")
+    source, files, objects = objects_of(options.source, options, ": the service would make an empty table")
     token = options.client_token or str(uuid.uuid4())
     plan = plan_import(dataclasses.replace(options, source=source), files, objects, token)
     estimate = import_estimate(plan, prices_of(options.region, options.prices))
@@ -105,7 +100,7 @@ def describe(arn: str, options: ConnectionOptions) -> ImportJob:
     DdbioError
         With what happened, to what, and what to do.
     """
-    job = service_jobs.describe_import(dynamodb_spec(options), arn)
+    job: ImportJob = service_jobs.describe_job(dynamodb_spec(options), service_jobs.IMPORT, arn)
     if job.ended_at is None:
         return job
     actual = billed_figures("import", job.processed_bytes, job.started_at, job.ended_at, prices_of(region_of(arn)))
@@ -125,10 +120,27 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[ImportEntry]:
     DdbioError
         With what happened, to what, and what to do.
     """
-    spec = dynamodb_spec(options)
-    if table is not None and not table.startswith("arn:"):
-        table = describe_table(spec, table).arn
-    return service_jobs.list_imports(spec, table)
+    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.IMPORT, table)
+
+
+def objects_of(
+    source: str, options: ConnectionOptions, consequence: str = ""
+) -> tuple[str, ImportedFiles, tuple[int, ...]]:
+    """Return the prefix that the service reads, what its manifest says, and the sizes of its objects.
+
+    Raises
+    ------
+    NotFoundError
+        If all objects are empty, or there are none; the message ends with the consequence.
+    OptionError, AccessDeniedError, EndpointError
+        If the source is not on S3, or cannot be read.
+    """
+    s3_place(source)
+    prefix, files = files_of(source, options)
+    objects = tuple(each.size_bytes for each in open_store(prefix, options).list())
+    if not any(objects):
+        raise NotFoundError(f"{prefix} holds no object with anything in it{consequence}")
+    return prefix, files, objects
 
 
 def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFiles]:

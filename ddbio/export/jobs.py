@@ -12,18 +12,17 @@ from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_ta
 from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.export import service_jobs
-from ddbio.export.job import plan_export
+from ddbio.export.job_descriptions import failure_of, plan_export
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.service_estimates import billed_figures, export_estimate
-from ddbio.jobs.service_jobs import failure_of
 from ddbio.jobs.table_statistics import read_statistics
 from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.export.job import ExportEntry, ExportJob, ExportPlan
+    from ddbio.export.job_descriptions import ExportEntry, ExportJob, ExportPlan
     from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
 
 _LOG = logging.getLogger("ddbio.export")
@@ -40,7 +39,7 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
@@ -113,7 +112,7 @@ def describe(arn: str, options: ConnectionOptions) -> ExportJob:
     DdbioError
         With what happened, to what, and what to do.
     """
-    job = service_jobs.describe_export(dynamodb_spec(options), arn)
+    job: ExportJob = service_jobs.describe_job(dynamodb_spec(options), service_jobs.EXPORT, arn)
     if job.billed_bytes is None:
         return job
     price = "export" if job.kind == "full" else "incremental_export"
@@ -135,6 +134,4 @@ def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
     DdbioError
         With what happened, to what, and what to do.
     """
-    spec = dynamodb_spec(options)
-    named = table is None or table.startswith("arn:")
-    return service_jobs.list_exports(spec, table if named or table is None else describe_table(spec, table).arn)
+    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.EXPORT, table)

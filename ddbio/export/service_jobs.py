@@ -1,29 +1,218 @@
-"""Start, describe and list the service's own long-running jobs: exports, imports, bulk operations, backups, restores.
+"""Start, describe and list the service's own long-running jobs: exports, imports, bulk puts, backups and restores.
 
+A row for each kind of job names its calls, and the members of a description that become the fields of its dataclass.
 No function waits for a job to end.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.aws.control_plane import call, list_pages, time_text
+from ddbio.aws.control_plane import call, describe_table, list_pages, time_text
 from ddbio.errors import ServiceError
-from ddbio.export.backups import BackupJob, RestoreJob
 from ddbio.export.import_job import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
-from ddbio.export.job import ExportEntry, ExportJob
-from ddbio.jobs.service_jobs import kms_members
+from ddbio.export.job_descriptions import BackupJob, ExportEntry, ExportJob, RestoreJob, kms_members
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.export.backups import RestorePlan
     from ddbio.export.import_job import BulkPlan, ImportPlan
-    from ddbio.export.job import ExportPlan
+    from ddbio.export.job_descriptions import ExportPlan, RestorePlan
 
-_FULL, _INCREMENTAL = "FULL_EXPORT", "INCREMENTAL_EXPORT"
+_INCREMENTAL = "INCREMENTAL_EXPORT"
 _MANIFEST_NAME = "manifest-summary.json"
+# What fields of these types hold if the service leaves a member out; others hold None.
+_MISSING = {"bool": False, "int": 0, "str": ""}
+_COURSE = (
+    "started_at=StartTime ended_at=EndTime client_token=ClientToken failure_code=FailureCode "
+    "failure_message=FailureMessage "
+)
+
+
+class ServiceJob(NamedTuple):
+    """A kind of job that the service runs itself.
+
+    Attributes
+    ----------
+    name
+        What errors call it, and what its calls are named after: ``export`` has ``DescribeExport`` and ``ListExports``.
+    job, entry
+        The dataclasses of a job and of an entry of a list.
+    description, entries
+        The member of DescribeX's response that describes a job, and that of ListXs' with the entries.
+    members
+        ``field=Member`` or ``field=Outer.Member`` for each field that is a member of the description.
+    computed
+        The fields that are computed from the description.
+    table
+        The member of ListXs' request that chooses a table; None if there is none.
+    filters
+        Other members of ListXs' request.
+    tokens
+        The member of ListXs' response that names the next page; that of the request, if it has another name.
+    parts
+        Members of the description whose members are read as if they were its own.
+    """
+
+    name: str
+    job: type[Any]
+    entry: type[Any]
+    description: str
+    entries: str
+    members: str
+    computed: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    table: str | None = "TableArn"
+    filters: Mapping[str, str] = {}
+    tokens: tuple[str, str | None] = ("NextToken", None)
+    parts: tuple[str, ...] = ()
+
+    @property
+    def noun(self) -> str:
+        """Return the noun in the names of its calls."""
+        return self.name.title().replace(" ", "")
+
+    def parse(self, description: Mapping[str, Any], result: type[Any]) -> Any:
+        """Return a description as a dataclass; fields that the service does not tell keep their defaults."""
+        for part in self.parts:
+            description = {**description, **description.get(part, {})}
+        paths = dict(each.split("=") for each in self.members.split())
+        values = {
+            field.name: _value(description, paths[field.name], str(field.type))
+            for field in fields(result)
+            if field.name in paths
+        }
+        computed = {field.name for field in fields(result)} & self.computed.keys()
+        return result(**values, **{name: self.computed[name](description) for name in computed})
+
+
+def _value(description: Mapping[str, Any], path: str, kind: str) -> Any:
+    """Return a member for a field of this type: times as ISO 8601, places on S3 as URIs."""
+    outer, _, name = path.rpartition(".")
+    value = (description.get(outer, {}) if outer else description).get(name)
+    if value is None:
+        return _MISSING.get(kind)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict) and "S3Bucket" in value:
+        return f"s3://{value['S3Bucket']}/{value.get('S3KeyPrefix', '')}".rstrip("/")
+    return bool(value) if kind == "bool" else value
+
+
+def _export_uri(description: Mapping[str, Any]) -> str | None:
+    manifest = description.get("ExportManifest")
+    folder = (manifest or "").removesuffix(_MANIFEST_NAME).rstrip("/")
+    return f"s3://{description.get('S3Bucket', '')}/{folder}" if manifest else None
+
+
+EXPORT = ServiceJob(
+    "export",
+    ExportJob,
+    ExportEntry,
+    "ExportDescription",
+    "ExportSummaries",
+    f"{_COURSE} arn=ExportArn status=ExportStatus table_arn=TableArn export_time=ExportTime "
+    "from_time=IncrementalExportSpecification.ExportFromTime to_time=IncrementalExportSpecification.ExportToTime "
+    "filtered=FilterSpecification items=ItemCount billed_bytes=BilledSizeBytes",
+    {
+        # The service leaves the type out if the caller did.
+        "kind": lambda job: "incremental" if job.get("ExportType") == _INCREMENTAL else "full",
+        "uri": _export_uri,
+        "format": lambda job: job.get("ExportFormat", "DYNAMODB_JSON").lower(),
+        "view": lambda job: job.get("IncrementalExportSpecification", {}).get("ExportViewType", "").lower() or None,
+    },
+)
+IMPORT = ServiceJob(
+    "import",
+    ImportJob,
+    ImportEntry,
+    "ImportTableDescription",
+    "ImportSummaryList",
+    f"{_COURSE} arn=ImportArn status=ImportStatus table_arn=TableArn source=S3BucketSource "
+    "processed_items=ProcessedItemCount imported_items=ImportedItemCount errors=ErrorCount "
+    "processed_bytes=ProcessedSizeBytes log_group=CloudWatchLogGroupArn",
+    {
+        "table": lambda job: job["TableArn"].rpartition("/")[2],
+        "format": lambda job: job.get("InputFormat", "").lower(),
+        "compression": lambda job: job.get("InputCompressionType", "NONE").lower(),
+    },
+)
+BULK = ServiceJob(
+    "bulk operation",
+    BulkJob,
+    BulkEntry,
+    "BulkOperationDescription",
+    "BulkOperationsSummaryList",
+    f"{_COURSE} arn=BulkOperationArn status=BulkOperationStatus source=InputS3Configuration "
+    "reports=OutputS3Configuration processed_items=ProcessedItemCount failed_items=FailedItemCount "
+    "processed_bytes=ProcessedInputBytes total_bytes=TotalInputBytes",
+    {"table": lambda job: ", ".join(each["TableName"] for each in job.get("TableDetails", []))},
+    table=None,
+)
+BACKUP = ServiceJob(
+    "backup",
+    BackupJob,
+    BackupJob,
+    "BackupDescription",
+    "BackupSummaries",
+    "arn=BackupArn name=BackupName status=BackupStatus table=TableName table_arn=TableArn size_bytes=BackupSizeBytes "
+    "created_at=BackupCreationDateTime expires_at=BackupExpiryDateTime table_items=ItemCount",
+    {"kind": lambda job: job.get("BackupType", "USER")},
+    table="TableName",
+    filters={"BackupType": "ALL"},
+    tokens=("LastEvaluatedBackupArn", "ExclusiveStartBackupArn"),
+    parts=("SourceTableDetails", "BackupDetails"),
+)
+
+
+def describe_job(spec: ClientSpec, kind: ServiceJob, arn: str) -> Any:
+    """Return the state of a job.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`ddbio.aws.control_plane.call`.
+    """
+    reply = call(spec, f"Describe{kind.noun}", f"{kind.name} {arn}", {f"{kind.noun}Arn": arn})
+    return kind.parse(reply[kind.description], kind.job)
+
+
+def list_jobs(spec: ClientSpec, kind: ServiceJob, table: str | None = None) -> list[Any]:
+    """Return the jobs that the service lists, of one table, by name or ARN, or of all.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`ddbio.aws.control_plane.call`.
+    """
+    if table is not None and kind.table == "TableArn" and not table.startswith("arn:"):
+        table = describe_table(spec, table).arn
+    members = {**kind.filters, **({kind.table: table} if kind.table and table else {})}
+    resource = f"{kind.name}s of {table or 'all tables'}"
+    replies = list_pages(spec, f"List{kind.noun}s", resource, members, *kind.tokens)
+    return [kind.parse(each, kind.entry) for reply in replies for each in reply.get(kind.entries, [])]
+
+
+def describe_restore(spec: ClientSpec, table: str) -> RestoreJob:
+    """Return the state of a restore, by the table it makes.
+
+    Raises
+    ------
+    NotFoundError, AccessDeniedError, EndpointError, ServiceError
+        As :func:`ddbio.aws.control_plane.call`.
+    """
+    described = call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"]
+    summary = described.get("RestoreSummary", {})
+    is_active = described["TableStatus"] == "ACTIVE"
+    return RestoreJob(
+        arn=described.get("TableArn", ""),
+        table=described["TableName"],
+        status="CREATING" if is_active and summary.get("RestoreInProgress") else described["TableStatus"],
+        source=summary.get("SourceBackupArn") or summary.get("SourceTableArn") or "",
+        restored_at=time_text(summary.get("RestoreDateTime")),
+    )
 
 
 def start_export(spec: ClientSpec, plan: ExportPlan) -> ExportJob:
@@ -43,86 +232,22 @@ def start_export(spec: ClientSpec, plan: ExportPlan) -> ExportJob:
     members: dict[str, Any] = {
         "TableArn": plan.table_arn,
         "S3Bucket": plan.bucket,
-        "ClientToken": plan.client_token,
-        "ExportFormat": plan.format.upper(),
-        "ExportType": _FULL if plan.kind == "full" else _INCREMENTAL,
-        **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
-    }
-    given = {
         "S3Prefix": plan.prefix,
         "S3BucketOwner": plan.bucket_owner,
+        "ClientToken": plan.client_token,
+        "ExportFormat": plan.format.upper(),
+        "ExportType": "FULL_EXPORT" if plan.kind == "full" else _INCREMENTAL,
         "ExportTime": plan.at,
+        **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
     }
-    members |= {name: value for name, value in given.items() if value}
     if plan.view is not None:
         members["IncrementalExportSpecification"] = {
             "ExportFromTime": plan.from_time,
             "ExportToTime": plan.to_time,
             "ExportViewType": plan.view.upper(),
         }
-    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", members)
-    return _export_job(reply["ExportDescription"])
-
-
-def describe_export(spec: ClientSpec, arn: str) -> ExportJob:
-    """Return the state of an export.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    return _export_job(call(spec, "DescribeExport", f"export {arn}", {"ExportArn": arn})["ExportDescription"])
-
-
-def list_exports(spec: ClientSpec, table_arn: str | None) -> list[ExportEntry]:
-    """Return the exports of the last 90 days, of one table (newest first) or of all.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    found = _listed(spec, "ListExports", "ExportSummaries", table_arn)
-    return [ExportEntry(each["ExportArn"], each["ExportStatus"], _export_kind(each)) for each in found]
-
-
-def _listed(spec: ClientSpec, operation: str, member: str, table_arn: str | None = None) -> list[Mapping[str, Any]]:
-    """Return the entries of a listing, of one table or of all."""
-    members = {} if table_arn is None else {"TableArn": table_arn}
-    replies = list_pages(spec, operation, f"{operation} of {table_arn or 'all tables'}", members, "NextToken")
-    return [each for reply in replies for each in reply.get(member, [])]
-
-
-def _export_kind(described: Mapping[str, Any]) -> str:
-    # The service leaves the type out if the caller did.
-    return "incremental" if described.get("ExportType") == _INCREMENTAL else "full"
-
-
-def _export_job(described: Mapping[str, Any]) -> ExportJob:
-    window = described.get("IncrementalExportSpecification", {})
-    manifest = described.get("ExportManifest")
-    bucket = described.get("S3Bucket", "")
-    return ExportJob(
-        arn=described["ExportArn"],
-        status=described["ExportStatus"],
-        kind=_export_kind(described),
-        table_arn=described.get("TableArn", ""),
-        uri=f"s3://{bucket}/{manifest.removesuffix(_MANIFEST_NAME).rstrip('/')}" if manifest else None,
-        format=described.get("ExportFormat", "DYNAMODB_JSON").lower(),
-        export_time=time_text(described.get("ExportTime")),
-        from_time=time_text(window.get("ExportFromTime")),
-        to_time=time_text(window.get("ExportToTime")),
-        view=window.get("ExportViewType", "").lower() or None,
-        filtered=bool(described.get("FilterSpecification")),
-        started_at=time_text(described.get("StartTime")),
-        ended_at=time_text(described.get("EndTime")),
-        items=described.get("ItemCount"),
-        billed_bytes=described.get("BilledSizeBytes"),
-        client_token=described.get("ClientToken"),
-        failure_code=described.get("FailureCode"),
-        failure_message=described.get("FailureMessage"),
-    )
+    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", _given(members))
+    return EXPORT.parse(reply[EXPORT.description], ExportJob)  # type: ignore[no-any-return]
 
 
 def start_import(spec: ClientSpec, plan: ImportPlan) -> ImportJob:
@@ -140,79 +265,24 @@ def start_import(spec: ClientSpec, plan: ImportPlan) -> ImportJob:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ImportTable.html
     """
-    source = {"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner}
-    members: dict[str, Any] = {
+    members = {
         "ClientToken": plan.client_token,
-        "S3BucketSource": {name: value for name, value in source.items() if value},
+        "S3BucketSource": _source(plan),
         "InputFormat": plan.format.upper(),
         "InputCompressionType": plan.compression.upper(),
         "TableCreationParameters": table_definition(plan),
     }
     if plan.delimiter is not None:
         members["InputFormatOptions"] = {"Csv": {"Delimiter": plan.delimiter}}
-    described = call(spec, "ImportTable", f"table {plan.table!r}", members)["ImportTableDescription"]
+    description = call(spec, "ImportTable", f"table {plan.table!r}", members)["ImportTableDescription"]
     for name in ("S3BucketSource", "InputFormat", "InputCompressionType"):
-        if described.get(name, members[name]) != members[name]:
+        if description.get(name, members[name]) != members[name]:
             raise ServiceError(
-                f"the client token stands for the import {described['ImportArn']} of {described[name]}: give "
+                f"the client token stands for the import {description['ImportArn']} of {description[name]}: give "
                 "another one",
                 "ImportConflictException",
             )
-    return _import_job(described)
-
-
-def describe_import(spec: ClientSpec, arn: str) -> ImportJob:
-    """Return the state of an import.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    return _import_job(call(spec, "DescribeImport", f"import {arn}", {"ImportArn": arn})["ImportTableDescription"])
-
-
-def list_imports(spec: ClientSpec, table_arn: str | None) -> list[ImportEntry]:
-    """Return the imports of the last 90 days, of one table or of all.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    found = _listed(spec, "ListImports", "ImportSummaryList", table_arn)
-    return [
-        ImportEntry(each["ImportArn"], each["ImportStatus"], each.get("TableArn", ""), _import_source(each))
-        for each in found
-    ]
-
-
-def _import_source(described: Mapping[str, Any]) -> str:
-    # Some fakes leave it out.
-    source = described.get("S3BucketSource")
-    return f"s3://{source['S3Bucket']}/{source.get('S3KeyPrefix', '')}".rstrip("/") if source else ""
-
-
-def _import_job(described: Mapping[str, Any]) -> ImportJob:
-    return ImportJob(
-        arn=described["ImportArn"],
-        status=described["ImportStatus"],
-        table=described["TableArn"].rpartition("/")[2],
-        table_arn=described["TableArn"],
-        source=_import_source(described),
-        format=described.get("InputFormat", "").lower(),
-        compression=described.get("InputCompressionType", "NONE").lower(),
-        started_at=time_text(described.get("StartTime")),
-        ended_at=time_text(described.get("EndTime")),
-        processed_items=described.get("ProcessedItemCount", 0),
-        imported_items=described.get("ImportedItemCount", 0),
-        errors=described.get("ErrorCount", 0),
-        processed_bytes=described.get("ProcessedSizeBytes", 0),
-        log_group=described.get("CloudWatchLogGroupArn"),
-        client_token=described.get("ClientToken"),
-        failure_code=described.get("FailureCode"),
-        failure_message=described.get("FailureMessage"),
-    )
+    return IMPORT.parse(description, ImportJob)  # type: ignore[no-any-return]
 
 
 def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
@@ -229,13 +299,6 @@ def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StartBulkPutItems.html
     """
-    source = {
-        "S3Bucket": plan.bucket,
-        "S3KeyPrefix": plan.prefix,
-        "S3BucketOwner": plan.bucket_owner,
-        "InputFormat": plan.format.upper(),
-        "InputCompressionType": plan.compression.upper(),
-    }
     reports = {
         "S3Bucket": plan.report_bucket,
         "S3KeyPrefix": plan.report_prefix,
@@ -243,82 +306,31 @@ def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
         **kms_members(plan.kms_key),
         "OutputType": ["ERROR", "CONDITION_CHECK_FAILURE"],
     }
-    members: dict[str, Any] = {
+    members = {
         "TableName": plan.table,
         "ClientToken": plan.client_token,
         "PerformanceTier": plan.tier.upper(),
-        "InputS3Configuration": {name: value for name, value in source.items() if value},
-        "OutputS3Configuration": {name: value for name, value in reports.items() if value},
+        "InputS3Configuration": {
+            **_source(plan),
+            "InputFormat": plan.format.upper(),
+            "InputCompressionType": plan.compression.upper(),
+        },
+        "OutputS3Configuration": _given(reports),
+        "MaxWriteRequestUnits": plan.wcu_per_second,
     }
-    if plan.wcu_per_second is not None:
-        members["MaxWriteRequestUnits"] = plan.wcu_per_second
-    return _bulk_job(call(spec, "StartBulkPutItems", f"table {plan.table!r}", members)["BulkOperationDescription"])
+    reply = call(spec, "StartBulkPutItems", f"table {plan.table!r}", _given(members))
+    return BULK.parse(reply["BulkOperationDescription"], BulkJob)  # type: ignore[no-any-return]
 
 
-def describe_bulk(spec: ClientSpec, arn: str) -> BulkJob:
-    """Return the state of a bulk put.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    reply = call(spec, "DescribeBulkOperation", f"bulk operation {arn}", {"BulkOperationArn": arn})
-    return _bulk_job(reply["BulkOperationDescription"])
-
-
-def cancel_bulk(spec: ClientSpec, arn: str) -> str:
-    """Cancel a bulk put and return its status; items that were put stay.
+def cancel_bulk(spec: ClientSpec, arn: str) -> None:
+    """Cancel a bulk put; items that were put stay.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         As :func:`ddbio.aws.control_plane.call`.
     """
-    reply = call(spec, "CancelBulkOperation", f"bulk operation {arn}", {"BulkOperationArn": arn})
-    return str(reply["BulkOperationStatus"])
-
-
-def list_bulk(spec: ClientSpec) -> list[BulkEntry]:
-    """Return the bulk operations of the last 90 days, the newest first.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    return [
-        BulkEntry(
-            each["BulkOperationArn"],
-            each["BulkOperationStatus"],
-            time_text(each.get("StartTime")),
-            time_text(each.get("EndTime")),
-        )
-        for each in _listed(spec, "ListBulkOperations", "BulkOperationsSummaryList")
-    ]
-
-
-def _bulk_job(described: Mapping[str, Any]) -> BulkJob:
-    return BulkJob(
-        arn=described["BulkOperationArn"],
-        status=described["BulkOperationStatus"],
-        table=", ".join(each["TableName"] for each in described.get("TableDetails", [])),
-        source=_s3_uri(described.get("InputS3Configuration", {})),
-        reports=_s3_uri(described.get("OutputS3Configuration", {})),
-        started_at=time_text(described.get("StartTime")),
-        ended_at=time_text(described.get("EndTime")),
-        processed_items=described.get("ProcessedItemCount", 0),
-        failed_items=described.get("FailedItemCount", 0),
-        processed_bytes=described.get("ProcessedInputBytes", 0),
-        total_bytes=described.get("TotalInputBytes"),
-        client_token=described.get("ClientToken"),
-        failure_code=described.get("FailureCode"),
-        failure_message=described.get("FailureMessage"),
-    )
-
-
-def _s3_uri(described: Mapping[str, Any]) -> str:
-    return f"s3://{described['S3Bucket']}/{described.get('S3KeyPrefix', '')}".rstrip("/") if described else ""
+    call(spec, "CancelBulkOperation", f"bulk operation {arn}", {"BulkOperationArn": arn})
 
 
 def create_backup(spec: ClientSpec, table: str, name: str) -> str:
@@ -340,33 +352,7 @@ def create_backup(spec: ClientSpec, table: str, name: str) -> str:
     return str(reply["BackupDetails"]["BackupArn"])
 
 
-def describe_backup(spec: ClientSpec, arn: str) -> BackupJob:
-    """Return the state of a backup.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    described = call(spec, "DescribeBackup", f"backup {arn}", {"BackupArn": arn})["BackupDescription"]
-    return _backup_job({**described["SourceTableDetails"], **described["BackupDetails"]})
-
-
-def list_backups(spec: ClientSpec, table: str | None) -> list[BackupJob]:
-    """Return the backups of every kind, of one table or of all.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    members = {"BackupType": "ALL"} | ({} if table is None else {"TableName": table})
-    resource = f"backups of {table or 'all tables'}"
-    replies = list_pages(spec, "ListBackups", resource, members, "LastEvaluatedBackupArn", "ExclusiveStartBackupArn")
-    return [_backup_job(each) for reply in replies for each in reply.get("BackupSummaries", [])]
-
-
-def start_restore(spec: ClientSpec, plan: RestorePlan) -> RestoreJob:
+def start_restore(spec: ClientSpec, plan: RestorePlan) -> None:
     """Start the restore that a plan describes.
 
     Raises
@@ -379,51 +365,25 @@ def start_restore(spec: ClientSpec, plan: RestorePlan) -> RestoreJob:
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableFromBackup.html
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html
     """
-    members: dict[str, Any] = {"TargetTableName": plan.target}
-    operation = "RestoreTableToPointInTime" if plan.backup_arn is None else "RestoreTableFromBackup"
-    if plan.backup_arn is not None:
-        members["BackupArn"] = plan.backup_arn
-    else:
-        member = "SourceTableArn" if plan.source.startswith("arn:") else "SourceTableName"
-        members |= {member: plan.source}
-        members |= {"UseLatestRestorableTime": True} if plan.at is None else {"RestoreDateTime": plan.at}
-    reply = call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
-    return _restore_job(reply["TableDescription"])
+    source: dict[str, Any] = {"BackupArn": plan.backup_arn}
+    operation = "RestoreTableFromBackup"
+    if plan.backup_arn is None:
+        operation = "RestoreTableToPointInTime"
+        is_arn = plan.source.startswith("arn:")
+        source = {
+            "SourceTableArn" if is_arn else "SourceTableName": plan.source,
+            "RestoreDateTime": plan.at,
+            "UseLatestRestorableTime": plan.at is None,
+        }
+    members = _given({"TargetTableName": plan.target, **source})
+    call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
 
 
-def describe_restore(spec: ClientSpec, table: str) -> RestoreJob:
-    """Return the state of a restore, by the table it makes.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    return _restore_job(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
+def _source(plan: ImportPlan | BulkPlan) -> dict[str, Any]:
+    """Return the objects that the service reads."""
+    return _given({"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner})
 
 
-def _backup_job(described: Mapping[str, Any]) -> BackupJob:
-    return BackupJob(
-        arn=described["BackupArn"],
-        name=described["BackupName"],
-        status=described["BackupStatus"],
-        kind=described.get("BackupType", "USER"),
-        table=described.get("TableName", ""),
-        table_arn=described.get("TableArn", ""),
-        size_bytes=described.get("BackupSizeBytes", 0),
-        created_at=described["BackupCreationDateTime"].isoformat(),
-        expires_at=time_text(described.get("BackupExpiryDateTime")),
-        table_items=described.get("ItemCount"),
-    )
-
-
-def _restore_job(described: Mapping[str, Any]) -> RestoreJob:
-    summary = described.get("RestoreSummary", {})
-    active = described["TableStatus"] == "ACTIVE" and not summary.get("RestoreInProgress")
-    return RestoreJob(
-        arn=described.get("TableArn", ""),
-        table=described["TableName"],
-        status=described["TableStatus"] if active or described["TableStatus"] != "ACTIVE" else "CREATING",
-        source=summary.get("SourceBackupArn") or summary.get("SourceTableArn") or "",
-        restored_at=time_text(summary.get("RestoreDateTime")),
-    )
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a request that have a value."""
+    return {name: value for name, value in members.items() if value}

@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddbio.charts.layout import layout_page
-from ddbio.charts.page import write_page
+from ddbio.charts.page import Bars, report_page, write_page
 from ddbio.formats.footers import FooterReader
 from ddbio.formats.lake_rows import LAKE_ROWS
-from ddbio.formats.layout import LayoutCounter
+from ddbio.formats.layout import LayoutCounter, class_text, partition_text
 from ddbio.formats.parquet import PARQUET
 from ddbio.formats.registry import format_of
 from ddbio.jobs.report import Clock
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 # A request to S3 takes some tens of milliseconds, mostly waiting.
 _THREADS = 32
 _AHEAD = 8 * _THREADS
+_MIB = 1024 * 1024
+# Bars in one chart.
+_DRAWN = 30
 
 
 def layout(options: LayoutOptions) -> LayoutReport:
@@ -58,8 +60,23 @@ def layout(options: LayoutOptions) -> LayoutReport:
         counter.add(entry.size_bytes, _format_name(entry), file.partition, rows, footer)
     report = counter.report(options.path, clock.seconds(), clock.cpu_seconds())
     if options.html is not None or options.png is not None:
-        write_page(layout_page(report), options.html, options.png)
+        page = report_page(f"Layout of {report.path}", report, _charts(report))
+        write_page(page, options.html, options.png)
     return report
+
+
+def _charts(report: LayoutReport) -> list[Bars]:
+    """Return the histogram, the largest partitions and the largest columns."""
+    files = [each.files for each in report.histogram]
+    charts = [Bars("Files by size", "files", list(map(class_text, report.histogram)), files)]
+    partitions, columns = report.partitions[:_DRAWN], report.columns[:_DRAWN]
+    if partitions:
+        sizes = [round(each.bytes / _MIB, 3) for each in partitions]
+        charts.append(Bars("Largest partitions", "MiB", list(map(partition_text, partitions)), sizes))
+    if columns:
+        sizes = [round(each.bytes / _MIB, 3) for each in columns]
+        charts.append(Bars("Largest columns, as stored", "MiB", [each.name for each in columns], sizes))
+    return charts
 
 
 def _with_footers(

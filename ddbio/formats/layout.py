@@ -304,3 +304,14 @@ def _histogram(sizes: Sequence[int]) -> tuple[SizeClass, ...]:
         SizeClass(bounds[place] or 0, bounds[place + 1], files[place], sums[place])
         for place in range(min(files, default=0), max(files, default=-1) + 1)
     )
+
+
+def class_text(given: SizeClass) -> str:
+    """Return the bounds of a class of sizes."""
+    least = f"{given.from_bytes // _MIB:,}"
+    return f"≥ {least} MiB" if given.to_bytes is None else f"{least}–{given.to_bytes // _MIB:,} MiB"
+
+
+def partition_text(given: PartitionLayout) -> str:
+    """Return a partition as name=value pairs."""
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in given.partition.items())

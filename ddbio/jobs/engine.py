@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from ddbio.errors import OptionError
-from ddbio.jobs.providers import provider
+from ddbio.jobs.providers import PROVIDERS, provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -207,7 +207,7 @@ def check_engine(name: str) -> None:
     OptionError
         If Spark is asked for and cannot be imported.
     """
-    if name != "local":
+    if name in PROVIDERS:
         try:
             _provider(name)
         except ImportError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.items.capacity import change_units, scan_units, write_units
 from ddbio.jobs.estimate import GB, SECONDS_A_MONTH, Estimate, EstimatedPlan, Figures, s3_requests
+from ddbio.jobs.prices import unit_price
 from ddbio.jobs.table_limits import limits_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def bulk_estimate(plan: BulkPlan, table: TableDescription, prices: Prices) -> Es
     parts: list[Part] = [("S3 reads", "s3_reads", plan.objects)]
     if plan.items:
         units = plan.items * write_units(math.ceil(size / _JSON_RATIO / plan.items)) * (1 + len(table.indexes))
-        name = "ia_write_request_units" if table.infrequent_access else "write_request_units"
+        name = unit_price("writes", infrequent_access=table.infrequent_access)
         parts.insert(0, ("writes", name, units if table.on_demand else 0.0))
         seconds = units / plan.wcu_per_second if plan.wcu_per_second else None
     limited_by = "" if seconds is None else "the budget"
@@ -160,7 +161,7 @@ def _with_reads(
     seconds = (estimate.seconds or 0.0) + sum(map(_reading_seconds, tables))
     size = (estimate.bytes or 0) + sum(table.size_bytes for table in tables)
     for table in tables:
-        name = "ia_read_request_units" if table.infrequent_access else "read_request_units"
+        name = unit_price("reads", infrequent_access=table.infrequent_access)
         parts.append((f"reads of {table.name} to verify", name, _units_of(table) if table.on_demand else 0.0))
     return replace(estimate, units=units, bytes=size, seconds=seconds, cost=prices.cost(parts))
 

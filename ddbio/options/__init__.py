@@ -12,7 +12,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddbio.options.advice import AdviseOptions, MetricsConnectionOptions, PlanCapacityOptions
     from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.options.capture import CaptureOptions
     from ddbio.options.capture_audit import CaptureHealOptions, CaptureStatusOptions, CaptureVerifyOptions
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         ConnectionOptions,
         Credentials,
         LocalSession,
+        WaitPolicyOptions,
         connection_of,
         export_connection_of,
     )
@@ -53,7 +53,13 @@ if TYPE_CHECKING:
     from ddbio.options.lake_proof import HistoryOptions, VerifyOptions, ViewOptions
     from ddbio.options.limits import LimitOptions, PriceOptions, TimeLimitOptions
     from ddbio.options.parsing import Engine, camel_case, descriptions_of, parse_options
-    from ddbio.options.planning import PlanCaptureOptions, PricesRefreshOptions
+    from ddbio.options.planning import (
+        AdviseOptions,
+        MetricsConnectionOptions,
+        PlanCapacityOptions,
+        PlanCaptureOptions,
+        PricesRefreshOptions,
+    )
     from ddbio.options.reading import (
         AcceptEncoding,
         ColumnOptions,
@@ -73,7 +79,6 @@ if TYPE_CHECKING:
         WaitOptions,
     )
     from ddbio.options.simulation import SimulateLoadOptions, SimulateOptions, SimulateScanOptions
-    from ddbio.options.waiting import WaitPolicyOptions
     from ddbio.options.writing import (
         CopyOptions,
         CreateLikeOptions,
@@ -174,13 +179,12 @@ __all__ = [
 
 # The names of each module.
 _NAMES = {
-    "advice": "AdviseOptions MetricsConnectionOptions PlanCapacityOptions",
     "archive": "ArchiveOptions ArchiveRestoreOptions ExpiredReadOptions",
     "capture": "CaptureOptions",
     "capture_audit": "CaptureHealOptions CaptureStatusOptions CaptureVerifyOptions",
     "catalog": "CatalogConnectionOptions CatalogDdlOptions CatalogSyncOptions",
     "changes": "ChangesReadOptions ChangesWriteOptions DeliveredOptions ReplayOptions StreamEventOptions",
-    "connection": "ConnectionOptions Credentials LocalSession connection_of export_connection_of",
+    "connection": "ConnectionOptions Credentials LocalSession WaitPolicyOptions connection_of export_connection_of",
     "files": "Compression ExportFoldOptions ExportToFilesOptions FilesOptions Mode PlanScanOptions ScanToFilesOptions",
     "iam": "IamOptions",
     "inspection": "DoctorOptions LayoutOptions ValidateOptions",
@@ -190,7 +194,7 @@ _NAMES = {
     "lake_maintenance": "BootstrapOptions ReconcileOptions",
     "limits": "LimitOptions PriceOptions TimeLimitOptions",
     "parsing": "Engine camel_case descriptions_of parse_options",
-    "planning": "PlanCaptureOptions PricesRefreshOptions",
+    "planning": ("AdviseOptions MetricsConnectionOptions PlanCapacityOptions PlanCaptureOptions PricesRefreshOptions"),
     "reading": (
         "AcceptEncoding ColumnOptions DigestOptions ExportReadOptions ExportWindowsOptions InspectOptions ScanOptions"
     ),
@@ -199,7 +203,6 @@ _NAMES = {
         "ImportWaitOptions RestoreOptions WaitOptions"
     ),
     "simulation": "SimulateLoadOptions SimulateOptions SimulateScanOptions",
-    "waiting": "WaitPolicyOptions",
     "writing": (
         "CopyOptions CreateLikeOptions CreateTableOptions ImportFilesFromOptions ImportFilesOptions JsonFormat "
         "LoadOptions SourceOptions WriteOptions"

@@ -7,10 +7,9 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
-from ddbio.options.waiting import WaitPolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -158,6 +158,16 @@ class ConnectionOptions:
         return self
 
 
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class WaitPolicyOptions(ConnectionOptions):
+    """Choose how long a job of the service is awaited."""
+
+    wait_seconds: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    """Stop waiting after this long; the job itself continues."""
+    poll_seconds: Annotated[float, Field(gt=0)] = 20.0
+    """Longest pause between two status requests; the first pauses are shorter."""
+
+
 def connection_of(options: ConnectionOptions) -> dict[str, Any]:
     """Return only the connection options, by name, for use with another verb."""
     return {field.name: getattr(options, field.name) for field in fields(ConnectionOptions)}

@@ -9,12 +9,12 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.capture_audit import CaptureHealOptions
 from ddbio.options.catalog import CatalogConnectionOptions
+from ddbio.options.connection import WaitPolicyOptions
 from ddbio.options.files import check_hudi_engine
 from ddbio.options.lake import TableFormat  # noqa: TC001 - pydantic reads the types at run time
 from ddbio.options.lake_proof import AnyTableFormat  # noqa: TC001 - as above
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG
-from ddbio.options.waiting import WaitPolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

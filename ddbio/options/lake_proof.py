@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG
-from ddbio.options.waiting import WaitPolicyOptions
 
 AnyTableFormat = Literal["auto", "delta", "iceberg", "hudi"]
 

@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, split_indexes
-from ddbio.options.waiting import WaitPolicyOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=24)

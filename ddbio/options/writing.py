@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions, target_connection_of
+from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions, target_connection_of
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names, Pairs, split_indexes
-from ddbio.options.waiting import WaitPolicyOptions
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ddbio.budget.job_limits import check_limits
-from ddbio.charts.page import write_page
-from ddbio.charts.validation import validation_page
+from ddbio.charts.page import report_page, write_page
 from ddbio.errors import OptionError
 from ddbio.items.key_hashes import BUCKETS, bucket_groups, differences
 from ddbio.items.key_words import key_words
@@ -193,7 +192,9 @@ def validate(
         actual=Figures(consumed, seconds, sum(side.read_bytes for side in job.sides), usd),
     )
     if options.html is not None:
-        write_page(validation_page(report), options.html, None)
+        title = f"Validation of {report.source}" + ("" if report.target is None else f" against {report.target}")
+        result = ("result", "passed" if report.passed else "FAILED")
+        write_page(report_page(title, report, facts=[result]), options.html, None)
     return report
 
 

@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from ddbio.charts.page import Bars, Page, Table, page_html, page_png, write_page
+from ddbio.charts.page import Bars, Page, Table, page_html, page_png, report_page, write_page
 from ddbio.errors import TargetError
 
 PAGE = Page(
@@ -31,6 +32,50 @@ def test_html_is_one_file_in_the_readers_colours():
     assert {"0–1 MiB", "$x$ <b>", "files"} <= set(texts)
     assert "var(--bar)" in svg
     assert not re.search("#0[147]0[258]0[369]", svg)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a report, which has parts of its own."""
+
+    name: str
+    usd: float
+    is_there: bool | None = None
+    texts: tuple[str, ...] = ()
+    values: dict[str, int] | None = None
+    parts: tuple["Part", ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report with a field of each kind."""
+
+    file_count: int
+    size: float
+    nothing: None
+    why: tuple[str, ...]
+    rates: tuple[float, ...]
+    counts: dict[str, int]
+    whole: Part
+    parts: tuple[Part, ...]
+
+
+def test_fields_of_a_report_become_facts_and_tables():
+    """Values are facts, mappings and sequences of dataclasses tables; what a part owns is a table of its own."""
+    first = Part("a", 1.0, True, ("x", "y"), {"k": 1}, (Part("inner", 0.5),))
+    report = Report(1234, 1e12, None, ("one", "two"), (1.0, 2.0), {"n": 5}, Part("w", 2.0), (first, Part("b", 1234.5)))
+    page = report_page("Title", report, [Bars("b", "files", ("a",), (1,))], [("result", "passed")])
+    assert page.facts == [
+        ("result", "passed"), ("file count", "1,234"), ("size", "1,000,000,000,000"), ("why", "one"), ("why", "two"),
+        ("whole: name", "w"), ("whole: usd", "2.00"),
+    ]  # fmt: skip
+    bars, counts, parts, inner = page.parts
+    assert (bars.title, counts.title, counts.rows) == ("b", "Counts", (("n", "5"),))
+    assert parts.columns == ("name", "usd", "is there", "texts", "values")
+    assert parts.rows == (("a", "1.00", "yes", "x; y", '{"k": 1}'), ("b", "1,234.50", "", "", ""))
+    assert (inner.title, inner.rows) == ("Parts: parts", (("a", "inner", "0.50"),))
+    many = report_page("t", Part("m", 0.0, parts=tuple(Part(str(number), 0.0) for number in range(301))))
+    assert (many.parts[0].title, len(many.parts[0].rows)) == ("Parts: the first 300 of 301", 300)
 
 
 def test_png_shows_the_bars():

@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 OWN_REGION = "us-east-1"
 """The region whose prices stand in for those of regions without a book."""
 
-# Prices of a request unit by what it is for and the class of the table.
-_UNIT_PRICES = {
-    ("reads", False): "read_request_units",
-    ("writes", False): "write_request_units",
-    ("reads", True): "ia_read_request_units",
-    ("writes", True): "ia_write_request_units",
-}
 _OLD = timedelta(days=180)
 
 
@@ -202,6 +195,12 @@ class Cost(Result):
         return replace(self, lines=tuple(lines))
 
 
+def unit_price(what: Literal["reads", "writes"], *, infrequent_access: bool, on_demand: bool = True) -> str:
+    """Return the name of the price of a request unit, or of an hour of a provisioned unit, of a table's class."""
+    name = f"{what.removesuffix('s')}_{'request_units' if on_demand else 'capacity_unit_hours'}"
+    return f"ia_{name}" if infrequent_access else name
+
+
 def capacity_cost(
     book: PriceBook, what: Literal["reads", "writes"], units: float, table: TableDescription, today: date
 ) -> Cost:
@@ -209,7 +208,7 @@ def capacity_cost(
     unit = ("RRU" if table.on_demand else "RCU") if what == "reads" else ("WRU" if table.on_demand else "WCU")
     if not table.on_demand:
         return Cost((CostLine(what, units, unit, 0.0),))
-    name = _UNIT_PRICES[what, table.infrequent_access]
+    name = unit_price(what, infrequent_access=table.infrequent_access)
     return Cost((CostLine(what, units, unit, book.usd(name, units)),), book.notes(name, table.region, today))
 
 

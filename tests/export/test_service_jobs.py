@@ -1,0 +1,51 @@
+"""The table of the service's jobs, compared with the service's own model, and descriptions that leave members out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import botocore.session
+import pytest
+
+from ddbio.export.import_job import BulkEntry
+from ddbio.export.job_descriptions import ExportEntry
+from ddbio.export.service_jobs import BACKUP, BULK, EXPORT, IMPORT
+
+KINDS = (BACKUP, BULK, EXPORT, IMPORT)
+MODEL = botocore.session.get_session().get_service_model("dynamodb")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_rows_name_what_the_service_has(kind):
+    """Calls, members of requests and of responses are in botocore's model; fields are those of the dataclass."""
+    describe, listing = MODEL.operation_model(f"Describe{kind.noun}"), MODEL.operation_model(f"List{kind.noun}s")
+    assert f"{kind.noun}Arn" in describe.input_shape.members
+    description = describe.output_shape.members[kind.description].members
+    for part in kind.parts:
+        description = {**description, **description[part].members}
+    for path in (each.split("=")[1] for each in kind.members.split()):
+        members = description
+        for name in path.split("."):
+            assert name in members, path
+            members = getattr(members[name], "members", {})
+    assert kind.entries in listing.output_shape.members
+    asked = {*kind.filters, *filter(None, (kind.table, kind.tokens[1] or kind.tokens[0]))}
+    assert asked <= listing.input_shape.members.keys()
+    assert kind.tokens[0] in listing.output_shape.members
+    fields = {each.name for each in dataclasses.fields(kind.job)}
+    assert {each.split("=")[0] for each in kind.members.split()} | kind.computed.keys() <= fields
+
+
+def test_a_member_that_is_left_out_has_its_default():
+    """Counts are 0, texts empty, all else is None; an entry of a list has the fields that it knows."""
+    job = BULK.parse({"BulkOperationArn": "arn:b", "BulkOperationStatus": "IN_PROGRESS"}, BULK.job)
+    assert (job.processed_items, job.source, job.table, job.total_bytes, job.ended_at) == (0, "", "", None, None)
+    assert BULK.parse({"BulkOperationArn": "arn:b", "BulkOperationStatus": "FAILED"}, BULK.entry) == BulkEntry(
+        "arn:b", "FAILED", None, None
+    )
+    export = {"ExportArn": "arn:e", "ExportStatus": "COMPLETED"}
+    assert EXPORT.parse(export, EXPORT.entry) == ExportEntry("arn:e", "COMPLETED", "full")
+    job = EXPORT.parse(
+        export | {"S3Bucket": "b", "ExportManifest": "p/AWSDynamoDB/1/manifest-summary.json"}, EXPORT.job
+    )
+    assert (job.uri, job.filtered, job.view) == ("s3://b/p/AWSDynamoDB/1", False, None)
