@@ -12,9 +12,8 @@ from boto3.dynamodb.types import TypeDeserializer
 import ddbio
 from bench import data
 from bench.decoders import is_same_item, schema_of
-from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
-from ddbio.aws.transport import LightTransport
+from ddbio.aws.transport import BotocoreTransport, LightTransport
 from ddbio.items.reference import RowBuilder
 from ddbio.items.rescue import MisfitLog
 

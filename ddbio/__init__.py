@@ -14,7 +14,7 @@ from ddbio.version import __version__ as __version__
 # The modules of the public names that are no verbs.
 _NAMES = {
     "ddbio.catalog.glue": "CatalogReport",
-    "ddbio.advice.doctor_checks": "DoctorReport Finding",
+    "ddbio.advice.doctor": "DoctorReport Finding",
     "ddbio.export.fold_rows": "Window",
     "ddbio.formats.layout": "LayoutReport LayoutSummary",
     "ddbio.export.import_job": "BulkEntry BulkJob BulkPlan ImportEntry ImportJob ImportPlan",

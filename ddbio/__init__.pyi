@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from datetime import datetime
 from ddbio.advice.advice import Advice as Advice
-from ddbio.advice.doctor_checks import DoctorReport as DoctorReport, Finding as Finding
+from ddbio.advice.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
 from ddbio.advice.simulation import SimulationReport as SimulationReport
 from ddbio.advice.warming import warm as warm

@@ -162,6 +162,6 @@ VERBS = {
         Verb("simulate_scan", "scenario?", "SimulateScanOptions", "advice.simulate:simulate_scan"),
         Verb("simulate_load", "", "SimulateLoadOptions", "advice.simulate:simulate_load"),
         Verb("doctor", "table? location?", "DoctorOptions", "advice.doctor:doctor"),
-        Verb("iam_policy", "verb arguments", "IamOptions", "advice.iam:iam_policy"),
+        Verb("iam_policy", "verb arguments", "IamOptions", "advice.iam_policy:iam_policy"),
     )
 }

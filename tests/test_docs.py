@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ddbio
-from ddbio.advice.doctor_checks import DoctorReport, Finding
+from ddbio.advice.doctor import DoctorReport, Finding
 from ddbio.cli.main import cli
 from ddbio.export.bulk import BulkSummary
 from ddbio.export.fold_plan import ExportFoldReport

@@ -6,11 +6,14 @@ botocore prepares a call that is never sent. Endpoint, headers, signing name and
 from __future__ import annotations
 
 import functools
+import hashlib
+import hmac
 import os
 import ssl
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -23,14 +26,110 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
 from ddbio.aws.http_connection import Endpoint
-from ddbio.aws.signing import Signer
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.signing import Credentials, SecondSignature
+
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+_ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+class Credentials(Protocol):
+    """A set of keys, as botocore freezes them."""
+
+    @property
+    def access_key(self) -> str:
+        """Return the access key id."""
+
+    @property
+    def secret_key(self) -> str:
+        """Return the secret access key."""
+
+    @property
+    def token(self) -> str | None:
+        """Return the session token of temporary credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondSignature:
+    """Sign the requests of one second; what their signatures have in common is computed already.
+
+    Attributes
+    ----------
+    headers
+        Headers to add to those that are signed: the date, and the session token if there is one.
+    """
+
+    headers: dict[str, str]
+    _canonical: Any
+    _mac: hmac.HMAC
+    _authorization: str
+
+    def authorization(self, body: bytes) -> str:
+        """Return the value of the Authorization header for a body."""
+        canonical = self._canonical.copy()
+        canonical.update(hashlib.sha256(body).hexdigest().encode())
+        mac = self._mac.copy()
+        mac.update(canonical.hexdigest().encode())
+        return self._authorization + mac.hexdigest()
+
+
+class Signer:
+    """Sign for one region and service; safe for threads."""
+
+    def __init__(self, region: str, service: str) -> None:
+        self._region = region
+        self._service = service
+        self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
+
+    def sign_second(self, headers: Mapping[str, str], credentials: Credentials, at: float) -> SecondSignature:
+        """Return what signs the requests of one second that have these headers and credentials.
+
+        Parameters
+        ----------
+        headers
+            The headers to sign, ``host`` included: names in lower case, values without superfluous spaces.
+        at
+            When the requests are made, in seconds since the epoch by the service's clock.
+        """
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
+        added = {"x-amz-date": stamp}
+        if credentials.token:
+            added["x-amz-security-token"] = _one_line(credentials.token)
+        signed = sorted({**headers, **added}.items())
+        names = ";".join(name for name, _ in signed)
+        lines = "".join(f"{name}:{value}\n" for name, value in signed)
+        scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
+        credential = f"{_one_line(credentials.access_key)}/{scope}"
+        key = self._key(credentials.secret_key, stamp[:8])
+        return SecondSignature(
+            headers=added,
+            _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
+            _mac=hmac.new(key, f"{_ALGORITHM}\n{stamp}\n{scope}\n".encode(), "sha256"),
+            _authorization=f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature=",
+        )
+
+    def _key(self, secret: str, day: str) -> bytes:
+        known, key = self._derived
+        if known != (secret, day):
+            key = f"AWS4{secret}".encode()
+            for part in (day, self._region, self._service, "aws4_request"):
+                key = _hmac(key, part)
+            self._derived = ((secret, day), key)
+        return key
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode(), "sha256")
+
+
+def _one_line(value: str) -> str:
+    # As signatures require it, and so that no key can smuggle in a header.
+    return " ".join(value.split())
+
 
 READS = ("Scan", "Query")
 WRITES = ("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem")

@@ -6,13 +6,19 @@ retries are the caller's.
 
 from __future__ import annotations
 
-from ddbio.budget.client import BudgetClient, TaskAttempt
-from ddbio.budget.fence import FencedBudget
-from ddbio.budget.local import LocalBudget, Usage
-from ddbio.budget.messages import BudgetAddress
-from ddbio.budget.reservation import AttemptReplacedError, Budget, BudgetClosedError, Grant, Granted, Reservation
+from ddbio.budget.client import BudgetAddress, BudgetClient, TaskAttempt
+from ddbio.budget.local import (
+    AttemptReplacedError,
+    Budget,
+    BudgetClosedError,
+    Grant,
+    Granted,
+    LocalBudget,
+    Reservation,
+    Usage,
+)
 from ddbio.budget.server import BudgetServer
-from ddbio.budget.unlimited import UnlimitedBudget
+from ddbio.budget.worker import FencedBudget, UnlimitedBudget
 
 __all__ = [
     "AttemptReplacedError",

@@ -12,10 +12,9 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
-from ddbio.budget.local import RequestCounts
-from ddbio.budget.messages import BudgetAddress, MessageChannel
+from ddbio.budget.client import BudgetAddress, MessageChannel
+from ddbio.budget.local import HOLD_SECONDS, BudgetClosedError, Grant, RequestCounts
 from ddbio.budget.pacing import ThrottleScope
-from ddbio.budget.reservation import HOLD_SECONDS, BudgetClosedError, Grant
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

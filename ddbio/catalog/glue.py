@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.commit.snapshot_form import PUBLISHED
+from ddbio.commit.snapshot import PUBLISHED
 from ddbio.errors import SchemaError, TargetError
 from ddbio.formats.partitions import NULL_FOLDER
 from ddbio.result import Result

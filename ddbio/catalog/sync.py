@@ -35,8 +35,7 @@ from ddbio.catalog.lake import hudi_input
 from ddbio.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.commit.contents import LOGS, kind_of, require_own_files
 from ddbio.commit.protocol import list_manifests
-from ddbio.commit.snapshot import live_files
-from ddbio.commit.snapshot_form import PUBLISHED, published_folder
+from ddbio.commit.snapshot import PUBLISHED, live_files, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file

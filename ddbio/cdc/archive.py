@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.cdc.batches import has_old_images, require_rows
 from ddbio.cdc.capture import begun_with, capture
-from ddbio.cdc.change_ids import change_ids, distinct_changes, id_texts
 from ddbio.cdc.expiry import (
     expired_rows,
     expiry_seconds,
@@ -33,12 +32,11 @@ from ddbio.cdc.expiry import (
     without_image,
 )
 from ddbio.cdc.log_jobs import jobs_of
-from ddbio.cdc.log_order import in_order, in_time_order, last_of_each
+from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts, in_order, in_time_order, last_of_each
 from ddbio.cdc.log_reader import streams_of_files
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
-from ddbio.commit.snapshot import live_files
-from ddbio.commit.snapshot_form import LiveFile
+from ddbio.commit.snapshot import LiveFile, live_files
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.export.read import read_export_batches
 from ddbio.formats.log_columns import (

@@ -19,17 +19,17 @@ import pyarrow.parquet as pq
 
 from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE
-from ddbio.cdc.change_ids import change_ids, distinct_changes
 from ddbio.cdc.change_streams import StreamSource
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.cdc.image_audit import ImageChains
 from ddbio.cdc.kinesis_streams import KinesisSource
 from ddbio.cdc.lineages import lineage_number, lineages_of
 from ddbio.cdc.log_jobs import folder_of, jobs_of, number_log
+from ddbio.cdc.log_order import change_ids, distinct_changes
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
 from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
-from ddbio.commit.claim import LEASE_SECONDS
+from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
 from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE
 from ddbio.formats.parquet_input import open_parquet

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.cdc.image_chain import sequences_of
-from ddbio.cdc.kinesis_rows import KinesisDecoder, Recent, records_of
-from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
+from ddbio.cdc.log_order import sequences_of
+from ddbio.cdc.log_rows import KinesisDecoder, LogDecoder, LogRows, Recent, hour_folder, next_iterator, records_of
 from ddbio.cdc.memory import release_loader
 from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history

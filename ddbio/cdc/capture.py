@@ -20,7 +20,7 @@ from ddbio.cdc.fan_out import FanOutSource
 from ddbio.cdc.finding import find_stream, is_current
 from ddbio.cdc.gaps import last_change
 from ddbio.cdc.kinesis_streams import KinesisSource
-from ddbio.cdc.leases import LEASES, LeasedSource, Leases, part_id, records_of
+from ddbio.cdc.leases import LEASES, LeasedSource, Leases, Parts, part_id, records_of
 from ddbio.cdc.lineages import (
     LogLineage,
     can_be_read,
@@ -36,9 +36,8 @@ from ddbio.cdc.lineages import (
 from ddbio.cdc.log_jobs import columns_in, jobs_in
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
-from ddbio.cdc.processes import Parts
 from ddbio.cdc.spending import BoundedStop, Spending
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.items.decode import infer_schema_of_body

@@ -34,7 +34,7 @@ from ddbio.cdc.healing import (
 from ddbio.cdc.lineages import lineages_of
 from ddbio.cdc.log_reader import FileLineages, lineage_for
 from ddbio.cdc.table_items import read_items
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.export import jobs

@@ -1,21 +1,29 @@
-"""Order the rows of a log: by sequence number, and the last of each item."""
+"""The order of the rows of a log, and the identity of changes."""
 
 from __future__ import annotations
 
+import itertools
+import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.formats.log_columns import EVENT_TIME, SEQUENCE
-from ddbio.items.item_key import KeyGroups, key_fingerprints
-from ddbio.items.kernel.arrays import int64_array
+from ddbio.formats.log_columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import Fingerprints, KeyGroups, key_fingerprints
+from ddbio.items.kernel.arrays import int64_array, int64_values
+from ddbio.items.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    Change: TypeAlias = Mapping[str, Any]
 
 _DIGITS = "_digits"
 
@@ -58,3 +66,217 @@ def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     if len(items.starts) == rows.num_rows:
         return rows
     return rows.take(int64_array(np.sort(items.rows[items.starts + items.counts - 1])))
+
+
+_SETS = ("SS", "NS", "BS")
+_TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
+_ZERO = ord("0")
+
+
+def sequences_of(
+    rows: pa.Table,
+    records: pa.ChunkedArray[Any] | Callable[[int], Change],
+    keys: Sequence[str],
+    batch: int,
+    *,
+    by_place: bool = False,
+) -> pa.Array[Any]:
+    """Return a number for each change of a batch, by which the changes of an item are in their order.
+
+    It has the time in microseconds, the number of the batch, and the place among changes of the item at this time.
+
+    Parameters
+    ----------
+    records
+        The record of each row as JSON, or a function that returns what ``dynamodb`` holds in the record of a row.
+    by_place
+        Count the place among the changes of all items at this time, so that no two changes have the same number.
+    """
+
+    def change_of(row: int) -> Change:
+        if isinstance(records, pa.ChunkedArray):
+            change: Change = json.loads(records[row].as_py())["dynamodb"]
+            return change
+        return records(row)
+
+    times = _micros(rows)
+    ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
+    for tied in _tied(rows, change_of, keys, times):
+        ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
+    if not len(times) or times.min() < 0 or times.max() >= 10**_TIME_DIGITS:
+        numbers = zip(times.tolist(), ranks.tolist(), strict=True)
+        return pa.array([f"{at:0{_TIME_DIGITS}}{batch:0{_BATCH_DIGITS}}{rank:0{_RANK_DIGITS}}" for at, rank in numbers])
+    width = _TIME_DIGITS + _BATCH_DIGITS + _RANK_DIGITS
+    digits = np.empty((len(times), width), np.uint8)
+    _print(times, digits[:, :_TIME_DIGITS])
+    digits[:, _TIME_DIGITS:-_RANK_DIGITS] = np.frombuffer(f"{batch:0{_BATCH_DIGITS}}".encode(), np.uint8)
+    _print(ranks, digits[:, -_RANK_DIGITS:])
+    ends = np.arange(0, width * len(times) + 1, width, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(digits.data)]
+    return pa.Array.from_buffers(pa.string(), len(times), buffers)
+
+
+def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each time among those that are the same."""
+    order = np.argsort(times, kind="stable")
+    numbers = np.arange(len(times))
+    firsts = np.maximum.accumulate(np.where(np.diff(times[order], prepend=times[order][:1] - 1) != 0, numbers, 0))
+    places = np.empty(len(times), np.int64)
+    places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
+    return places
+
+
+def _micros(rows: pa.Table) -> NDArray[np.int64]:
+    column: Any = rows.column(EVENT_TIME)
+    return np.concatenate([int64_values(each) for each in column.chunks])
+
+
+def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
+    for place in reversed(range(digits.shape[1])):
+        numbers, last = np.divmod(numbers, 10)
+        digits[:, place] = last + _ZERO
+
+
+def _tied(
+    rows: pa.Table, change_of: Callable[[int], Change], keys: Sequence[str], times: NDArray[np.int64]
+) -> Iterator[list[int]]:
+    """Yield the places of changes of one item that have the same time, in the order that their images tell."""
+    ordered = np.sort(times)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    items = KeyGroups(key_fingerprints(rows, keys))
+    codes = np.repeat(np.arange(len(items.counts)), items.counts)
+    # Stable: the changes of an item at one time stay as they came.
+    order = items.rows[np.lexsort((times[items.rows], codes))]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (codes[1:] != codes[:-1]) | (times[order[1:]] != times[order[:-1]])
+    starts = np.flatnonzero(is_first)
+    ends = np.append(starts[1:], len(order))
+    left, left_at = "", -1
+    for start, end in np.stack([starts, ends])[:, ends - starts > 1].T.tolist():
+        places = order[start:end].tolist()
+        changes = map(change_of, places)
+        images = [(_canonical(each.get("OldImage")), _canonical(each.get("NewImage"))) for each in changes]
+        state = None
+        if start and codes[start] == codes[start - 1]:
+            # What the change of the item before these ones left, or the last of the chain before.
+            state = left if left_at == start else _canonical(change_of(int(order[start - 1])).get("NewImage"))
+        chain = chain_order(images, state)
+        yield [places[index] for index in chain]
+        left, left_at = images[chain[-1]][1], end
+
+
+def chain_order(changes: Sequence[tuple[str, str]], state: str | None = None) -> list[int]:
+    """Return the order in which each change begins with what the one before left; the given order if there is none.
+
+    Parameters
+    ----------
+    changes
+        What each found and left.
+    state
+        What was there before, if that is known: it tells where an item began that came back to what it was.
+    """
+    leaving, balance = defaultdict[str, list[int]](list), defaultdict[str, int](int)
+    for place in reversed(range(len(changes))):
+        before, after = changes[place]
+        leaving[before].append(place)
+        balance[before] += 1
+        balance[after] -= 1
+    # A path over all edges of a graph, by Hierholzer.
+    usual = changes[0][0] if state is None or state not in leaving else state
+    start = next((each for each, more in balance.items() if more > 0), usual)
+    stack, path = [(start, -1)], list[int]()
+    while stack:
+        at, edge = stack[-1]
+        if leaving[at]:
+            place = leaving[at].pop()
+            stack.append((changes[place][1], place))
+        else:
+            stack.pop()
+            path.append(edge)
+    order = path[-2::-1]
+    follows = all(changes[one][1] == changes[two][0] for one, two in itertools.pairwise(order))
+    return order if follows and len(order) == len(changes) else list(range(len(changes)))
+
+
+def _canonical(item: Any) -> str:
+    return "" if item is None else json.dumps({name: _ordered(value) for name, value in item.items()}, sort_keys=True)
+
+
+def _ordered(value: dict[str, Any]) -> dict[str, Any]:
+    ((tag, content),) = value.items()
+    if tag in _SETS:
+        return {tag: sorted(content)}
+    if tag == "L":
+        return {tag: [_ordered(each) for each in content]}
+    return {tag: {name: _ordered(each) for name, each in content.items()}} if tag == "M" else value
+
+
+def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
+    """Return 128 bits for each row, the same for rows of the same change.
+
+    A change from Kinesis has an event id. Any other has a sequence number, which is that of one change of its stream.
+    Rows do not say which stream they are from, and a log may have several, whose numbers may be equal: the time of the
+    change and the key of its item tell such changes apart. Where even those are equal, the files of the log tell
+    their stream: see :func:`distinct_changes`.
+
+    Parameters
+    ----------
+    rows
+        Rows of a log, or items with ``_sequence`` and ``_event_time``, and perhaps ``_event_id``.
+    keys
+        The key attributes; without them the whole item is taken.
+
+    Raises
+    ------
+    SchemaError
+        If a row lacks its key.
+    """
+    numbers: Any = rows.column(SEQUENCE)
+    if EVENT_ID in rows.column_names and is_own(rows.schema.field(EVENT_ID), LOG_COLUMNS):
+        numbers = pc.coalesce(rows.column(EVENT_ID), numbers)
+    times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    change = pa.table({"number": numbers.cast(pa.string()), "time": times})
+    ids = key_fingerprints(change, change.column_names)
+    items = key_fingerprints(rows, keys) if keys else _of_items(rows)
+    # Sums of hashes are hashes; those of unsigned words wrap.
+    return Fingerprints(ids.high + items.high, ids.low + items.low)
+
+
+def _of_items(rows: pa.Table) -> Fingerprints:
+    digest, words = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
+    items = rows.select([each.name for each in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)])
+    words += [digest.add_rows(batch).items for batch in items.to_batches()]
+    high, low = np.concatenate(words).T
+    return Fingerprints(high, low)
+
+
+def distinct_changes(
+    ids: Fingerprints, stream_of: Callable[[int], str | None]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a row of each change, in their order, and its number among the changes with its identity, from 0 on.
+
+    Rows with one identity are one change, unless they are known to be of several streams.
+
+    Parameters
+    ----------
+    ids
+        The identity of each row.
+    stream_of
+        Returns the stream of a row; None if it is not known. Only rows whose identity repeats are asked for.
+    """
+    groups = KeyGroups(ids)
+    places, numbers = groups.rows[groups.starts].tolist(), [0] * len(groups.starts)
+    for group in np.flatnonzero(groups.counts > 1).tolist():
+        start = groups.starts[group]
+        rows = groups.rows[start : start + groups.counts[group]].tolist()
+        count = max(1, len({stream for row in rows if (stream := stream_of(row)) is not None}))
+        places += rows[1:count]
+        numbers += range(1, count)
+    order = np.argsort(places)
+    return np.array(places, np.int64)[order], np.array(numbers, np.int64)[order]
+
+
+def id_texts(ids: Fingerprints) -> list[str]:
+    """Return identities as text."""
+    return [f"{high:016x}{low:016x}" for high, low in zip(ids.high.tolist(), ids.low.tolist(), strict=True)]

@@ -19,7 +19,7 @@ from ddbio.cdc.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jo
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.log_rows import LogRows, hour_folder
 from ddbio.cdc.one_table import OneTable
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE

@@ -21,7 +21,7 @@ def iam(*, command: tuple[str, ...], **flags: Any) -> None:
 
     Give the command as it is to run: ddbio iam scan orders s3://my-bucket/orders --mode append. Nothing is called.
     """
-    from ddbio.advice.iam import iam_policy
+    from ddbio.advice.iam_policy import iam_policy
 
     verb, arguments = parsed_command(command)
     found = iam_policy(verb, arguments, parse_flags(IamOptions, given(flags)))

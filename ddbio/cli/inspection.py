@@ -21,7 +21,7 @@ from ddbio.cli.terminal import MOST_ROWS, print_table
 from ddbio.options import DoctorOptions, LayoutOptions, ValidateOptions
 
 if TYPE_CHECKING:
-    from ddbio.advice.doctor_checks import DoctorReport
+    from ddbio.advice.doctor import DoctorReport
     from ddbio.formats.layout import LayoutReport
     from ddbio.validation.comparison import SideOutline, ValidatePlan, ValidationReport
 

@@ -7,16 +7,227 @@ table format is a third: its commit adds the staged files to the table's log, un
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ddbio.errors import DdbioError
+from ddbio.errors import DdbioError, NotFoundError, TargetError
+from ddbio.storage.meta import META, PROBE, claim_path, format_state, is_claim, job_of_state, read_state
+from ddbio.storage.states import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ddbio.commit.snapshot_form import LiveFile
-    from ddbio.storage.staged import SmallObject, StagedFile
+    from ddbio.commit.snapshot import LiveFile
+    from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import SmallObject, StagedFile, StoredObject
+
+WriteMode: TypeAlias = Literal["error", "append", "overwrite", "replace"]
+
+LEASE_SECONDS = 90.0
+"""A job whose claim was not renewed for so long is dead."""
+
+_RENEWALS = 6
+_SHORTEST_RENEWAL_SECONDS = 0.05
+_LOG = logging.getLogger("ddbio.commit")
+
+
+@dataclass(frozen=True)
+class ForeignClaim:
+    """The claim of another job, and how long ago it was renewed."""
+
+    job_id: str
+    mode: WriteMode
+    owner: dict[str, Any]
+    age_seconds: float
+    lease_seconds: float
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the job may still be running."""
+        return self.age_seconds < self.lease_seconds and not _has_ended(self.owner)
+
+    def __str__(self) -> str:
+        """Name the job, and where it runs."""
+        host, process = self.owner.get("host", "an unknown host"), self.owner.get("process", "?")
+        return (
+            f"job {self.job_id} (mode {self.mode}, process {process} on {host}, since {self.owner.get('since', '?')})"
+        )
+
+
+class Claim:
+    """Claim a target for one job, from before its first look at the target until after its last write.
+
+    Parameters
+    ----------
+    mode
+        A job of mode ``append`` shares a target with any other job; of all other modes one runs at a time.
+    lease_seconds
+        Age at which a claim counts as dead; it is renewed several times before.
+    """
+
+    def __init__(
+        self, store: ObjectStore, job_id: str, mode: WriteMode, *, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._store, self._job_id, self._mode, self._lease_seconds = store, job_id, mode, lease_seconds
+        self._renew_seconds = max(_SHORTEST_RENEWAL_SECONDS, lease_seconds / _RENEWALS)
+        self._path = claim_path(job_id)
+
+    def take(self) -> list[ForeignClaim]:
+        """Write the claim once no other job excludes this one; return the claims of all others.
+
+        A job that may run or have died is given one lease to renew its claim.
+
+        Raises
+        ------
+        TargetError
+            If another job writes to this target that excludes this one, or one of the same id; or if a claim is
+            malformed, and so young that its job may run.
+        """
+        began, ages = time.monotonic(), dict[str, float]()
+        while True:
+            rivals = [each for each in self._namesakes() if each.is_live]
+            if not rivals:
+                self.write()
+                try:
+                    others = self._others()
+                except BaseException:
+                    self.release()
+                    raise
+                rivals = [each for each in others if each.is_live and "append" not in {self._mode, each.mode}]
+                if not rivals:
+                    return others
+                self.release()
+            renewed = [each for each in rivals if each.age_seconds < ages.get(each.job_id, 0.0)]
+            if renewed or time.monotonic() - began > self._lease_seconds + self._renew_seconds:
+                raise self._refusal((renewed or rivals)[0])
+            ages = {each.job_id: each.age_seconds for each in rivals}
+            # Two jobs that wait for each other look again at different times.
+            time.sleep(self._renew_seconds * random.uniform(0.05, 0.2))
+
+    @contextlib.contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Renew the claim while the context is open."""
+        ended = threading.Event()
+        renewer = threading.Thread(target=self._renew, args=(ended,), name="ddbio-claim", daemon=True)
+        renewer.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            renewer.join()
+
+    def require(self) -> None:
+        """Refuse to go on if another job took this one for dead and cleaned up after it.
+
+        Raises
+        ------
+        TargetError
+            If the claim is gone.
+        """
+        if not any(each.path == self._path for each in self._store.list(self._path)):
+            raise TargetError(
+                f"job {self._job_id} has lost its claim to {self._store.uri}: it could not renew it for "
+                f"{self._lease_seconds:.0f} s and another job took the target over; run it again",
+                self._store.uri,
+            )
+
+    def _refusal(self, rival: ForeignClaim) -> TargetError:
+        if rival.job_id == self._job_id:
+            message = f"{rival} runs already: wait for its end, or choose another job id"
+        else:
+            ways = "wait for its end, choose another target, or let both jobs append"
+            message = f"target {self._store.uri} is being written to by {rival}: {ways}"
+        return TargetError(message, self._store.uri)
+
+    def _namesakes(self) -> list[ForeignClaim]:
+        """Return the claim of another process that runs, or ran, under this job's id, if there is one."""
+        # The probe tells the store's time, and that objects may be written, read and deleted here.
+        path = f"{META}{self._job_id}{PROBE}"
+        self._store.put(path, b"")
+        with contextlib.suppress(NotFoundError):
+            # Another run under this id may have deleted it.
+            self._store.read(path)
+        now = next((each.modified_at for each in self._store.list(path)), 0.0)
+        self._store.delete([path])
+        return self._read(self._store.list(self._path), now)
+
+    def _others(self) -> list[ForeignClaim]:
+        """Return the claims of all other jobs, just after this one's was written."""
+        found = {each.path: each for each in self._store.list(META) if is_claim(each.path)}
+        own = found.pop(self._path, None)
+        return self._read(found.values(), time.time() if own is None else own.modified_at)
+
+    def _read(self, found: Iterable[StoredObject], now: float) -> list[ForeignClaim]:
+        claims = []
+        for each in found:
+            age_seconds = now - each.modified_at
+            try:
+                state = read_state(self._store, each.path)
+            except NotFoundError:
+                # Gone in between: its job has just ended.
+                continue
+            except TargetError as error:
+                if age_seconds < self._lease_seconds:
+                    raise
+                _LOG.warning("the claim is taken for one of a dead job: %s", error)
+                state = {"mode": "append", "owner": {}}
+            job_id, mode, owner = job_of_state(each.path), state["mode"], state["owner"]
+            claims.append(ForeignClaim(job_id, mode, owner, age_seconds, self._lease_seconds))
+        return claims
+
+    def write(self) -> None:
+        """Write the claim, or renew it."""
+        state = {"format": FORMAT, "job_id": self._job_id, "mode": self._mode, "owner": _this_process()}
+        self._store.put(self._path, format_state(state))
+
+    def release(self) -> None:
+        """Remove the claim."""
+        self._store.delete([self._path])
+
+    def _renew(self, ended: threading.Event) -> None:
+        while not ended.wait(self._renew_seconds):
+            try:
+                # A claim that is gone was taken away: to write it again would hide that.
+                if any(True for _ in self._store.list(self._path)):
+                    self.write()
+            except DdbioError as error:
+                _LOG.warning("the claim of job %s to %s could not be renewed: %s", self._job_id, self._store.uri, error)
+
+
+def _this_process() -> dict[str, Any]:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"host": socket.gethostname(), "system": _system(), **_process(os.getpid()), "since": since}
+
+
+def _process(number: int) -> dict[str, Any]:
+    """Return the number of a process, and the tick at which it started, if the system tells."""
+    with contextlib.suppress(OSError, IndexError):
+        # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22, the second may hold blanks.
+        return {"process": number, "started": Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]}
+    return {"process": number, "started": None}
+
+
+def _system() -> str | None:
+    """Return what identifies this boot of this machine or container; None if the system does not tell."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    return None
+
+
+def _has_ended(owner: dict[str, Any]) -> bool:
+    """Return whether a process of this machine has ended; False if that cannot be known."""
+    if owner.get("system") is None or owner.get("system") != _system() or owner.get("started") is None:
+        return False
+    return bool(_process(owner["process"])["started"] != owner["started"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

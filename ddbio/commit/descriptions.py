@@ -18,7 +18,7 @@ from ddbio.storage.staged import job_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.commit.snapshot import LiveFile
     from ddbio.storage.object_store import ObjectStore
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.items.kernel.arrays import joined_batches, take_rows
 from ddbio.storage.meta import claim_path
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.catalog.glue import CatalogReport
-    from ddbio.commit.snapshot_form import LiveFile, Snapshot
+    from ddbio.commit.snapshot import LiveFile, Snapshot
     from ddbio.folders.compaction import CompactGroup
     from ddbio.folders.rewrite import RewriteResult
     from ddbio.formats.layout import LayoutSummary

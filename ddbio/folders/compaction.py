@@ -13,7 +13,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.commit.snapshot import LiveFile
 
 SMALL_RATIO = 0.75
 """A file below this share of the target counts as small, unless a caller says otherwise."""

@@ -11,7 +11,7 @@ from ddbio.formats.row_files import read_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.commit.snapshot import LiveFile
     from ddbio.storage.object_store import ObjectStore
 
 # Reading a footer is mostly waiting for S3.

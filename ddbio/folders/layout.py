@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from ddbio.commit.snapshot_form import LiveFile
+    from ddbio.commit.snapshot import LiveFile
     from ddbio.formats.layout import Footer, LayoutReport
     from ddbio.options import LayoutOptions
     from ddbio.storage.object_store import ObjectStore

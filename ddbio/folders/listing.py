@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddbio.commit.contents import require_own_files
-from ddbio.commit.snapshot import live_files, read_history
-from ddbio.commit.snapshot_form import format_entries, format_links
+from ddbio.commit.snapshot import format_entries, format_links, live_files, read_history
 from ddbio.jobs.stores import open_store
 from ddbio.result import Result
 

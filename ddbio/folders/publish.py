@@ -15,8 +15,7 @@ from ddbio.commit import committer
 from ddbio.commit.contents import recognize, require_own_files, require_target
 from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
-from ddbio.commit.snapshot import live_files, read_history
-from ddbio.commit.snapshot_form import PUBLISHED, LiveFile, format_links
+from ddbio.commit.snapshot import PUBLISHED, LiveFile, format_links, live_files, read_history
 from ddbio.errors import LimitError, NotFoundError, TargetError
 from ddbio.formats.declared import look_up
 from ddbio.items.schema.file import schema_to_json
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
     from ddbio.budget.job_limits import JobLimits
     from ddbio.catalog.glue import CatalogReport
-    from ddbio.commit.snapshot_form import Snapshot
+    from ddbio.commit.snapshot import Snapshot
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.estimate import Part
     from ddbio.options import PublishOptions, RollbackOptions

@@ -16,8 +16,7 @@ from ddbio.formats.parquet import dictionary_columns
 from ddbio.formats.partitions import Partitioner, Partitioning
 from ddbio.formats.rolling_writer import RollingWriter
 from ddbio.storage.local_store import LocalStore
-from ddbio.storage.spooled import SpooledStore
-from ddbio.storage.temporary_folder import temporary_folder
+from ddbio.storage.temporary_files import SpooledStore, temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

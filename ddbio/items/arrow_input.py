@@ -22,8 +22,7 @@ from ddbio.errors import DecodeError, SchemaError
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.expansion import bounded_batches, may_expand
 from ddbio.items.kernel.arrays import bits_of, offsets_of
-from ddbio.items.python_rows import python_column
-from ddbio.items.python_values import is_missing
+from ddbio.items.python_rows import is_missing, python_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 PROVIDERS: Final = {
     "spark": "ddbio.spark.engine",
-    "digests of DataFrames": "ddbio.spark.digest",
+    "digests of DataFrames": "ddbio.spark.validation",
     "validation of DataFrames": "ddbio.spark.validation",
     "changes in DataFrames": "ddbio.spark.lake",
     "hudi": "ddbio.spark.hudi",

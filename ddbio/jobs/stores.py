@@ -19,8 +19,7 @@ from ddbio.storage.local_store import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.commit.claim import WriteMode
-    from ddbio.commit.committer import AlreadyCommittedError
+    from ddbio.commit.committer import AlreadyCommittedError, WriteMode
     from ddbio.options import ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.cdc.log_reader import open_log, read_changes
-from ddbio.errors import NotFoundError
-from ddbio.formats.lake_columns import KEY, VERSION
-from ddbio.items.schema.arrow import name_of_field, tag_of_field
+from ddbio.errors import DdbioError, NotFoundError, OptionError
+from ddbio.formats.lake_columns import KEY, OPERATION, TIME, VERSION, attribute_columns
+from ddbio.items.decode import from_dynamodb_json
+from ddbio.items.json_text import compact_json
+from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
+from ddbio.items.schema.own_names import column_name, fold
 from ddbio.jobs.report import Report
 from ddbio.jobs.stores import open_store
-from ddbio.lake.as_of import older_files
-from ddbio.lake.item_history import STATE_OPERATION, VALID_FROM, VALID_TO, history_of
-from ddbio.lake.key_argument import key_text_of
+from ddbio.lake.verify import older_files
 from ddbio.lake_formats.items import open_items
-from ddbio.lake_formats.keys import buckets_of, key_texts
+from ddbio.lake_formats.keys import buckets_of, epoch_of, key_texts
 from ddbio.lake_formats.registry import lake_format
 from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
 from ddbio.validation.quality import row_items
@@ -29,6 +32,152 @@ if TYPE_CHECKING:
 
     from ddbio.options import HistoryOptions
     from ddbio.storage.object_store import ObjectStore
+
+_TEXT = re.compile(r"[SNB]:.*", re.DOTALL)
+_TAGS = frozenset("SNB")
+
+
+def key_text_of(given: str, types: Mapping[str, str]) -> str:
+    """Return the text of a key as the column ``_key`` has it.
+
+    Parameters
+    ----------
+    given
+        That text itself; a JSON object of the key's attributes, plain or as attribute values; or the plain value of a
+        key of one attribute.
+    types
+        The key attributes, and the type of each.
+
+    Raises
+    ------
+    OptionError
+        If it is no key of the table.
+    """
+    names = tuple(types)
+    if given.startswith("{"):
+        values = _object(given, names)
+    elif _TEXT.fullmatch(given):
+        return given
+    elif len(names) == 1:
+        values = {names[0]: given}
+    else:
+        raise OptionError(f"the key {given!r} has one value, and the table's keys are {_shown(names)}: {_ways(types)}")
+    line = compact_json({"Item": {name: _value(values[name], tag) for name, tag in types.items()}})
+    try:
+        found = from_dynamodb_json(line.encode())
+        return str(key_texts(found, names)[0])
+    except DdbioError as error:
+        raise OptionError(f"{given!r} is no key of {_shown(names)}: {error}") from error
+
+
+def _object(given: str, names: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        values = json.loads(given, parse_float=str, parse_int=str)
+    except ValueError as error:
+        raise OptionError(f"the key {given!r} of {_shown(names)} is no JSON: {error}") from None
+    if not isinstance(values, dict) or set(values) != set(names):
+        raise OptionError(f"the key {given!r} does not have the attributes {_shown(names)}")
+    return values
+
+
+def _value(given: Any, tag: str) -> dict[str, str]:
+    if isinstance(given, dict) and len(given) == 1 and set(given) <= _TAGS:
+        return {name: str(value) for name, value in given.items()}
+    return {tag: str(given)}
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return " and ".join(names)
+
+
+def _ways(types: Mapping[str, str]) -> str:
+    shown = ", ".join(f'"{name}": {"5" if tag == "N" else chr(34) + "a" + chr(34)}' for name, tag in types.items())
+    return f"write {{{shown}}}"
+
+
+VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
+BASE_OPERATION: Final = "BASE"
+"""The operation of a state that a base load has read: what made it is not known."""
+
+_TIME = pa.timestamp("us", "UTC")
+
+
+def history_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the history of items that lie in a lake table with a schema."""
+    own: list[pa.Field[Any]] = [
+        pa.field(KEY, pa.string(), nullable=False),
+        pa.field(VALID_FROM, _TIME),
+        pa.field(VALID_TO, _TIME),
+        pa.field(STATE_OPERATION, pa.string(), nullable=False),
+        pa.field(VERSION, pa.string(), nullable=False),
+    ]
+    attributes = attribute_columns(schema)
+    renamed = [field.with_name(name) for field, name in zip(attributes, history_names(attributes), strict=True)]
+    return pa.schema([*own, *renamed, RESCUE_FIELD])
+
+
+def history_names(attributes: pa.Schema) -> list[str]:
+    """Return the names of the columns of attributes in a history: their own, unless a history has one of that name."""
+    own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
+    used = own | {fold(name) for name in attributes.names}
+    return [column_name(name_of_field(field), used) if fold(field.name) in own else field.name for field in attributes]
+
+
+def _without_older(rows: pa.Table) -> pa.Table:
+    """Leave out the states that are older than one of another stream before them; the last of an item stays.
+
+    Who goes from one replica to another, and back, reads changes again that the other one had already.
+    """
+    keys, epochs = rows.column(KEY).to_pylist(), [epoch_of(str(each)) for each in rows.column(VERSION).to_pylist()]
+    if len(set(epochs) - {0}) < 2:  # noqa: PLR2004 - the second stream is the first that can go back
+        return rows
+    times, kept = rows.column(TIME).to_pylist(), np.ones(len(keys), np.bool_)
+    before = newest = 0
+    for place, (key, epoch) in enumerate(zip(keys, epochs, strict=True)):
+        if place == 0 or keys[place - 1] != key:
+            before = newest = 0
+        elif epochs[place - 1] != epoch:
+            before = newest
+        newest = max(newest, times[place] or 0)
+        if (times[place] or before) < before:
+            kept[place] = place + 1 == len(keys) or keys[place + 1] != key
+            times[place] = before
+    rows = rows.set_column(rows.schema.get_field_index(TIME), rows.schema.field(TIME), pa.array(times, pa.int64()))
+    return rows.filter(pa.array(kept))
+
+
+def history_of(rows: pa.Table) -> pa.Table:
+    """Return the states of each item in their order, each once, with the times from and to which it was the newest.
+
+    Parameters
+    ----------
+    rows
+        Rows of a lake table, or rows of a log as such: a delete is a state, too, with the key's attributes alone.
+    """
+    ordered = rows.take(pc.sort_indices(rows, sort_keys=[(KEY, "ascending"), (VERSION, "ascending")])).combine_chunks()
+    keys, versions = ordered.column(KEY).to_pylist(), ordered.column(VERSION).to_pylist()
+    pairs = list(zip(keys, versions, strict=True))
+    first = np.array([place == 0 or pairs[place - 1] != pair for place, pair in enumerate(pairs)], np.bool_)
+    kept = ordered.filter(pa.array(first))
+    kept = _without_older(kept)
+    keys = kept.column(KEY).to_pylist()
+    times: list[Any] = kept.column(TIME).to_pylist()
+    # A state ends where the next one of its item begins.
+    ends = [
+        times[place + 1] if place + 1 < len(keys) and keys[place + 1] == key else None for place, key in enumerate(keys)
+    ]
+    operations: Any = kept.column(OPERATION)
+    columns: dict[str, Any] = {
+        VALID_FROM: kept.column(TIME).cast(_TIME),
+        VALID_TO: pa.array(ends, pa.int64()).cast(_TIME),
+        STATE_OPERATION: pc.fill_null(operations, BASE_OPERATION),
+    }
+    wanted = history_schema(rows.schema)
+    names = [*columns, *attribute_columns(rows.schema).names, RESCUE_FIELD.name]
+    return pa.table(
+        [kept.column(KEY), *columns.values(), kept.column(VERSION), *(kept.column(name) for name in names[3:])],
+        schema=wanted,
+    )
 
 
 @dataclass(frozen=True)

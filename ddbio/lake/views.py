@@ -2,34 +2,269 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.catalog.quotes import back_quoted, double_quoted, files_below, hive_text, sql_text
 from ddbio.cdc.log_reader import open_log
 from ddbio.errors import OptionError
-from ddbio.formats.lake_columns import TIME, deleted_column
-from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.folded import fold
+from ddbio.formats.lake_columns import DELETED, TIME, VERSION, deleted_column, lake_fields
+from ddbio.formats.log_columns import EVENT_TIME, OPERATION, SEQUENCE
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
+from ddbio.items.schema.own_names import column_name, columns_of, fold
 from ddbio.jobs.stores import open_store
-from ddbio.lake.as_of import base_us
-from ddbio.lake.view_sql import (
-    ViewedLake,
-    ViewedLog,
-    history_query,
-    lake_relation,
-    latest_query,
-    log_relation,
-    statements,
-)
+from ddbio.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
+from ddbio.lake.verify import base_us
 from ddbio.lake_formats.items import open_items
+from ddbio.lake_formats.keys import prefix_of
 from ddbio.lake_formats.rows import item_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ddbio.lake_formats.items import LakeItems
     from ddbio.options import ViewOptions
+
+Dialect = Literal["spark", "duckdb", "athena"]
+
+SPARK_LOG: Final = "ddbio_log"
+"""The temporary view by which Spark reads the folder of a log."""
+
+_ORDER_DIGITS = 40
+_NO_PATH = set("'\"\\?")
+
+
+@dataclass(frozen=True)
+class ViewedLog:
+    """Say what a view reads of a log.
+
+    Attributes
+    ----------
+    keys
+        The key attributes.
+    columns
+        The columns of the attributes.
+    relation
+        How the engine calls the log.
+    """
+
+    keys: Sequence[str]
+    columns: pa.Schema
+    relation: str
+
+
+@dataclass(frozen=True)
+class ViewedLake:
+    """Say how SQL names a lake table.
+
+    Attributes
+    ----------
+    columns
+        Those of the attributes.
+    deleted
+        The column that marks tombstones.
+    """
+
+    columns: pa.Schema
+    relation: str
+    deleted: str = DELETED
+
+
+def history_query(log: ViewedLog, dialect: Dialect) -> str:
+    """Return the query for the states of all items, each with the times from and to which it was the newest.
+
+    Raises
+    ------
+    OptionError
+        If a key attribute has a name that a path of JSON cannot have.
+    """
+    quote = back_quoted if dialect == "spark" else double_quoted
+    named = zip(log.keys, columns_of(log.columns, log.keys), strict=True)
+    keys = ", ".join(each for key, name in named for each in _key_parts(key, quote(name), RESCUE_NAME, dialect))
+    place = _place(log.columns)
+    order = f"length({SEQUENCE}), {SEQUENCE}"
+    names = zip(log.columns.names, history_names(log.columns), strict=True)
+    attributes = [f"{quote(name)} AS {quote(shown)}" for name, shown in names]
+    shown = [
+        *attributes,
+        RESCUE_NAME,
+        f"{OPERATION} AS {quote(STATE_OPERATION)}",
+        f"{EVENT_TIME} AS {quote(VALID_FROM)}",
+        f"lead({EVENT_TIME}) OVER (PARTITION BY {keys} ORDER BY {order}) AS {quote(VALID_TO)}",
+        SEQUENCE,
+    ]
+    # A compaction that keeps old files leaves each change there twice.
+    once = f"row_number() OVER (PARTITION BY {keys}, {SEQUENCE} ORDER BY {EVENT_TIME}) AS {place}"
+    return f"SELECT {_joined(shown)}\nFROM (SELECT *, {once} FROM {log.relation}) AS changes\nWHERE {place} = 1"  # noqa: S608 - a text that is printed
+
+
+def latest_query(log: ViewedLog, lake: ViewedLake, since: datetime | None, epoch: int, dialect: Dialect) -> str:
+    """Return the query for the newest state of all items: by version, of what the lake table and the log have.
+
+    Parameters
+    ----------
+    since
+        Changes before it are in the lake table.
+    epoch
+        That of the log's stream.
+
+    Raises
+    ------
+    OptionError
+        If a column of the log cannot be shown as the lake table has it, or a key attribute has a name that a path of
+        JSON cannot have.
+    """
+    quote = back_quoted if dialect == "spark" else double_quoted
+    own = {name_of_field(field): field for field in lake.columns}
+    mine = {name_of_field(field): field for field in log.columns}
+    for name, field in mine.items():
+        if name in own:
+            _require_alike(field, own[name])
+    new = lake_fields([mine[name] for name in mine if name not in own], lake.columns)
+    fields = [*lake.columns, *new]
+    known = set(lake.columns.names)
+
+    def of_log(field: pa.Field[Any]) -> str:
+        found = mine.get(name_of_field(field))
+        return f"{'NULL' if found is None else quote(found.name)} AS {quote(field.name)}"
+
+    def of_lake(field: pa.Field[Any]) -> str:
+        return f"b.{quote(field.name)}" if field.name in known else f"NULL AS {quote(field.name)}"
+
+    def key_parts(prefix: str = "") -> list[str]:
+        columns = ((name, f"{prefix}{quote(own[name].name)}") for name in log.keys)
+        return [each for name, key in columns for each in _key_parts(name, key, f"{prefix}{RESCUE_NAME}", dialect)]
+
+    columns = [of_log(field) for field in fields]
+    columns += [RESCUE_NAME, OPERATION, f"'{prefix_of(epoch)}' || lpad({SEQUENCE}, {_ORDER_DIGITS}, '0') AS {VERSION}"]
+    condition = "" if since is None else f"\n  WHERE {EVENT_TIME} >= {_time(since, dialect)}"
+    # A null is equal to nothing: the part that an item lacks is that of the other items which lack it.
+    nothing = [each for name in log.keys for each in (_nothing_of(own[name], dialect), "''")]
+    pairs = zip(key_parts("n."), key_parts("b."), nothing, strict=True)
+    same = " AND ".join(f"COALESCE({new}, {none}) = COALESCE({old}, {none})" for new, old, none in pairs)
+    shown = [f"n.{quote(field.name)}" for field in fields]
+    place = _place(pa.schema(fields))
+    newest = f"row_number() OVER (PARTITION BY {', '.join(key_parts())} ORDER BY {VERSION} DESC) AS {place}"
+    return "\n".join(
+        [
+            "WITH changes AS (",
+            f"  SELECT {_joined(columns, 4)}",
+            f"  FROM {log.relation}{condition}",
+            "),",
+            "newest AS (",
+            f"  SELECT * FROM (SELECT *, {newest} FROM changes) AS placed",  # noqa: S608 - a text that is printed
+            f"  WHERE {place} = 1",
+            ")",
+            f"SELECT {_joined([*shown, f'n.{RESCUE_NAME}', f'n.{VERSION}'])}",
+            f"FROM newest AS n LEFT JOIN {lake.relation} AS b ON {same}",
+            f"WHERE n.{OPERATION} <> 'REMOVE' AND (b.{VERSION} IS NULL OR b.{VERSION} <= n.{VERSION})",
+            "UNION ALL",
+            f"SELECT {_joined([*map(of_lake, fields), f'b.{RESCUE_NAME}', f'b.{VERSION}'])}",
+            f"FROM {lake.relation} AS b LEFT JOIN newest AS n ON {same}",
+            f"WHERE NOT b.{lake.deleted} AND (n.{VERSION} IS NULL OR n.{VERSION} < b.{VERSION})",
+        ]
+    )
+
+
+def _key_parts(name: str, column: str, rescue: str, dialect: Dialect) -> tuple[str, str]:
+    """Return what tells a key attribute: its column, and what the rescue column has of it where that is null."""
+    if _NO_PATH & set(name):
+        raise OptionError(
+            f"the key attribute {name!r} has a sign that a path of JSON cannot have in SQL: apply the log to a lake "
+            "table, or ask ddbio history"
+        )
+    bracketed = f"$['{name}']"
+    read = {
+        "duckdb": f"json_extract_string({rescue}, '$.\"{name}\"')",
+        "spark": f"get_json_object({rescue}, {hive_text(bracketed)})",
+        "athena": f"json_format(json_extract({rescue}, '$[\"{name}\"]'))",
+    }
+    return column, f"CASE WHEN {column} IS NULL THEN {read[dialect]} END"
+
+
+def _nothing_of(field: pa.Field[Any], dialect: Dialect) -> str:
+    """Return some value of the type of a key column."""
+    match tag_of_field(field):
+        case "N":
+            return "0"
+        case "B":
+            return "CAST('' AS BLOB)" if dialect == "duckdb" else "X''"
+    return "''"
+
+
+def log_relation(uri: str, dialect: Dialect) -> tuple[str, str | None]:
+    """Return how an engine calls the folder of a log, and the statement that makes it known.
+
+    Raises
+    ------
+    OptionError
+        If the engine reads no folders.
+    """
+    if dialect == "duckdb":
+        return (
+            f"read_parquet({files_below(uri, 'year=*/**/*.parquet')}, union_by_name = true, hive_partitioning = false)",
+            None,
+        )
+    if dialect == "spark":
+        # The folders are hours, and no columns: an attribute may be called so.
+        options = f"path {hive_text(uri)}, mergeSchema 'true', recursiveFileLookup 'true'"
+        return SPARK_LOG, f"CREATE OR REPLACE TEMPORARY VIEW {SPARK_LOG} USING parquet OPTIONS ({options})"
+    raise OptionError("Athena reads tables of its catalog alone: give log_relation; 'ddbio catalog sync' makes one")
+
+
+def lake_relation(uri: str, table_format: str, dialect: Dialect) -> str:
+    """Return how an engine calls a lake table by its folder.
+
+    Raises
+    ------
+    OptionError
+        If it reads none.
+    """
+    if dialect == "duckdb" and table_format != "hudi":
+        return f"{table_format}_scan({sql_text(uri)})"
+    if dialect == "spark" and table_format == "delta":
+        return f"delta.{back_quoted(uri)}"
+    raise OptionError(f"{dialect} reads {table_format} tables of its catalog alone: give lake_relation")
+
+
+def statements(query: str, name: str | None, setup: str | None, dialect: Dialect) -> str:
+    """Return a query, or the view of that name, behind the statement that it needs."""
+    kind = "TEMPORARY VIEW" if dialect == "spark" and setup is not None else "VIEW"
+    text = query if name is None else f"CREATE OR REPLACE {kind} {name} AS\n{query}"
+    return text if setup is None else f"{setup};\n{text}"
+
+
+def _place(columns: pa.Schema) -> str:
+    """Return a name that no attribute has for the place of a row among those of its item."""
+    return column_name("_place", {fold(name) for name in columns.names})
+
+
+def _require_alike(field: pa.Field[Any], lake: pa.Field[Any]) -> None:
+    tags = tag_of_field(field), tag_of_field(lake)
+    if tags[0] == tags[1] and (tags[0] == "N" or lake_fields([field])[0].type == lake.type):
+        return
+    raise OptionError(
+        f"{name_of_field(field)} is {lake.type} in the lake table and {field.type} in the log: SQL cannot show the one "
+        "as the other; make the lake table anew"
+    )
+
+
+def _time(time: datetime, dialect: Dialect) -> str:
+    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    # Athena takes the times of a table's files for those of UTC, without a zone.
+    return f"TIMESTAMP '{text}'" if dialect == "athena" else f"CAST('{text}+00:00' AS {_TIME_TYPES[dialect]})"
+
+
+_TIME_TYPES = {"spark": "TIMESTAMP", "duckdb": "TIMESTAMPTZ"}
+
+
+def _joined(parts: Sequence[str], indent: int = 2) -> str:
+    return (",\n" + " " * indent).join(parts)
+
 
 # A stream keeps changes for a day: what was not applied yet can be so much older than what was.
 _LATEST_US = 24 * 3600 * 1_000_000

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.aws.control_plane import describe_table
-from ddbio.commit.claim import Claim
-from ddbio.commit.committer import AlreadyCommittedError
+from ddbio.commit.committer import AlreadyCommittedError, Claim
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ddbio.commit.claim import WriteMode
-    from ddbio.commit.committer import CommitInfo
+    from ddbio.commit.committer import CommitInfo, WriteMode
     from ddbio.items.rescue import MisfitLog
     from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.options import ExportToFilesOptions, FilesOptions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DdbioError, EndpointError, OptionError, TargetError
 from ddbio.lake_formats.iceberg import metadata_location
-from ddbio.lake_formats.iceberg_io import IMPLEMENTATION, STORE
+from ddbio.lake_formats.iceberg_files import IMPLEMENTATION, STORE
 
 try:
     from pyiceberg.catalog import load_catalog

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ddbio.errors import DdbioError, TargetError
-from ddbio.storage.shapes import TEXT, list_of
+from ddbio.storage.states import TEXT, list_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.errors import OptionError, TargetError
 from ddbio.items.schema.arrow import tag_of_field
 from ddbio.jobs.stores import open_store

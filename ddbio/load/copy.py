@@ -35,8 +35,8 @@ from ddbio.result import Result
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.scan.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.scan.read import read_digest
+from ddbio.scan.rotation import RotatedStream
 from ddbio.scan.stream import PageStream
-from ddbio.scan.task_rotation import RotatedStream
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

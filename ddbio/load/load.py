@@ -32,8 +32,8 @@ from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.report import Clock, WriteReport
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.jobs.table_statistics import read_statistics
+from ddbio.load.batches import WriteCounts
 from ddbio.load.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
-from ddbio.load.counts import WriteCounts
 from ddbio.load.file_checks import check_files
 from ddbio.load.plan import LoadPlan, plan_load, plan_write
 from ddbio.load.rejects import RejectWriter, check_rejects, read_rejects

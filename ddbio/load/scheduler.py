@@ -13,28 +13,69 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
 
 from ddbio.aws.retry import backoff_seconds
 from ddbio.budget import Granted
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.raw_items import RawItems
+from ddbio.jobs.rejected_rows import RejectedRow, row_text
 from ddbio.load.deferred import DEFERRED_BYTES, DeferredRows
-from ddbio.load.lane_work import LaneQueue, LaneWork
 from ddbio.load.write_retries import Lane, Pause, Send, begin, take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ddbio.aws.connection_pool import PendingResponse, ResponsePoller
     from ddbio.aws.transport import BodySender
     from ddbio.budget import Budget, Reservation
-    from ddbio.jobs.rejected_rows import RejectedRow
     from ddbio.load.batches import Writes
     from ddbio.load.checkpoint import Checkpoint
-    from ddbio.load.lane_work import Rows, Steps
-    from ddbio.load.write_retries import Answer
+    from ddbio.load.write_retries import Answer, Lane
+
+Rows: TypeAlias = "pa.RecordBatch | RawItems"
+Steps: TypeAlias = "Generator[Send | Pause | None, Answer | None, None]"
+
+
+class LaneWork:
+    """Hold what one lane writes of a chunk of rows, and the chunk, of which some rows may be all that is kept."""
+
+    def __init__(self, writes: Writes, chunk: Rows, first_row: int) -> None:
+        self.writes: Writes | None = writes
+        self._chunk, self._first_row = chunk, first_row
+        self._kept: dict[int, int] | None = None
+
+    def keep(self, rows: list[int]) -> None:
+        """Keep only the rows of these numbers, and give the memory of the others free."""
+        self.writes = None
+        self._kept = {row: place for place, row in enumerate(rows)}
+        places = np.asarray(rows) - self._first_row
+        self._chunk = self._chunk.take(places) if isinstance(self._chunk, RawItems) else take_rows(self._chunk, places)
+
+    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
+        """Return the row of that number with the service's reason."""
+        code, _, message = reason.partition(": ")
+        place = row - self._first_row if self._kept is None else self._kept[row]
+        return RejectedRow(row, code, message, row_text(self._chunk, place, nulls=nulls))
+
+
+class LaneQueue:
+    """Hold a lane, its work, and the generator of its steps."""
+
+    def __init__(self, lane: Lane, steps: Callable[[LaneQueue], Steps]) -> None:
+        self.lane = lane
+        self.work: deque[LaneWork | Checkpoint] = deque()
+        # Checkpoints that wait for deferred rows: those with a smaller number came before.
+        self.waiting: deque[tuple[int, Checkpoint]] = deque()
+        # Chunks that it has not begun.
+        self.queued = 0
+        self.is_idle = True
+        self.steps = steps(self)
 
 
 class WriteScheduler:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import Shuffle
-from ddbio.load.counts import WriteCounts
+from ddbio.load.batches import WriteCounts
 from ddbio.load.encode import ItemsOfRows, legal_key_hashes
 from ddbio.load.rejects import RejectWriter
 from ddbio.load.spreading import RowSpreader

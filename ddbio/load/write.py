@@ -10,8 +10,8 @@ from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.transport import open_body_sender
 from ddbio.errors import DdbioError, PartialWriteError
 from ddbio.jobs.rejected_rows import RejectedRow, refused_row
+from ddbio.load.batches import WriteCounts
 from ddbio.load.checkpoint import Checkpoint
-from ddbio.load.counts import WriteCounts
 from ddbio.load.encode import Encoders, chunks
 from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
 from ddbio.load.write_retries import Lane

@@ -29,8 +29,7 @@ from ddbio.errors import EndpointError, ServiceError, ThrottledError
 from ddbio.items.json_text import compact_json
 from ddbio.items.number import canonical_number
 from ddbio.items.page import units_in
-from ddbio.load.batches import Packer
-from ddbio.load.counts import WriteCounts
+from ddbio.load.batches import Packer, WriteCounts
 from ddbio.load.deferred import DeferredRows
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ddbio.items.capacity import BATCH_KEYS
 from ddbio.items.json_text import compact_json
 from ddbio.items.page import first_items
 from ddbio.scan.conditions import Expressions
-from ddbio.scan.lookup_answers import AnswerReader, LookupAnswer, page_of_answers
+from ddbio.scan.lookup import AnswerReader, LookupAnswer, page_of_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

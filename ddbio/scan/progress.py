@@ -13,37 +13,178 @@ import contextlib
 import hashlib
 import json
 import secrets
+import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ddbio.errors import DdbioError
+import pyarrow as pa
+
+from ddbio.errors import DdbioError, NotFoundError
 from ddbio.items.digest import Digest
+from ddbio.items.expansion import check_expansion
+from ddbio.items.page import Page
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.stores import open_store
 from ddbio.options.files import LAKE_FORMATS
-from ddbio.scan.page_journal import MOST_BYTES, PageJournal, forget_pages
-from ddbio.scan.pages import Rest
+from ddbio.scan.pages import Rest, rest_after
 from ddbio.scan.selection import selection_of
 from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import META
 from ddbio.storage.staged import StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.formats.partitioned_writer import PartitionedWriter
     from ddbio.formats.rolling_writer import RollingWriter
     from ddbio.jobs.staging import Staging
     from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.pages import ReadRequest
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ReadPage, ScanTask
     from ddbio.storage.object_store import ObjectStore
+
+MOST_BYTES = 1024**3
+"""Bytes in the journal of a task above which its files are closed, and so its pages dropped."""
+
+
+class PageJournal:
+    """Hold the pages of one attempt of a task; its lanes and its writer use it at the same time.
+
+    Parameters
+    ----------
+    store
+        Where the pages of one job are.
+    run
+        The run of the job that reads now.
+    """
+
+    def __init__(self, store: ObjectStore, run: str) -> None:
+        self._store, self._run = store, run
+        # In the order in which a segment's pages were yielded.
+        self._kept: defaultdict[int, deque[tuple[str, int]]] = defaultdict(deque)
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+
+    def pages(self, request: ReadRequest, scan: Callable[[ReadRequest], Iterator[Page]]) -> Iterator[Page]:
+        """Yield the pages of a request: those that are kept, and then those that ``scan`` reads.
+
+        Looked-up items are not kept: what is left of the keys would be written with each page.
+
+        Raises
+        ------
+        DdbioError
+            As ``scan``, or if the store refuses a page.
+        """
+        if request.keys:
+            yield from scan(request)
+            return
+        left: ReadRequest | None = request
+        while left is not None and (page := self._take(left)) is not None:
+            left = _left(left, page)
+            yield page
+        if left is None:
+            return
+        for page in scan(left):
+            self._keep(left, page)
+            following = _left(left, page)
+            yield page
+            if following is None:
+                return
+            left = following
+
+    def drop(self, taken: Mapping[int, int]) -> None:
+        """Delete the first so many pages of each segment: their rows are in complete files."""
+        names = []
+        with self._lock:
+            for segment, count in taken.items():
+                kept = self._kept[segment]
+                for _ in range(min(count, len(kept))):
+                    name, size_bytes = kept.popleft()
+                    names.append(name)
+                    self.size_bytes -= size_bytes
+        self._store.delete(names)
+
+    def finish(self, job_id: str) -> None:
+        """Tidy up where an attempt has ended well, and so has dropped all of its pages."""
+        self._store.abort(job_id)
+
+    def _take(self, request: ReadRequest) -> Page | None:
+        name = _name(request)
+        try:
+            data = self._store.read(name)
+        except NotFoundError:
+            return None
+        try:
+            page = _parse_journal(data, self._run)
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
+            # Damaged: it is asked for again.
+            return None
+        self._add(request, name, len(data))
+        return page
+
+    def _keep(self, request: ReadRequest, page: Page) -> None:
+        name, data = _name(request), _format_journal(page, self._run)
+        self._store.put(name, data)
+        self._add(request, name, len(data))
+
+    def _add(self, request: ReadRequest, name: str, size_bytes: int) -> None:
+        with self._lock:
+            self._kept[request.segment].append((name, size_bytes))
+            self.size_bytes += size_bytes
+
+
+def forget_pages(store: ObjectStore) -> None:
+    """Delete all pages of a job that has ended, where this process reaches them."""
+    if isinstance(store, LocalStore):
+        # Also what a killed process was writing.
+        store.remove()
+    else:
+        store.delete([each.path for each in store.list()])
+
+
+def _left(request: ReadRequest, page: Page) -> ReadRequest | None:
+    rest = rest_after(page)
+    left = None if rest is None else request.after(rest, page.count)
+    return None if left is None or (left.max_items is not None and left.max_items <= 0) else left
+
+
+def _name(request: ReadRequest) -> str:
+    """Return the name of the page that a request begins with, in a job whose selection never changes."""
+    asked = json.dumps([request.start_key, len(request.queries), request.max_items], sort_keys=True)
+    return f"{request.segment:06}-{hashlib.blake2b(asked.encode(), digest_size=12).hexdigest()}"
+
+
+def _format_journal(page: Page, run: str) -> bytes:
+    """Return a page as a line of JSON and the compressed items."""
+    head = {
+        "run": run,
+        "bytes": len(page.items),
+        "count": page.count,
+        "scanned_count": page.scanned_count,
+        "last_evaluated_key": page.last_evaluated_key,
+        "consumed_units": page.consumed_units,
+        "wire_bytes": page.wire_bytes,
+        "missing": page.missing,
+        "missing_keys": [each.decode() for each in page.missing_keys],
+        "queries_left": page.queries_left,
+    }
+    return b"\n".join((json.dumps(head).encode(), pa.compress(page.items, codec="lz4", asbytes=True)))
+
+
+def _parse_journal(data: bytes, run: str) -> Page:
+    line, _, items = data.partition(b"\n")
+    head: dict[str, Any] = json.loads(line)
+    is_resumed, size_bytes = head.pop("run") != run, head.pop("bytes")
+    check_expansion(len(items), size_bytes)
+    head["missing_keys"] = tuple(each.encode() for each in head["missing_keys"])
+    return Page(items=pa.decompress(items, size_bytes, codec="lz4", asbytes=True), is_resumed=is_resumed, **head)
+
 
 STEP_SECONDS = 30.0
 """A job that is killed reads again what it had read in at most so long; one that ends by itself stores all it has."""

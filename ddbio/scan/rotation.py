@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 from collections import deque
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from ddbio.aws.connection_pool import ResponsePoller
 from ddbio.aws.error_codes import BotoCoreError, ClientError
-from ddbio.aws.retry import backoff_seconds
-from ddbio.aws.transport import read_body
+from ddbio.aws.retry import RetryPolicy, backoff_seconds
+from ddbio.aws.transport import open_page_source, read_body
 from ddbio.budget import BudgetClosedError, Grant
 from ddbio.errors import DdbioError
+from ddbio.items.digest import Digest
+from ddbio.items.digest_json import JsonDigest
 from ddbio.items.page import split_page
+from ddbio.items.rescue import MisfitLog
 from ddbio.scan.pages import Reading, settle_failed, settle_page
+from ddbio.scan.stream import BlockT, ScanCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from ddbio.aws.connection_pool import PendingResponse
-    from ddbio.aws.retry import RetryPolicy
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget
     from ddbio.items.page import Page
     from ddbio.scan.pages import ReadRequest
+    from ddbio.scan.stream import PageDecoder, ScanTask
 
 _NO_GRANT = Grant(0.0, 0.0)
 
@@ -162,3 +167,28 @@ class _Rotation:
         self._policy.check_read(error, turn.reading.operation, turn.table, now - turn.began)
         heapq.heappush(self._pausing, (now + backoff_seconds(turn.attempt), next(self._failures), turn))
         turn.attempt += 1
+
+
+class RotatedStream(Generic[BlockT]):
+    """Iterate over the blocks that pages become, a page of each segment in turn; ``counts`` is complete at the end.
+
+    The thread that iterates reads and decodes, with as many requests in flight as the task has lanes. Threads would
+    take turns with the one that sends what was read: both are Python.
+    """
+
+    def __init__(self, task: ScanTask, budget: Budget, decoder: PageDecoder[BlockT]) -> None:
+        self._task, self._budget, self._decoder = task, budget, decoder
+        self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
+
+    def __iter__(self) -> Generator[BlockT]:
+        """Yield the blocks; order is not defined."""
+        task, digest = self._task, JsonDigest()
+        digest.digest = self.counts.digest
+        policy = RetryPolicy(task.deadline_seconds, threading.Event())
+        with closing(open_page_source(task.spec, task.lanes, accept_encoding=task.accept_encoding)) as source:
+            for page in rotated_pages(source, task.requests, self._budget, policy, task.lanes):
+                self.counts.add(page)
+                if task.digest:
+                    digest.add(page.items, "page")
+                if page.count:
+                    yield from self._decoder.decode_batches(page.items, "page")

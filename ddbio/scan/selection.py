@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ddbio.errors import OptionError
 from ddbio.items.json_text import parse_json
 from ddbio.scan.conditions import Query, Test, key_query, parse_condition
-from ddbio.scan.lookup_keys import encode_keys
+from ddbio.scan.lookup import encode_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ddbio.items.page import Page
     from ddbio.items.rescue import OnMisfit
     from ddbio.options import AcceptEncoding
-    from ddbio.scan.page_journal import PageJournal
     from ddbio.scan.pages import Rest
+    from ddbio.scan.progress import PageJournal
 
 QUEUED_BYTES = 8 * 1024 * 1024
 """Decoded bytes that lanes may be ahead of their consumer."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.commit.contents import LOGS, TABLES, recognize, require_no_tables
-from ddbio.commit.snapshot import folder_files, log_files, replaced_files
-from ddbio.commit.snapshot_form import PUBLISHED, LiveFile
+from ddbio.commit.snapshot import PUBLISHED, LiveFile, folder_files, log_files, replaced_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.declared import Noted, look_up
 from ddbio.formats.decompress import decompress, line_blocks

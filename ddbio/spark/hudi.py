@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.window import Window
 
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.errors import OptionError, ServiceError
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OPERATION, OWN_FIELDS, TIME, VERSION, attribute_columns
 from ddbio.items.schema.arrow import fields_within

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from contextlib import closing
+import os
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import pyarrow as pa
 from pydantic import Field
 from pydantic.dataclasses import dataclass as options_dataclass
-from pyspark import SparkFiles
+from pyspark import SparkFiles, TaskContext
 
 from ddbio.budget import BudgetClient, LocalBudget
+from ddbio.budget.worker import CountedBudget
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
@@ -25,7 +27,6 @@ from ddbio.scan.plan import Resources, budget_of, plan_scan
 from ddbio.scan.stream import SegmentStream
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms
-from ddbio.spark.task_counts import TaskCounts
 from ddbio.spark.types import to_arrow_schema, to_spark_schema, with_attribute_names
 from ddbio.spark.worker import tidy_worker
 
@@ -37,8 +38,42 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, BudgetAddress
     from ddbio.scan.plan import Sample
-    from ddbio.scan.stream import ScanTask
+    from ddbio.scan.stream import ScanCounts, ScanTask
     from ddbio.spark.lease_server import LeaseTerms
+
+PROPERTY = "ddbio.counts"
+"""The local property of a task by which the shim says where counts go."""
+
+
+class TaskCounts:
+    """Count what a task's requests consume, and the rows with rescued values that it yields."""
+
+    def __init__(self, budget: Budget) -> None:
+        context = TaskContext.get()
+        self._path = None if context is None else context.getLocalProperty(PROPERTY)
+        self._counted = CountedBudget(budget)
+        self.budget: Budget = budget if self._path is None else self._counted
+        self._rescued = 0
+
+    def add_rows(self, batch: pa.RecordBatch) -> None:
+        """Count the rescued values of rows that Spark gets; there are none in queries that do not read them."""
+        if self._path is not None and RESCUE_NAME in batch.schema.names:
+            self._rescued += batch.num_rows - batch.column(RESCUE_NAME).null_count
+
+    def tell(self, counts: ScanCounts) -> None:
+        """Write the counts so far over those that were written before; a file that is gone stays so."""
+        if self._path is None:
+            return
+        units, throttles = round(self._counted.units * 10), self._counted.throttles.total()
+        text = f"{counts.scanned_items} {counts.wire_bytes} {units} {throttles} {self._rescued}"
+        with suppress(OSError):
+            # Numbers only grow: the new text is as long as the old one, or longer.
+            file = os.open(self._path, os.O_WRONLY)
+            try:
+                os.pwrite(file, text.encode(), 0)
+            finally:
+                os.close(file)
+
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles, TaskContext
 
 from ddbio.budget import BudgetClient, FencedBudget, TaskAttempt
-from ddbio.budget.counted import CountedBudget
+from ddbio.budget.worker import CountedBudget
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.schema.declare import time_forms
@@ -32,7 +32,7 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.reject_place import require_reject_place
 from ddbio.jobs.report import WriteReport
 from ddbio.jobs.stores import new_job_id
-from ddbio.load.counts import WriteCounts
+from ddbio.load.batches import WriteCounts
 from ddbio.load.encode import legal_key_hashes
 from ddbio.load.load import plan_of
 from ddbio.load.rejects import RejectWriter

@@ -6,8 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ddbio.storage.json_checksum import add_checksum
-from ddbio.storage.states import MAX_BYTES, parse_state
+from ddbio.storage.states import MAX_BYTES, add_checksum, parse_state
 
 if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
     from ddbio.items.key_hashes import Words
     from ddbio.options import ConnectionOptions, ValidateOptions
-    from ddbio.validation.hashing import Hashing
     from ddbio.validation.meeting import Summary
     from ddbio.validation.sides import Nulls, Reading, Side
-    from ddbio.validation.sums import Checks
+    from ddbio.validation.sums import Checks, Hashing
 
 
 class AsOf(Protocol):

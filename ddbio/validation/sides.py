@@ -38,7 +38,7 @@ from ddbio.sources.export_source import open_export
 from ddbio.storage.meta import META, is_manifest, read_state
 from ddbio.storage.staged import StoredObject
 from ddbio.validation.comparison import SideOutline
-from ddbio.validation.hashing import RowHasher
+from ddbio.validation.sums import RowHasher
 from ddbio.validation.tasks import (
     ExportPortion,
     FilesPortion,
@@ -59,9 +59,8 @@ if TYPE_CHECKING:
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import PageDecoder
     from ddbio.storage.object_store import ObjectStore
-    from ddbio.validation.hashing import HashedRows, Hashing
     from ddbio.validation.meeting import Summary
-    from ddbio.validation.sums import Checks
+    from ddbio.validation.sums import Checks, HashedRows, Hashing
     from ddbio.validation.tasks import Portion, TasksSummary
 
 Nulls = Literal["keep", "merge"]

@@ -4,23 +4,132 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from ddbio.errors import SchemaError
 from ddbio.items.digest import Digest
+from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_hashes
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
-from ddbio.validation.columns import ColumnsSeen
+from ddbio.items.key_words import key_words, row_sums
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field
+from ddbio.validation.comparison import ColumnDifference
 from ddbio.validation.quality import RuleChecker, rows_with
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-
+    from ddbio.items.key_hashes import Rows
     from ddbio.options.quality import QualityRules
-    from ddbio.validation.hashing import HashedRows
+
+
+class ColumnsSeen:
+    """Hold the type of each column that had a value."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, tuple[str, str]] = {}
+        self._schema: pa.Schema | None = None
+        self._waiting: dict[int, tuple[str, tuple[str, str]]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Note the columns of some rows."""
+        if self._schema is None or batch.schema is not self._schema:
+            if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
+                self._waiting = {
+                    place: (name_of_field(field), (_tag_of(field), str(field.type)))
+                    for place, field in enumerate(batch.schema)
+                    if field.name != RESCUE_NAME
+                }
+            self._schema = batch.schema
+        found = [place for place in self._waiting if batch.column(place).null_count < batch.num_rows]
+        for place in found:
+            name, types = self._waiting.pop(place)
+            self.types.setdefault(name, types)
+
+    def merge(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Add what another process has noted."""
+        for name, each in types.items():
+            self.types.setdefault(name, each)
+
+
+def differing_columns(source: ColumnsSeen, target: ColumnsSeen) -> tuple[ColumnDifference, ...]:
+    """Return the attributes that only one side has values of, and those of another type of DynamoDB."""
+    names = {*source.types, *target.types}
+    pairs = ((name, source.types.get(name), target.types.get(name)) for name in sorted(names))
+    return tuple(
+        ColumnDifference(name, _shown(one), _shown(other))
+        for name, one, other in pairs
+        if one is None or other is None or one[0] != other[0]
+    )
+
+
+def _tag_of(field: pa.Field[Any]) -> str:
+    try:
+        return tag_of_field(normalize_schema(pa.schema([field])).field(0))
+    except SchemaError:
+        # A time or another type that writing turns into text.
+        return "S"
+
+
+def _shown(types: tuple[str, str] | None) -> str | None:
+    return None if types is None else f"{types[0]} ({types[1]})"
+
+
+_WORD = 1 << 64
+
+
+@dataclass(frozen=True)
+class HashedRows:
+    """Hold some rows and their hashes."""
+
+    batch: pa.RecordBatch
+    rows: Rows
+    digest: Digest
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the rows."""
+        return self.batch.nbytes
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """Say by which key rows are hashed, and which share of the keys is taken; without a key the whole item is one."""
+
+    keys: tuple[str, ...]
+    sample: float
+
+
+class RowHasher:
+    """Hash batches one after the other; keep one per thread."""
+
+    def __init__(self, hashing: Hashing) -> None:
+        self._keys = hashing.keys
+        self._limit = int(hashing.sample * _WORD)
+        self._columns = ColumnDigest(hashing.keys)
+
+    def hashed(self, batch: pa.RecordBatch) -> HashedRows:
+        """Return the sampled rows of a batch, hashed.
+
+        Raises
+        ------
+        SchemaError
+            A row lacks its key, or a column has a type that DynamoDB has no exact form for.
+        DecodeError
+            A number is beyond 38 digits or out of range.
+        """
+        if self._limit < _WORD:
+            batch = batch.filter(pa.array(key_words(batch, self._keys) < np.uint64(self._limit)))
+        sums = row_sums(self._columns, batch, self._keys)
+        words = sums.items[:, 0] if sums.keys is None else sums.keys
+        return HashedRows(batch, rows_of(words, sums.items), sums.digest)
+
+    def all_hashed(self, batches: Sequence[pa.RecordBatch]) -> list[HashedRows]:
+        """Return several batches hashed."""
+        return [self.hashed(batch) for batch in batches]
 
 
 @dataclass(frozen=True)

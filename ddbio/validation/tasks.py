@@ -20,9 +20,8 @@ from ddbio.items.schema.arrow import declare_types
 from ddbio.jobs.engine import SplitTasks
 from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
-from ddbio.validation.hashing import RowHasher
 from ddbio.validation.meeting import Wanted, meet, parts_of
-from ddbio.validation.sums import Sums, chosen_buckets, rows_in
+from ddbio.validation.sums import RowHasher, Sums, chosen_buckets, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject
-    from ddbio.validation.hashing import HashedRows, Hashing
     from ddbio.validation.meeting import PartKey
-    from ddbio.validation.sums import Checks
+    from ddbio.validation.sums import Checks, HashedRows, Hashing
 
     OpenBudget: TypeAlias = Callable[[], AbstractContextManager[LocalBudget]]
 

@@ -25,15 +25,12 @@ from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
 from ddbio.options.quality import QualityRules, read_rules
-from ddbio.validation.columns import differing_columns
 from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
-from ddbio.validation.hashing import Hashing
 from ddbio.validation.lake_side import open_side
-from ddbio.validation.meeting import Found, Wanted, meet
+from ddbio.validation.meeting import Found, RowsElsewhere, RowStore, Wanted, meet
 from ddbio.validation.quality import RuleResult, row_items
-from ddbio.validation.row_store import RowsElsewhere, RowStore
 from ddbio.validation.sides import Reading, TableSide
-from ddbio.validation.sums import Checks, Sums
+from ddbio.validation.sums import Checks, Hashing, Sums, differing_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,9 +39,9 @@ if TYPE_CHECKING:
     from ddbio.items.key_hashes import BucketSums
     from ddbio.jobs.engine import ShufflingEngine
     from ddbio.options import ValidateOptions
-    from ddbio.validation.columns import ColumnsSeen
     from ddbio.validation.comparison import ValidatePlan
     from ddbio.validation.sides import Side
+    from ddbio.validation.sums import ColumnsSeen
 
 _LOG = logging.getLogger("ddbio.validate")
 

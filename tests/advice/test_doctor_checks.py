@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ddbio.advice.doctor_checks import Subject, judge_incomplete_uploads, judge_object_lock, judge_table_encryption
+from ddbio.advice.doctor import Subject, judge_incomplete_uploads, judge_object_lock, judge_table_encryption
 
 BUCKET = Subject("a b", {"--region": "eu-west-1", "--profile": None}, "logs/orders")
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)

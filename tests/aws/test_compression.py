@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.error_codes import is_transient
-from ddbio.aws.http_bodies import gunzip
+from ddbio.aws.http_connection import gunzip
 from ddbio.aws.transport import open_page_source
 from tests.aws.scripted import PAGE, ScriptedServer, answer, opened
 

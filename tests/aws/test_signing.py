@@ -10,7 +10,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.aws.signing import Signer
+from ddbio.aws.endpoint_route import Signer
 
 _PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60)
 _HOSTS = st.sampled_from(["127.0.0.1", "[::1]", "localhost", "dynamodb.eu-west-1.amazonaws.com"])

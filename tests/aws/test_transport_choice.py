@@ -13,10 +13,9 @@ from botocore.compat import HTTPHeaders
 from urllib3 import HTTPResponse
 
 from ddbio.aws import client
-from ddbio.aws.botocore_transport import BotocoreTransport
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.endpoint_route import find_obstacle
-from ddbio.aws.transport import LightTransport, open_page_source
+from ddbio.aws.transport import BotocoreTransport, LightTransport, open_page_source
 from ddbio.errors import OptionError
 
 LOCAL = "http://127.0.0.1:9"

@@ -27,11 +27,9 @@ from ddbio.budget import (
     TaskAttempt,
     Usage,
 )
-from ddbio.budget.client import _out_of_reach
-from ddbio.budget.local import RequestCounts
-from ddbio.budget.messages import MessageChannel
+from ddbio.budget.client import MessageChannel, _out_of_reach
+from ddbio.budget.local import LONGEST_WAIT_SECONDS, RequestCounts
 from ddbio.budget.pacing import ThrottleScope
-from ddbio.budget.reservation import LONGEST_WAIT_SECONDS
 from ddbio.budget.server import _Listener
 from ddbio.errors import OptionError
 from tests.budget.deaf_port import deaf_port

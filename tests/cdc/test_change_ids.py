@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from ddbio.cdc.change_ids import change_ids, distinct_changes, id_texts
+from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts
 
 SCHEMA = pa.schema(
     [

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import ddbio
-from ddbio.cdc import image_chain
-from ddbio.cdc.image_chain import chain_order, sequences_of
+from ddbio.cdc import log_order as image_chain
+from ddbio.cdc.log_order import chain_order, sequences_of
 
 
 def test_a_chain_is_found_in_any_order():

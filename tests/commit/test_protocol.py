@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ddbio.aws.s3_store import S3Store
-from ddbio.commit import claim as claims
+from ddbio.commit import committer as claims
 from ddbio.commit import protocol as commits
 from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.commit.protocol import Target, abort

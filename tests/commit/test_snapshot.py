@@ -4,8 +4,15 @@ import pytest
 
 from ddbio.commit.committer import CommitInfo
 from ddbio.commit.protocol import Target, commit, prepare
-from ddbio.commit.snapshot import folder_files, live_files, read_history
-from ddbio.commit.snapshot_form import LiveFile, Snapshot, format_snapshot, parse_snapshot
+from ddbio.commit.snapshot import (
+    LiveFile,
+    Snapshot,
+    folder_files,
+    format_snapshot,
+    live_files,
+    parse_snapshot,
+    read_history,
+)
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.storage.meta import claim_path, snapshot_path
 from ddbio.storage.staged import FileNaming

@@ -19,12 +19,12 @@ from ddbio.errors import TargetError
 from ddbio.export.spill import Spill, SpillReader, SpillWriter, claimed_folder
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import claim_path
-from ddbio.storage.temporary_folder import temporary_folder
+from ddbio.storage.temporary_files import temporary_folder
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 KILLED = """
 import os, sys
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.storage.local_store import LocalStore
 store = LocalStore(sys.argv[1])
 Claim(store, "dead", "append").take()

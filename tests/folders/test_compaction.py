@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.commit.snapshot_form import LiveFile
+from ddbio.commit.snapshot import LiveFile
 from ddbio.folders.compaction import CompactRule, plan_groups
 
 FOLDERS = ("", "a=1/", "a=1/b=2/", "a=2/")

@@ -6,7 +6,7 @@ import pytest
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.commit.snapshot_form import LiveFile, Snapshot, format_snapshot
+from ddbio.commit.snapshot import LiveFile, Snapshot, format_snapshot
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import snapshot_path
 

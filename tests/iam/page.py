@@ -7,9 +7,8 @@ import json
 import shlex
 from pathlib import Path
 
-from ddbio.advice.iam import given_of
 from ddbio.advice.iam_calls import TABLE
-from ddbio.advice.iam_policy import assumed, policy_of
+from ddbio.advice.iam_policy import assumed, given_of, policy_of
 from ddbio.cli.iam import parsed_command
 from ddbio.options import IamOptions
 

@@ -15,8 +15,7 @@ import pytest
 from boto3.dynamodb.types import Binary
 
 from ddbio.errors import SchemaError
-from ddbio.items.python_rows import python_columns, python_rows
-from ddbio.items.python_values import attribute_value, is_missing
+from ddbio.items.python_rows import attribute_value, is_missing, python_columns, python_rows
 from ddbio.items.reference import items_of
 from ddbio.items.schema.times import parse_form
 

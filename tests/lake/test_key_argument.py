@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.lake.key_argument import key_text_of
+from ddbio.lake.history import key_text_of
 
 BOTH = {"pk": "S", "sk": "N"}
 

@@ -1,6 +1,6 @@
 """The hottest keys are found among many, in bounded memory."""
 
-from ddbio.load.counts import MOST_KEYS, HotKeys
+from ddbio.load.batches import MOST_KEYS, HotKeys
 
 
 def test_a_hot_key_is_found_among_many():

@@ -14,7 +14,7 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
 from ddbio.load.load import load_plan_of
 from ddbio.options import LoadOptions, parse_options

@@ -10,8 +10,8 @@ from ddbio.items.digest import Digest
 from ddbio.options import ScanOptions, parse_options
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
 from ddbio.scan.plan import rotated_segments
+from ddbio.scan.rotation import RotatedStream
 from ddbio.scan.stream import SegmentStream
-from ddbio.scan.task_rotation import RotatedStream
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = 800

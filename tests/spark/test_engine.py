@@ -19,8 +19,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ddbio.budget import BudgetClosedError, LocalBudget
+from ddbio.budget.client import BudgetAddress
 from ddbio.budget.job_limits import JobLimits
-from ddbio.budget.messages import BudgetAddress
 from ddbio.errors import EndpointError, ServiceError, TargetError
 from ddbio.jobs.engine import open_engine, running_spark_parallelism
 from ddbio.spark.engine import SparkEngine

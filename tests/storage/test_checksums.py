@@ -19,10 +19,10 @@ from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.checksums import BLOCK_BYTES, ChecksumSink, checked
-from ddbio.storage.json_checksum import add_checksum, is_whole
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.staged import FileNaming
+from ddbio.storage.states import add_checksum, is_whole
 
 PATH = "part-job-00000-0-0000.csv"
 SIZE_BYTES = 3 * BLOCK_BYTES + 100

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from ddbio.commit.committer import CommitInfo
-from ddbio.commit.intent import published_by
-from ddbio.commit.protocol import Target, abort
+from ddbio.commit.protocol import Target, abort, published_by
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import DdbioError, NotFoundError, TargetError
 from ddbio.storage.job_state import JobState
-from ddbio.storage.json_checksum import add_checksum
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import claim_path, intent_path, is_claim, is_intent, is_manifest, manifest_path, read_state
 from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
+from ddbio.storage.states import add_checksum
 
 JOB = "20260102T030405Z_0123abcd"
 DEAD = "20200101T000000Z_deadbeef"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.commit.snapshot_form import LiveFile, parse_snapshot
+from ddbio.commit.snapshot import LiveFile, parse_snapshot
 from ddbio.errors import TargetError
-from ddbio.storage.json_checksum import add_checksum
 from ddbio.storage.staged import StagedFile
-from ddbio.storage.states import _KINDS, MAX_BYTES, parse_state
+from ddbio.storage.states import _KINDS, MAX_BYTES, add_checksum, parse_state
 
 JOB = "20260102T030405Z_0123abcd"
 PART = f"a=1/part-{JOB}-00001-0-0000.parquet"

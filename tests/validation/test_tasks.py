@@ -17,10 +17,9 @@ from ddbio.items.key_words import key_words
 from ddbio.jobs.engine import LocalEngine
 from ddbio.options import ValidateOptions
 from ddbio.options.quality import ColumnRules, QualityRules, ValueRange
-from ddbio.validation.hashing import Hashing
-from ddbio.validation.row_store import RowsElsewhere
+from ddbio.validation.meeting import RowsElsewhere
 from ddbio.validation.sides import Reading, open_side
-from ddbio.validation.sums import Checks, Sums
+from ddbio.validation.sums import Checks, Hashing, Sums
 from ddbio.validation.tasks import words_of_portion
 
 RULES = QualityRules(

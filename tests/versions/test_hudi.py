@@ -24,7 +24,7 @@ from pyspark.sql import functions as sql
 
 import ddbio
 from ddbio.cli.main import cli
-from ddbio.commit.claim import Claim
+from ddbio.commit.committer import Claim
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.apply import Applier, ApplyReport
 from ddbio.lake.changes import open_changes
@@ -222,7 +222,7 @@ def test_one_writer_at_a_time(hudi, tmp_path):
     with rival.renewed(), pytest.raises(TargetError, match="is being written to by job rival"):
         ddbio.apply(tmp_path / "log", lake, **given)
     rival.release()
-    dead = "import sys; from ddbio.commit.claim import Claim; from ddbio.storage.local_store import LocalStore; "
+    dead = "import sys; from ddbio.commit.committer import Claim; from ddbio.storage.local_store import LocalStore; "
     dead += "Claim(LocalStore(sys.argv[1]), 'dead', 'overwrite').write()"
     subprocess.run([sys.executable, "-c", dead, str(lake)], check=True)
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.testing.calls.scans import parsed, requested_paths
 from ddbio.testing.expressions.parsing import Placeholders, Tree, pick, tree_of
-from ddbio.testing.pricing import read_units
-from ddbio.testing.refusal import Refusal, constraint, invalid, malformed
+from ddbio.testing.refusal import Refusal, constraint, invalid, malformed, read_units
 from ddbio.testing.request import Request, canonical_map, checked_name, to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member

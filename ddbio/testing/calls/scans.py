@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddbio.testing.expressions.conditions import key_range
+from ddbio.testing.expressions.conditions import PredicateParser, check_filter_names, key_range
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, attribute_paths, pick, projection_paths, tree_of
-from ddbio.testing.expressions.predicates import PredicateParser, check_filter_names
-from ddbio.testing.pricing import read_units
-from ddbio.testing.refusal import invalid, invalid_values
+from ddbio.testing.refusal import invalid, invalid_values, read_units
 from ddbio.testing.request import to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_member
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ddbio.items.attribute import Item
-    from ddbio.testing.expressions.predicates import Predicate
+    from ddbio.testing.expressions.conditions import Predicate
     from ddbio.testing.request import Request
     from ddbio.testing.server import Chunks
     from ddbio.testing.tables.items import KeySchema, Snapshot

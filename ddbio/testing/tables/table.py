@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.testing.pricing import item_bytes, write_units
+from ddbio.testing.refusal import item_bytes, write_units
 from ddbio.testing.request import to_json
 from ddbio.testing.tables.capacity import Draw, Throughput
 from ddbio.testing.tables.items import ItemStore, Key, KeySchema, Stored, part_of_hash

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from ddbio.items.number import canonical_number
 from ddbio.testing.calls.writes import delete_item, put_item, update_item
-from ddbio.testing.expressions.conditions import predicate_of
+from ddbio.testing.expressions.conditions import holds, predicate_of
 from ddbio.testing.expressions.parsing import Placeholders
-from ddbio.testing.expressions.predicates import holds
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
 

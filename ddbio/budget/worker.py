@@ -1,23 +1,118 @@
-"""What a worker process spends where no rate bounds it: requests are granted at once, and only counted."""
+"""Budgets of a worker process that no rate bounds: they count, or end with their attempt of a task."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import astuple
+from collections import Counter
+from dataclasses import astuple, dataclass, field
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from ddbio.budget.local import RequestCounts
-from ddbio.budget.messages import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
-from ddbio.budget.reservation import BudgetClosedError, Granted
+from ddbio.budget.client import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
+from ddbio.budget.local import BudgetClosedError, Granted, RequestCounts
 from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
-    from ddbio.budget.messages import BudgetAddress, MessageChannel
+    from ddbio.budget.client import BudgetAddress, BudgetClient, MessageChannel
+    from ddbio.budget.local import Budget, Grant, Reservation
     from ddbio.budget.pacing import ThrottleScope
-    from ddbio.budget.reservation import Grant, Reservation
 
-__all__ = ["UnlimitedBudget"]
+
+@dataclass
+class CountedBudget:
+    """Spend a budget and count it.
+
+    Attributes
+    ----------
+    units
+        What requests consumed.
+    throttles
+        Throttled requests by scope.
+    """
+
+    budget: Budget
+    units: float = 0.0
+    throttles: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def acquire(self, units: float) -> Grant:
+        """Wait until a request may be sent; see `Budget.acquire`."""
+        return self.budget.acquire(units)
+
+    def reserve(self, units: float) -> Reservation:
+        """Reserve units without waiting; see `Budget.reserve`."""
+        return self.budget.reserve(units)
+
+    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
+        """Correct a grant and count what it brought; see `Budget.settle`."""
+        with self._lock:
+            self.units += consumed
+        self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
+
+    def throttled(self, scope: ThrottleScope, detail: str) -> None:
+        """Count a throttle and slow the job down; see `Budget.throttled`."""
+        with self._lock:
+            self.throttles[scope.value] += 1
+        self.budget.throttled(scope, detail)
+
+    def close(self) -> object:
+        """Stop granting and end all waits."""
+        return self.budget.close()
+
+
+@dataclass(frozen=True)
+class FencedBudget:
+    """Spend a budget as long as the driver holds this attempt of a task for the latest.
+
+    Attributes
+    ----------
+    budget
+        Where the units come from.
+    fence
+        The attempt, at the driver.
+    """
+
+    budget: Budget
+    fence: BudgetClient
+
+    def acquire(self, units: float) -> Grant:
+        """Wait until a request may be sent; see `Budget.acquire`."""
+        grant = self.budget.acquire(units)
+        self.fence.hold()
+        return grant
+
+    def reserve(self, units: float) -> Reservation:
+        """Reserve units without waiting; see `Budget.reserve`."""
+        return _FencedReservation(self.budget.reserve(units), self.fence)
+
+    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
+        """Correct a grant and count what it brought; see `Budget.settle`."""
+        self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
+
+    def throttled(self, scope: ThrottleScope, detail: str) -> None:
+        """Count a throttle and slow the job down; see `Budget.throttled`."""
+        self.budget.throttled(scope, detail)
+
+    def close(self) -> object:
+        """Stop granting and end all waits."""
+        return self.budget.close()
+
+
+class _FencedReservation:
+    """A position in a budget's queue, which is granted only to the latest attempt."""
+
+    def __init__(self, reservation: Reservation, fence: BudgetClient) -> None:
+        self._reservation, self._fence = reservation, fence
+
+    def wait_seconds(self) -> float:
+        wait_seconds = self._reservation.wait_seconds()
+        if not wait_seconds:
+            self._fence.hold()
+        return wait_seconds
+
+    def grant(self) -> Grant:
+        return self._reservation.grant()
+
 
 REPORT_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
