@@ -4,9 +4,9 @@ And those that print items. All items of one table were deleted by their time to
 they are archived. Another table is also a lake table. The puts of a third are in a log and in an incremental export.
 Goal: every verb ≥ 0.7 × the sum of its steps.
 
-Up to docs/adr/0092 some steps were less than the verb's own work: those of ``maintain`` read the same rows from large
-files, of which it is given none; those of ``changes write`` did not read its file; those of ``reconcile`` did not sum
-the MD5 of the export's files, which it compares with the manifest.
+In rows of commits before 0c830dd1, some steps were smaller than the verb's own work: those of ``maintain`` read the
+same rows from large files, which the verb does not get; those of ``changes write`` did not read its file; those of
+``reconcile`` did not compute the MD5 of the export's files, which the verb compares with the manifest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run verbs as processes over two sizes: what the additional rows, or files, of the larger take is the rate.
 
 What is left of the smaller is the start. Steps are what cannot be left out, each done alone over the smaller by this
-process, which is warm. docs/adr/0069 has why.
+process, which is warm. docs/adr/0028 has the reasons.
 """
 
 from __future__ import annotations
