@@ -23,8 +23,8 @@ from bench import orders
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.export.fold_rows import fold
-from ddbio.formats.line_writers import LineBuffer, compress
 from ddbio.formats.parquet import dictionary_columns
+from ddbio.formats.text_writers import LineBuffer, compress
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.decode import Decoder, infer_schema_of_body
 from ddbio.items.digest_columns import ColumnDigest

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 import ddbio
 from bench.e2e import record
 from ddbio.cdc.log_rows import log_schema
-from ddbio.formats.whole_file import parquet_bytes
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.schema.file import schema_to_json
 from ddbio.lake_formats.rows import rows_of_log, shape_of
 from ddbio.storage.job_state import JobState

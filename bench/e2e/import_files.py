@@ -11,7 +11,7 @@ import pyarrow as pa
 import ddbio
 from bench import data, decoders, pairs
 from bench.e2e import record
-from ddbio.formats.line_writers import compress
+from ddbio.formats.text_writers import compress
 from ddbio.items.decode import Decoder
 from ddbio.items.encode import Encoder
 

@@ -37,7 +37,7 @@ from bench.steps import TABLE, Places, Steps, data_files, unzipped
 from ddbio.cdc.log_rows import LogDecoder
 from ddbio.cdc.plain_lines import PlainLines, plain_lines
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.whole_file import parquet_bytes
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.change_images import image_batches
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.kernel.arrays import spans_of, valid_of

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ddbio.catalog.definition import hive_type
-from ddbio.catalog.glue import STORAGE, hive_columns
+from ddbio.catalog.glue import hive_columns
 from ddbio.catalog.quotes import back_quoted, dotted, double_quoted, files_below, hive_text, location_uri, sql_text
 from ddbio.errors import OptionError
+from ddbio.formats.file_facts import FILE_FACTS
 from ddbio.formats.partitions import escape
 from ddbio.items.schema.arrow import fields_within, is_list, is_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ddbio.catalog.definition import Column, TableDefinition, TableName
 
 Dialect: TypeAlias = Literal["athena", "hive", "spark", "unity", "duckdb"]
@@ -25,8 +28,6 @@ _LISTED = re.compile(r"[A-Za-z0-9_./ +-]+")
 _WHOLE = re.compile(r"-?[0-9]+")
 # The next files may be of any later hour.
 _RANGES = {"year": (1, 9999), "month": (1, 12), "day": (1, 31), "hour": (0, 23)}
-_DUCKDB_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "avro": "read_avro"}
-_DUCKDB_ENDINGS = {"parquet": "parquet", "csv": "csv*", "json": "json*", "avro": "avro"}
 
 
 def ddl(name: TableName, table: TableDefinition, dialect: Dialect, *, projection: bool = False) -> str:
@@ -59,15 +60,13 @@ def _hive(name: TableName, table: TableDefinition, *, projection: bool) -> str:
     lines += [f"{_list_of(table.columns, table.format)}", ")"]
     if table.partition_columns:
         lines += ["PARTITIONED BY (", _list_of(table.partition_columns), ")"]
-    reader, writer, library, parameters = STORAGE[table.format]
-    lines.append(f"ROW FORMAT SERDE {hive_text(library)}")
-    if parameters:
-        lines.append(f"WITH SERDEPROPERTIES ({_pairs(parameters)})")
-    lines.append(f"STORED AS INPUTFORMAT {hive_text(reader)} OUTPUTFORMAT {hive_text(writer)}")
+    facts = FILE_FACTS[table.format]
+    lines.append(f"ROW FORMAT SERDE {hive_text(facts.serde)}")
+    if facts.serde_parameters:
+        lines.append(f"WITH SERDEPROPERTIES ({_pairs(facts.serde_parameters)})")
+    lines.append(f"STORED AS INPUTFORMAT {hive_text(facts.input_format)} OUTPUTFORMAT {hive_text(facts.output_format)}")
     lines.append(f"LOCATION {hive_text(location_uri(table.location) + '/')}")
-    properties = {"classification": table.format}
-    if table.format == "csv":
-        properties["skip.header.line.count"] = "1"
+    properties = {"classification": table.format, **facts.table_parameters}
     if projection:
         properties |= _projection(table)
     lines.append(f"TBLPROPERTIES ({_pairs(properties)});")
@@ -140,8 +139,8 @@ def _spark(name: TableName, table: TableDefinition) -> str:
                for each in (*table.columns, *table.partition_columns)]  # fmt: skip
     lines = [f"CREATE DATABASE IF NOT EXISTS {dotted(name.database)};", "", f"CREATE TABLE IF NOT EXISTS {quoted} ("]
     lines += [",\n".join(columns), f") USING {table.format.upper()}"]
-    if table.format == "csv":
-        lines.append("OPTIONS ('header' = 'true')")
+    if options := FILE_FACTS[table.format].spark_options:
+        lines.append(f"OPTIONS ({_pairs(options)})")
     if table.partition_columns:
         lines.append(f"PARTITIONED BY ({', '.join(back_quoted(each.name) for each in table.partition_columns)})")
     lines.append(f"LOCATION {hive_text(location_uri(table.location))};")
@@ -165,10 +164,11 @@ def _spark_type(arrow_type: Any) -> str:
 
 
 def _duckdb(name: TableName, table: TableDefinition) -> str:
-    if table.format not in _DUCKDB_READERS:
+    facts = FILE_FACTS[table.format]
+    if not facts.duckdb_reader:
         raise OptionError(f"DuckDB does not read {table.format}: scan into parquet for it")
-    pattern = f"{'**/' if table.partition_columns else ''}*.{_DUCKDB_ENDINGS[table.format]}"
-    options = ["union_by_name = true"] if table.format != "avro" else []
+    pattern = f"{'**/' if table.partition_columns else ''}*.{facts.duckdb_ending}"
+    options = list(facts.duckdb_arguments)
     if any(each.folder for each in table.partition_columns):
         # A folder's value would take the place of an attribute's.
         options.append("hive_partitioning = false")
@@ -179,7 +179,7 @@ def _duckdb(name: TableName, table: TableDefinition) -> str:
     database, own = double_quoted(name.database), double_quoted(name.table)
     return (
         f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
-        f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {_DUCKDB_READERS[table.format]}({arguments});\n"
+        f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {facts.duckdb_reader}({arguments});\n"
     )
 
 
@@ -187,5 +187,5 @@ def _duckdb_type(hive: str) -> str:
     return {"string": "VARCHAR", "int": "INTEGER"}.get(hive, hive.upper())
 
 
-def _pairs(values: dict[str, str]) -> str:
+def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{hive_text(key)} = {hive_text(value)}" for key, value in values.items())

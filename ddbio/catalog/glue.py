@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.commit.snapshot import PUBLISHED
 from ddbio.errors import SchemaError, TargetError
+from ddbio.formats.file_facts import FILE_FACTS
 from ddbio.formats.partitions import NULL_FOLDER
 from ddbio.result import Result
 
@@ -18,39 +19,6 @@ if TYPE_CHECKING:
 
 # Where the files of one publication lie, below the folder that readers know.
 _PUBLICATION = re.compile(rf"/{PUBLISHED}[^/]+$")
-
-_IO = "org.apache.hadoop"
-_LAZY_OUTPUT = f"{_IO}.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
-# Input format, output format, serialisation library and its parameters; as Athena's own DDL makes them.
-# https://docs.aws.amazon.com/athena/latest/ug/supported-serdes.html
-STORAGE: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    "parquet": (
-        f"{_IO}.hive.ql.io.parquet.MapredParquetInputFormat",
-        f"{_IO}.hive.ql.io.parquet.MapredParquetOutputFormat",
-        f"{_IO}.hive.ql.io.parquet.serde.ParquetHiveSerDe",
-        {"serialization.format": "1"},
-    ),
-    "orc": (
-        f"{_IO}.hive.ql.io.orc.OrcInputFormat",
-        f"{_IO}.hive.ql.io.orc.OrcOutputFormat",
-        f"{_IO}.hive.ql.io.orc.OrcSerde",
-        # By name: columns may be added in any order.
-        {"serialization.format": "1", "orc.column.index.access": "false"},
-    ),
-    "avro": (
-        f"{_IO}.hive.ql.io.avro.AvroContainerInputFormat",
-        f"{_IO}.hive.ql.io.avro.AvroContainerOutputFormat",
-        f"{_IO}.hive.serde2.avro.AvroSerDe",
-        {},
-    ),
-    "json": (f"{_IO}.mapred.TextInputFormat", _LAZY_OUTPUT, "org.openx.data.jsonserde.JsonSerDe", {}),
-    "csv": (
-        f"{_IO}.mapred.TextInputFormat",
-        _LAZY_OUTPUT,
-        f"{_IO}.hive.serde2.OpenCSVSerde",
-        {"separatorChar": ",", "quoteChar": '"'},
-    ),
-}
 
 # What UpdateTable takes of what GetTable returns.
 # https://docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html
@@ -95,8 +63,7 @@ class CatalogReport(Result):
 def table_input(name: TableName, wanted: TableDefinition) -> dict[str, Any]:
     """Return the definition of a new table, as CreateTable takes it."""
     parameters = {"EXTERNAL": "TRUE", "classification": wanted.format, "created_by": "ddbio"}
-    if wanted.format == "csv":
-        parameters["skip.header.line.count"] = "1"
+    parameters |= FILE_FACTS[wanted.format].table_parameters
     return {
         "Name": name.table,
         "TableType": "EXTERNAL_TABLE",
@@ -124,7 +91,7 @@ def changed_input(
     there, format_there = str(storage.get("Location", "")).rstrip("/"), storage.get("InputFormat")
     if home_of(_plain(there)) != home_of(_plain(wanted.location)):
         raise TargetError(f"{name} is the table of {there}, not of {wanted.location}: give another name", str(name))
-    if format_there != STORAGE[wanted.format][0]:
+    if format_there != FILE_FACTS[wanted.format].input_format:
         raise TargetError(f"{name} reads {format_there}, and the files are {wanted.format}: give another name", str(name))  # fmt: skip # noqa: E501
     keys = [each["Name"] for each in existing.get("PartitionKeys") or ()]
     if keys != [each.name.lower() for each in wanted.partition_columns]:
@@ -231,17 +198,17 @@ def glue_values(values: Iterable[str | None]) -> list[str]:
 
 
 def _storage(wanted: TableDefinition, columns: list[dict[str, str]], location: str) -> dict[str, Any]:
-    reader, writer, library, parameters = STORAGE[wanted.format]
+    facts = FILE_FACTS[wanted.format]
     return {
         "Columns": columns,
         "Location": f"{location.rstrip('/')}/",
-        "InputFormat": reader,
-        "OutputFormat": writer,
-        "SerdeInfo": {"SerializationLibrary": library, "Parameters": parameters},
+        "InputFormat": facts.input_format,
+        "OutputFormat": facts.output_format,
+        "SerdeInfo": {"SerializationLibrary": facts.serde, "Parameters": dict(facts.serde_parameters)},
     }
 
 
-def hive_columns(columns: Iterable[Column], file_format: str) -> list[tuple[str, str]]:
+def hive_columns(columns: Iterable[Column], file_format: str = "") -> list[tuple[str, str]]:
     """Return names and types of columns as Hive and Glue have them.
 
     Raises
@@ -249,8 +216,9 @@ def hive_columns(columns: Iterable[Column], file_format: str) -> list[tuple[str,
     SchemaError
         Hive has no such type.
     """
-    # Their reader of CSV knows only text.
-    return [(each.name.lower(), "string" if file_format == "csv" else each.type.lower()) for each in columns]
+    facts = FILE_FACTS.get(file_format)
+    has_types = facts is None or facts.has_types
+    return [(each.name.lower(), each.type.lower() if has_types else "string") for each in columns]
 
 
 def _columns(columns: Iterable[Column], file_format: str = "") -> list[dict[str, str]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.catalog.definition import columns_of, nameable
-from ddbio.catalog.glue import STORAGE, hive_columns
+from ddbio.catalog.glue import hive_columns
 from ddbio.errors import OptionError, TargetError
+from ddbio.formats.file_facts import FILE_FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ def lake_input(
     own = {"EXTERNAL": "TRUE", "created_by": "ddbio"}
     parameters = {**own, "table_type": "DELTA", "spark.sql.sources.provider": "delta"}
     storage: dict[str, Any] = {
-        "Columns": [{"Name": each, "Type": kind} for each, kind in hive_columns(columns, "parquet")],
+        "Columns": [{"Name": each, "Type": kind} for each, kind in hive_columns(columns)],
         "Location": location,
     }
     if metadata_location is None:
@@ -142,8 +143,8 @@ def hudi_input(name: TableName, schema: pa.Schema, partition: str, location: str
         "Name": name.table,
         "TableType": "EXTERNAL_TABLE",
         "Parameters": parameters,
-        "PartitionKeys": [{"Name": each, "Type": kind} for each, kind in hive_columns(partitions, "parquet")],
-        "StorageDescriptor": _hudi_storage(location, hive_columns(columns, "parquet"), library),
+        "PartitionKeys": [{"Name": each, "Type": kind} for each, kind in hive_columns(partitions)],
+        "StorageDescriptor": _hudi_storage(location, hive_columns(columns), library),
     }
 
 
@@ -170,13 +171,13 @@ def hudi_partitions(table: Mapping[str, Any], values: Iterable[str]) -> dict[tup
 
 
 def _hudi_storage(location: str, columns: Sequence[tuple[str, str]], given: Mapping[str, str]) -> dict[str, Any]:
-    _, writer, library, parameters = STORAGE["parquet"]
+    facts = FILE_FACTS["parquet"]
     return {
         "Columns": [{"Name": each, "Type": kind} for each, kind in columns],
         "Location": location,
         "InputFormat": HUDI_INPUT,
-        "OutputFormat": writer,
-        "SerdeInfo": {"SerializationLibrary": library, "Parameters": {**parameters, **given}},
+        "OutputFormat": facts.output_format,
+        "SerdeInfo": {"SerializationLibrary": facts.serde, "Parameters": {**facts.serde_parameters, **given}},
     }
 
 

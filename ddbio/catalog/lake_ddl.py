@@ -104,7 +104,7 @@ def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) 
         # https://docs.aws.amazon.com/athena/latest/ug/delta-lake-tables-getting-started.html
         return f"{begin}\nLOCATION {place}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
     # https://github.com/delta-io/delta/tree/master/connectors/hive
-    found = hive_columns(columns_of(nameable(schema), [])[0], "")
+    found = hive_columns(columns_of(nameable(schema), [])[0])
     columns = ",\n".join(f"  {back_quoted(each)} {kind}" for each, kind in found)
     return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {place};\n"
 

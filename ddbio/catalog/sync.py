@@ -23,7 +23,6 @@ from ddbio.catalog.definition import (
     partition_values,
 )
 from ddbio.catalog.glue import (
-    STORAGE,
     CatalogReport,
     changed_input,
     home_of,
@@ -37,6 +36,7 @@ from ddbio.commit.contents import LOGS, kind_of, require_own_files
 from ddbio.commit.protocol import list_manifests
 from ddbio.commit.snapshot import PUBLISHED, live_files, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
+from ddbio.formats.file_facts import FILE_FACTS
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file
 from ddbio.formats.row_files import read_schema
@@ -87,8 +87,8 @@ def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, fi
         return
     name = parse_table_name(options.catalog)
     location = _location(staging.store, options.dest)
-    if file_format not in STORAGE:
-        raise OptionError(f"catalog: no table of Glue reads {file_format}: choose {', '.join(STORAGE)}")
+    if file_format not in FILE_FACTS:
+        raise OptionError(f"catalog: no table of Glue reads {file_format}: choose {', '.join(FILE_FACTS)}")
     partitioning = staging.partitioning(schema)
     names = [] if partitioning is None else [each.name for each in partitioning.columns]
     columns, partition_columns = columns_of(schema, names)
@@ -320,7 +320,7 @@ def describe_folder(store: ObjectStore) -> TableDefinition:
     if not files:
         raise NotFoundError(f"{store.uri} holds no files of rows: nothing can be registered")
     formats = {found.name for each in files if (found := format_of(each.path)) is not None}
-    if len(formats) == 1 and not formats <= STORAGE.keys():
+    if len(formats) == 1 and not formats <= FILE_FACTS.keys():
         raise TargetError(f"{store.uri} holds files of {formats.pop()}, which no table reads", store.uri)
     if len(formats) != 1:
         raise TargetError(f"{store.uri} holds files of the formats {', '.join(sorted(formats))}: a table has one", store.uri)  # fmt: skip # noqa: E501

@@ -51,8 +51,8 @@ from ddbio.formats.log_columns import (
     OPERATION,
     SEQUENCE,
 )
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet, read_parquet
-from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.item_key import Fingerprints
 from ddbio.items.joined_items import joined_items

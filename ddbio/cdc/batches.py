@@ -23,8 +23,8 @@ from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.formats.log_columns import EVENT_ID, SEQUENCE
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import read_parquet
-from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.storage.job_state import JobState
 from ddbio.storage.object_store import RangeFile

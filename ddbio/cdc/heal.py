@@ -38,8 +38,8 @@ from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.export import jobs
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet
-from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import dynamodb_spec

@@ -20,8 +20,8 @@ from ddbio.cdc.lineages import LogLineage, TableStream, lineages_of
 from ddbio.cdc.log_rows import hour_of
 from ddbio.commit.snapshot import log_job_of, read_history
 from ddbio.errors import NotFoundError
-from ddbio.formats.footers import open_footer
 from ddbio.formats.log_columns import EVENT_TIME
+from ddbio.formats.parquet_footer import open_footer
 from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.file import schema_from_json
 from ddbio.storage.job_state import JobState

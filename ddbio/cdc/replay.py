@@ -23,7 +23,7 @@ from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.whole_file import parquet_bytes
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.kernel.arrays import int64_values
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.own_names import columns_of

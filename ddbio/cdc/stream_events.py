@@ -24,8 +24,8 @@ from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.log_columns import SEQUENCE
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import read_parquet
-from ddbio.formats.whole_file import parquet_bytes
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.file import schema_from_json, schema_to_json

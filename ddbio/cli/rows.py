@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.items.row_lines import RowLines
+from ddbio.items.row_lines import JsonLinePrinter
 from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def print_json(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
     printer = None
     for batch in batches:
         if printer is None or not batch.schema.equals(printer.schema):
-            printer = RowLines(batch.schema)
+            printer = JsonLinePrinter(batch.schema)
         for rows, lines in printer.print_pieces(batch):
             if lines is None:
                 out.writelines(python_lines(rows))

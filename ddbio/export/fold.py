@@ -48,7 +48,7 @@ from ddbio.jobs.staging import open_staging, require_same_columns, stored_format
 from ddbio.jobs.stores import committed_report, open_store, protect_sources, require_shared
 from ddbio.options.files import LAKE_FORMATS
 from ddbio.sources.export_source import open_export
-from ddbio.storage.temporary_files import temporary_folder
+from ddbio.storage.local_store import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

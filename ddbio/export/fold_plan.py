@@ -9,13 +9,13 @@ from ddbio.export.fold_tasks import ResultColumns
 from ddbio.export.output_files import estimate_output, files_of_plan
 from ddbio.export.read import engine_name
 from ddbio.export.tasks import ExportColumns
+from ddbio.formats.file_facts import file_bytes
 from ddbio.jobs.engine import available_cores, running_spark_parallelism
 from ddbio.jobs.estimate import (
     SENT_RATIO,
     Estimate,
     EstimatedPlan,
     Figures,
-    file_bytes,
     input_parts,
     output_parts,
 )

@@ -27,6 +27,7 @@ from ddbio.export.tasks import (
     spark_task_count,
     write_export_task,
 )
+from ddbio.formats.file_facts import file_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
@@ -36,7 +37,6 @@ from ddbio.jobs.estimate import (
     Estimate,
     EstimatedPlan,
     Figures,
-    file_bytes,
     input_parts,
     output_parts,
 )

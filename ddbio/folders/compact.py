@@ -17,7 +17,6 @@ from ddbio.cdc.log_jobs import number_log
 from ddbio.cdc.log_reader import mixed_hours
 from ddbio.commit import committer
 from ddbio.commit.contents import require_own_files
-from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
@@ -25,9 +24,8 @@ from ddbio.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_
 from ddbio.folders.counting import count_rows
 from ddbio.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
 from ddbio.folders.vacuum import parse_age
-from ddbio.formats.declared import look_up
-from ddbio.formats.partition_columns import partition_columns
-from ddbio.formats.registry import FORMATS, format_of
+from ddbio.formats.manifests import describe_files, look_up, partition_columns
+from ddbio.formats.registry import FORMATS, format_of, holds_dynamodb_json
 from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
@@ -365,7 +363,7 @@ class _Job:
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
         """Refuse several schemas of files that do not tell their own: a manifest has one for all."""
         forms = {self.options.format or format_of(group.files[0].path).name for group in self.plan.groups}  # type: ignore[union-attr]
-        untyped = sorted(form for form in forms if not FORMATS[form].keeps_types and form != "orc")
+        untyped = sorted(form for form in forms if FORMATS[form].text_rows is not None)
         if untyped and any(not each.equals(schemas[0], check_metadata=True) for each in schemas):
             raise TargetError(
                 f"the {untyped[0]} files of {self.store.uri} have different columns, of which {untyped[0]} tells no "
@@ -456,7 +454,7 @@ def _engine_of(options: CompactOptions) -> Literal["local", "spark"]:
 
 def _is_compactable(path: str) -> bool:
     found = format_of(path)
-    if found is None or found.open_writer is None or FORMATS["dynamodb-json"].wrote(path):
+    if found is None or found.open_writer is None or holds_dynamodb_json(path):
         return False
     # Text that ddbio did not write has no types: to read it would be to guess them.
     return found.keeps_types or found.is_splittable or bool(job_of(path))

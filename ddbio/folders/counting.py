@@ -5,8 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ddbio.formats.footers import FooterReader
-from ddbio.formats.row_files import read_batches
+from ddbio.formats.row_files import FooterReader, read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

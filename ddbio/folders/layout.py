@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddbio.charts.page import Bars, report_page, write_page
-from ddbio.formats.footers import FooterReader
 from ddbio.formats.lake_rows import LAKE_ROWS
 from ddbio.formats.layout import LayoutCounter, class_text, partition_text
 from ddbio.formats.parquet import PARQUET
 from ddbio.formats.registry import format_of
+from ddbio.formats.row_files import FooterReader
 from ddbio.jobs.report import Clock
 from ddbio.sources.data_files import find_data
 

@@ -13,11 +13,10 @@ from ddbio.budget.job_limits import check_estimate
 from ddbio.catalog.sync import check_folder, registered
 from ddbio.commit import committer
 from ddbio.commit.contents import recognize, require_own_files, require_target
-from ddbio.commit.descriptions import describe_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import PUBLISHED, LiveFile, format_links, live_files, read_history
 from ddbio.errors import LimitError, NotFoundError, TargetError
-from ddbio.formats.declared import look_up
+from ddbio.formats.manifests import describe_files, look_up
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import (

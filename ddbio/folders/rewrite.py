@@ -15,16 +15,13 @@ import pyarrow as pa
 
 from ddbio.errors import DdbioError, DecodeError, EncodeError, SchemaError
 from ddbio.folders.sorting import sort_batches
-from ddbio.formats.avro import AVRO
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
-from ddbio.formats.footers import open_footer
-from ddbio.formats.orc import ORC
-from ddbio.formats.orc_types import unwritable_type
 from ddbio.formats.parquet import PARQUET, ParquetReader
+from ddbio.formats.parquet_footer import open_footer
 from ddbio.formats.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
 from ddbio.formats.registry import FORMATS, format_of
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
-from ddbio.formats.row_files import RowFiles, read_schema
+from ddbio.formats.row_files import RowFiles, read_schema, unwritable_type
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest, digest_of_batches, require_digest
 from ddbio.items.plain_columns import plain_batch, plain_schema
@@ -205,9 +202,8 @@ class _Rewriter:
             return replace(
                 stored, unwritable=stored.unwritable or self._undigested(opened.schema_arrow)
             ), opened.metadata
-        if form is FORMATS[group.format] and (form is AVRO or form is ORC):
-            store = self._task.store
-            lost = RowFiles(store).unwritable(entry) if form is AVRO else unwritable_type(store, entry)
+        if form is FORMATS[group.format]:
+            lost = unwritable_type(self._task.store, entry)
             return StoredTypes(unwritable=lost and f"a column is {lost}, and would be written as another type"), None
         return AS_ARROW, None
 

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 QUOTE, LINE_END, _RETURN = b'"\n\r'
 _SHOWN_BYTES = 40
-_MOST_HEADER_BYTES = 1024 * 1024
+MOST_HEADER_BYTES = 1024 * 1024
+"""The first record of a file is at most so large."""
+
 # A name may be as long; Python's limit is that of all readers.
-csv.field_size_limit(max(csv.field_size_limit(), _MOST_HEADER_BYTES))
+csv.field_size_limit(max(csv.field_size_limit(), MOST_HEADER_BYTES))
 
 
 def _table(signs: bytes) -> NDArray[np.bool_]:
@@ -97,8 +99,8 @@ def record_starts(text: bytes) -> NDArray[np.int64]:
 
 def header_names(text: bytes) -> list[str]:
     """Return the names in the first record."""
-    starts = record_starts(text[:_MOST_HEADER_BYTES])
-    end = int(starts[1]) if len(starts) > 1 else _MOST_HEADER_BYTES
+    starts = record_starts(text[:MOST_HEADER_BYTES])
+    end = int(starts[1]) if len(starts) > 1 else MOST_HEADER_BYTES
     head = text[int(starts[0]) : end].decode(errors="replace") if len(starts) else ""
     return next(csv.reader(io.StringIO(head, newline="")), [])
 

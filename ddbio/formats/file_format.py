@@ -6,24 +6,33 @@ the rolling writer, the readers of loads and the digest of files take it from th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from ddbio.errors import OptionError
+from ddbio.errors import DecodeError, OptionError
+from ddbio.items.raw_items import shift_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias
 
     import pyarrow as pa
 
+    from ddbio.formats.layout import Footer
+    from ddbio.formats.row_lines import Lines, RowLines
+    from ddbio.items.raw_items import RawItemReader, RawItems
     from ddbio.options import Compression, JsonFormat
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.staged import StagedFile, StoredObject
 
+    ReadFooter: TypeAlias = Callable[[ObjectStore, StoredObject, dict[tuple[str, ...], tuple[str, ...]]], Footer]
     OpenReader: TypeAlias = Callable[[ObjectStore, StoredObject, "ReadOptions"], "FileReader"]
     OpenWriter: TypeAlias = Callable[[Sink, pa.Schema, "WriterOptions"], "FileWriter"]
+
+_MadeT = TypeVar("_MadeT")
 
 BATCH_ROWS = 16_384
 """Rows of the batches that files are read in, unless a caller asks for another number."""
@@ -132,7 +141,7 @@ class ReadOptions:
     starts
         Where the rows of each range begin, if it does not show that itself, and the end of the file.
     null_values
-        The words of CSV that are missing values, in every column; None are those of ``text_rows.NULL_WORDS``.
+        The words of CSV that are missing values, in every column; None are those of ``text_types.NULL_WORDS``.
     range_bytes
         The most bytes of a range; None is those of a load.
     names_nulls
@@ -170,24 +179,136 @@ class TextLayout:
     starts: tuple[TextStart, ...] = ()
 
 
-class FileReader(Protocol):
-    """Read one file, opened once, part by part."""
+class FileReader(ABC):
+    """Read one file, opened once, part by part.
 
+    Attributes
+    ----------
+    row_lines
+        The lines on which the rows of text stand that were read last; None if it is no text.
+    """
+
+    row_lines: RowLines | None = None
+
+    @property
+    def has_item_ranges(self) -> bool:
+        """Return whether the file is DynamoDB JSON that has parts."""
+        return False
+
+    @abstractmethod
     def parts(self) -> Parts:
         """Return the parts of the file without reading its rows."""
-        ...
 
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows."""
-        ...
 
+    @abstractmethod
     def read(self, part: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; all batches of a file have one schema, but for text that is split."""
-        ...
 
+    @abstractmethod
     def sample(self, rows: int) -> Sample | None:
         """Return the first rows, having read little of the file; None if that cannot be done."""
-        ...
+
+    def first_schema(self) -> pa.Schema | None:
+        """Return the columns that the file's head or footer shows; None if these do not show all."""
+        return self.schema()
+
+    def columns(self, part: int) -> pa.Schema | None:
+        """Return columns that hold all rows of a part; None if it has no rows."""
+        del part
+        return self.schema()
+
+    def raw_items(self, part: int, reader: RawItemReader) -> Iterator[RawItems] | None:
+        """Return the items of a part of DynamoDB JSON, read in bounded memory; None if it is something else."""
+        del part, reader
+        return None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Hold whole rows of a file of text.
+
+    Attributes
+    ----------
+    lines_before
+        How many lines of the file end before the block, or what counts them.
+    """
+
+    text: bytes
+    lines_before: int | Callable[[], int] = 0
+
+    def apply(self, make: Callable[[bytes], _MadeT]) -> _MadeT:
+        """Return what is made of the text; lines in errors become those of the file."""
+        try:
+            return make(self.text)
+        except DecodeError as error:
+            before = self.lines_before
+            raise shift_line(error, before if isinstance(before, int) else before()) from None
+
+
+class TextRows(ABC):
+    """Read the rows of one file's text, block by block, in order.
+
+    Attributes
+    ----------
+    has_header
+        Whether the beginning of a file names the columns of all its rows.
+    needs_starts
+        Whether only the text before a range tells where its first row begins.
+    row_begin
+        What a row begins with, if all begin with the same.
+    """
+
+    has_header: ClassVar[bool] = False
+    needs_starts: ClassVar[bool] = False
+    row_begin: ClassVar[bytes] = b""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    @staticmethod
+    def begins_with_items(head: bytes) -> bool:
+        """Return whether a text begins with DynamoDB JSON."""
+        del head
+        return False
+
+    def is_one_document(self, head: bytes) -> bool:
+        """Return whether a text that begins so has all its rows in one document."""
+        del head
+        return False
+
+    @abstractmethod
+    def begin(self, head: bytes) -> None:
+        """Learn from the beginning of a file what holds for all its rows; what is read next begins later."""
+
+    @abstractmethod
+    def cut(self, text: bytes) -> int:
+        """Return how many bytes of the text are whole rows, if more text follows; 0 if that cannot be told."""
+
+    @classmethod
+    @abstractmethod
+    def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
+        """Return columns that hold the values of all of these; None if there are none."""
+
+    @abstractmethod
+    def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
+        """Return columns that hold the rows of all blocks; None if there are no blocks."""
+
+    @abstractmethod
+    def rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next block as these columns, or as columns that hold them."""
+
+    @abstractmethod
+    def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines of the file on which the rows of a block begin, if that can be told.
+
+        Parameters
+        ----------
+        first_line
+            The line of the file with which the block begins.
+        """
 
 
 @dataclass(frozen=True)
@@ -216,6 +337,14 @@ class FileFormat:
         Whether its files tell DynamoDB's types: those of others are known from a manifest.
     self_checking
         The codecs with which its files have checksums, and its reader compares them.
+    text_rows
+        Reads the rows of a format that is text.
+    magic, magic_end
+        What files of the format begin with, and what is found at their end if text may begin so, too.
+    read_footer
+        Reads what a file says of itself at its end. Its last argument keeps the columns of the leaves of each schema.
+    unwritable_type
+        Returns a type in a file that ddbio would write as another, or nothing.
     """
 
     name: str
@@ -228,6 +357,11 @@ class FileFormat:
     keeps_types: bool = False
     self_checking: frozenset[Compression] = frozenset()
     require: Callable[[], object] | None = None
+    text_rows: type[TextRows] | None = None
+    magic: bytes = b""
+    magic_end: re.Pattern[bytes] | None = None
+    read_footer: ReadFooter | None = None
+    unwritable_type: Callable[[ObjectStore, StoredObject], str] | None = None
 
     def wrote(self, path: str) -> bool:
         """Return whether a path ends as those of written files do."""

@@ -1,48 +1,102 @@
-"""Read the rows of JSON, plain or DynamoDB's, piece by piece."""
+"""JSON: read the documents of whole rows as lines of DynamoDB JSON, then make columns of them.
+
+Plain JSON becomes DynamoDB JSON first: each value gets the type that it has in JSON, or the one of its declared column.
+Our own loops do that (Arrow's reader ends the process at some texts), and plain Python what they leave.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 
-from ddbio.errors import DecodeError
-from ddbio.formats.declared_rows import read_json_as, read_json_by_columns
-from ddbio.formats.file_format import BATCH_ROWS
-from ddbio.formats.json_forms import is_answer, starts_with_item
-from ddbio.formats.named_nulls import with_named_nulls
-from ddbio.formats.row_lines import lines_of_json
-from ddbio.formats.text_ranges import last_document
-from ddbio.formats.text_rows import joined_columns, json_items, read_json
+from ddbio.errors import DecodeError, SchemaError
+from ddbio.formats.file_format import BATCH_ROWS, NO_TYPES, FileFormat, ReadOptions, TextRows
+from ddbio.formats.text_ranges import last_document, lines_at
+from ddbio.formats.text_reader import TextReader
+from ddbio.formats.text_types import has_inexact_numbers, joined_columns
+from ddbio.formats.text_writers import TEXT_ENDINGS, write_dynamodb_json, write_json
+from ddbio.items.declared_text import has_map, json_type, restore
 from ddbio.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.items.framing import check_object, checked_items, framing_of
+from ddbio.items.json_text import WrittenNumber, compact_json, parse_documents, parse_json
+from ddbio.items.kernel.first_calls import FIRST_CALLS
+from ddbio.items.kernel.typed_items import TypedLines, typed_lines
 from ddbio.items.python_rows import item_columns
-from ddbio.items.schema.arrow import has_attribute_names, is_nulls, name_of_field, normalize_schema
+from ddbio.items.raw_items import shift_line
+from ddbio.items.schema.arrow import (
+    RESCUE_NAME,
+    fields_within,
+    has_attribute_names,
+    is_list,
+    is_nulls,
+    name_of_field,
+    normalize_schema,
+    nulls_field,
+    tag_of_field,
+)
+from ddbio.items.schema.declare import ColumnRules
 from ddbio.items.schema.item_schema import ItemSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ddbio.formats.file_format import ReadOptions
+    from ddbio.formats.file_format import Block
     from ddbio.formats.row_lines import Lines
+    from ddbio.items.attribute import Item
+
+    _Fields = Mapping[str, pa.Field[Any]]
 
 _NO_ROWS = pa.schema([])
+_NO_OPTIONS = ReadOptions()
+_RESCUE_MEMBER = f'"{RESCUE_NAME}"'.encode()
+# Nothing of this stands within a document: objects are separated by commas, and strings that hold it make too many.
+_BETWEEN = re.compile(rb"\}\s*\{")
+
+_TAGS = rb"(?:S|N|B|BOOL|NULL|SS|NS|BS|L|M)"
+_FIRST = rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*\{\s*"' + _TAGS + rb'"\s*:'
+# An item, or an export's line: the first value has one of DynamoDB's types. Plain JSON has none.
+_TYPED = re.compile(rb'\s*\{(?:\s*"Item"\s*:\s*\{)?' + _FIRST)
+# A saved answer of Scan or Query, of which no member but Items holds items.
+_ANSWER = re.compile(rb'\s*\{\s*"(?:ConsumedCapacity|Count|Items|LastEvaluatedKey|ScannedCount)"\s*:')
+_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\{' + _FIRST)
+_NO_ITEMS = re.compile(rb'"Items"\s*:\s*\[\s*\][^\[]*\Z')
 
 
-class JsonRows:
-    """Read JSON: plain rows, or DynamoDB JSON."""
+def starts_with_item(text: bytes) -> bool:
+    """Return whether a text begins with DynamoDB JSON: an item, or a line of an export."""
+    return bool(_TYPED.match(text))
+
+
+def _is_answer(text: bytes) -> bool:
+    """Return whether a text is a saved answer of Scan or Query."""
+    if not _ANSWER.match(text):
+        return False
+    return bool(_ITEMS.search(text) or (b'"ScannedCount"' in text and _NO_ITEMS.search(text)))
+
+
+class JsonRows(TextRows):
+    """Read JSON, block by block: plain rows, or DynamoDB JSON."""
+
+    row_begin = b"{"
 
     def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._is_typed = None if options.json_format == "auto" else options.json_format == "dynamodb"
 
-    @property
-    def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than what is read at once."""
-        return None if self._options.schema is not None else self._options.columns
+    @staticmethod
+    def begins_with_items(head: bytes) -> bool:
+        """Return whether a text begins with an item, or a line of an export."""
+        return starts_with_item(head)
+
+    def is_one_document(self, head: bytes) -> bool:
+        """Return whether the rows are in a saved answer of Scan or Query."""
+        return self._options.json_format != "plain" and self._options.schema is None and _is_answer(head)
 
     def begin(self, head: bytes) -> None:
         """Learn from a file's beginning whether it is DynamoDB JSON."""
@@ -52,73 +106,371 @@ class JsonRows:
         """Return where the last document begins that is known to follow another one."""
         return last_document(text)
 
-    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a file that is one piece."""
-        return self._rows(text, None) if text.strip() else []
+    @classmethod
+    def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
+        """Return normalised columns that hold the values of all of these."""
+        found = joined_columns(columns)
+        return None if found is None else normalize_schema(found)
 
-    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
-        """Return columns that hold the rows of all pieces."""
-        first = next(pieces, b"")
-        pieces = itertools.chain([first], pieces)
-        if self._begins_typed(first):
-            if self._options.takes_illegal:
-                # A write takes each piece in columns of its own.
-                return normalize_schema(pa.schema([]))
-            seen = functools.reduce(ItemSchema.merge, map(infer_schema_of_body, pieces))
-            return seen.to_arrow()
-        found = functools.reduce(joined_columns, map(self._schema_of, pieces))
-        return normalize_schema(found)
+    def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
+        """Return columns that hold the rows of all blocks."""
+        schemas = (block.apply(self._schema_of) for block in blocks)
+        first = next(schemas, None)
+        if isinstance(first, ItemSchema):
+            return functools.reduce(ItemSchema.merge, cast("Iterator[ItemSchema]", schemas), first).to_arrow()
+        if self._is_typed and self._options.takes_illegal:
+            # A write takes each block in columns of its own.
+            return normalize_schema(_NO_ROWS)
+        return self.joined(itertools.chain([first], cast("Iterator[pa.Schema]", schemas)))
 
-    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next piece as these columns."""
-        return self._rows(piece, columns)
+    def _schema_of(self, text: bytes) -> ItemSchema | pa.Schema:
+        if self._options.schema is None and self._begins_typed(text):
+            return _NO_ROWS if self._options.takes_illegal else infer_schema_of_body(text)
+        batches = self.rows(text, None)
+        return next((pa.schema([field for field in each.schema if not is_nulls(field)]) for each in batches), _NO_ROWS)
 
-    def _rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
-        """Return rows as columns that are given, or chosen by them; what no item may have is in columns of JSON."""
-        is_typed = self._options.schema is None and self._begins_typed(text)
-        if not self._options.takes_illegal:
+    def rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next block; what no item may have is in columns of JSON."""
+        if not text.strip():
+            return []
+        options = self._options
+        is_typed = options.schema is None and self._begins_typed(text)
+        if not options.takes_illegal:
             return self._legal_rows(text, columns, is_typed=is_typed)
         with suppress(DecodeError):
             batches = list(self._legal_rows(text, None if is_typed else columns, is_typed=is_typed))
             if has_attribute_names(batches[0].schema if batches else ()):
                 return batches
         if is_typed:
-            return self._with_nulls(item_columns(list(checked_items(text, framing_of(text), check_object))), b"")
-        fields = {each.name: each for each in self._options.schema or ()} or self._options.types
-        read = list(json_items(text, self._options.types, fields))
+            return self._batches(item_columns(list(checked_items(text, framing_of(text), check_object))), b"")
+        fields = {each.name: each for each in options.schema or ()} or options.types
+        read = list(json_items(text, options.types, fields))
         # An attribute that is null in every row is a column too: an update removes it.
         named = (name_of_field(fields[name]) if name in fields else name for _, row, _ in read for name in row)
-        return self._with_nulls(item_columns([item for _, _, item in read], named), text)
+        return self._batches(item_columns([item for _, _, item in read], named), text)
 
     def _legal_rows(self, text: bytes, columns: pa.Schema | None, *, is_typed: bool) -> Iterable[pa.RecordBatch]:
-        options = self._options
-        if is_typed:
-            found = from_dynamodb_json(text) if columns is None else from_dynamodb_json(text, columns, nulls="keep")
-            return self._with_nulls(found, b"")
-        if options.schema is not None:
-            table = read_json_as(text, options.schema, options.types)
-        elif columns is not None:
-            table = read_json_by_columns(text, columns, options.types)
-        else:
-            table = read_json(text, options.types)
-        return self._with_nulls(table, text)
+        if not is_typed:
+            return self._batches(read_json(text, self._options, columns), text)
+        found = from_dynamodb_json(text) if columns is None else from_dynamodb_json(text, columns, nulls="keep")
+        return self._batches(found, b"")
 
-    def _schema_of(self, text: bytes) -> pa.Schema:
-        batches = self._rows(text, None)
-        return next((pa.schema([field for field in each.schema if not is_nulls(field)]) for each in batches), _NO_ROWS)
-
-    def _with_nulls(self, rows: pa.Table | pa.RecordBatch, text: bytes) -> Iterable[pa.RecordBatch]:
+    def _batches(self, rows: pa.Table | pa.RecordBatch, text: bytes) -> Iterable[pa.RecordBatch]:
         """Return rows, with their named nulls if those are asked for; the text is plain JSON."""
         batches = rows.to_batches(BATCH_ROWS) if isinstance(rows, pa.Table) else [rows]
         fields = {**self._options.types, **{each.name: each for each in self._options.schema or ()}}
-        return with_named_nulls(batches, text, fields) if self._options.names_nulls else batches
+        return _with_named_nulls(batches, text, fields) if self._options.names_nulls else batches
 
-    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines on which documents begin."""
-        return lines_of_json(piece, rows, first_line)
+    def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines on which documents begin; None if their number is not that of the rows."""
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        if text.count(b"}\n{") == rows - 1 and lines == rows:
+            return range(first_line, first_line + rows)
+        starts = [text.find(b"{"), *(match.end() - 1 for match in _BETWEEN.finditer(text))]
+        return lines_at(text, np.array(starts), first_line) if len(starts) == rows else None
 
     def _begins_typed(self, text: bytes) -> bool:
-        # The first row decides for all: a later piece may begin with one whose first value looks typed.
+        # The first row decides for all: a later block may begin with one whose first value looks typed.
         if self._is_typed is None:
-            self._is_typed = starts_with_item(text) or is_answer(text)
+            self._is_typed = starts_with_item(text) or _is_answer(text)
         return self._is_typed
+
+
+def read_json(data: bytes, options: ReadOptions = _NO_OPTIONS, columns: pa.Schema | None = None) -> pa.Table:
+    """Return the rows of a sequence of JSON objects.
+
+    Parameters
+    ----------
+    options
+        With a ``schema``, values have the types of its columns, and what fits no column is in ``_rescue``. Of the
+        columns in ``types``, which a person declares, a number becomes text where text is declared.
+    columns
+        Normalised columns that were chosen for such rows, whose values have their own types; others are in ``_rescue``.
+
+    Raises
+    ------
+    DecodeError
+        If the text is anything else.
+    """
+    return FIRST_CALLS.answer(len(data), read_json_by_loops, read_json_plainly, data, options, columns)
+
+
+def read_json_by_loops(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
+    """Return the rows as ``read_json`` does, by the loops unless only plain Python can tell what they are."""
+    schema, found = options.schema, None
+    has_rescue = (schema is not None or columns is not None) and _RESCUE_MEMBER in data
+    typed = None if has_rescue else typed_lines(data)
+    if typed is not None:
+        with suppress(DecodeError, SchemaError, pa.ArrowException):
+            if schema is not None:
+                found = _as_written(typed, data, schema)
+            elif columns is not None:
+                found = _as_chosen(typed, columns, options.types)
+            else:
+                found = _inferred(typed, data, options.types)
+    return read_json_plainly(data, options, columns) if found is None else found
+
+
+def read_json_plainly(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
+    """Return the rows as ``read_json`` does, in plain Python."""
+    schema, types = options.schema, options.types
+    fields = types if schema is None else {field.name: field for field in schema}
+    wanted = columns if schema is None else schema
+    lines, places, named, given = list[bytes](), list[int](), dict[str, None](), set[str]()
+    for line, row, item in json_items(data, types, fields):
+        lines.append(_utf8_json(item, line))
+        places.append(line)
+        given.update(item)
+        named |= dict.fromkeys(row)
+    with _lines_of_source(places):
+        if wanted is None:
+            table = pa.Table.from_batches([from_dynamodb_json(b"\n".join(lines))])
+            return _with_null_columns(table, [name for name in named if name not in given])
+        batch = from_dynamodb_json(b"\n".join(lines), wanted, nulls="keep")
+    # The decoder adds the rescue column, which is said to be there or was not written.
+    if RESCUE_NAME not in wanted.names and _has_rescued(batch):
+        raise DecodeError(f"a value does not fit its column: {batch.column(RESCUE_NAME).drop_null()[0].as_py()}")
+    return pa.Table.from_batches([batch if RESCUE_NAME in wanted.names else _without_empty_rescue(batch)])
+
+
+def _inferred(typed: TypedLines, data: bytes, types: _Fields) -> pa.Table | None:
+    """Return the rows as columns of their own types; numbers are doubles if all can be."""
+    columns = infer_schema_of_body(typed.lines).to_arrow()
+    if any(map(_has_fractions, columns)) and not (typed.has_long_numbers and has_inexact_numbers(data)):
+        columns = ColumnRules(numbers="float64").apply(columns)
+    found = _without_empty_rescue(from_dynamodb_json(typed.lines, columns, nulls="keep"))
+    if not all(_fits(each, types.get(each.name)) for each in found.schema):
+        return None
+    return _with_null_columns(pa.Table.from_batches([found]), parse_json(b"[%s]" % typed.nulls))
+
+
+def _as_chosen(typed: TypedLines, columns: pa.Schema, types: _Fields) -> pa.Table | None:
+    """Return the rows as columns that were chosen; None if a declared one may hold what is written otherwise."""
+    if any(map(_is_read_otherwise, types.values())):
+        return None
+    found = from_dynamodb_json(typed.lines, columns, nulls="keep")
+    is_told = RESCUE_NAME in columns.names
+    # What does not fit a declared column may be of its type after all: a number is a text where text is declared.
+    if (types or not is_told) and _has_rescued(found):
+        return None
+    return pa.Table.from_batches([found if is_told else _without_empty_rescue(found)])
+
+
+def _as_written(typed: TypedLines, data: bytes, schema: pa.Schema) -> pa.Table | None:
+    """Return rows that ``plain_json`` wrote, or None if a value is not as it writes them."""
+    fields = [field for field in schema if field.name != RESCUE_NAME]
+    # A null is no member of an object, but of a map.
+    if any(has_map(each.type) and (b"null" in data or json_type(each.type) != each.type) for each in fields):
+        return None
+    wanted = pa.schema([pa.field(each.name, json_type(each.type)) for each in fields])
+    found = from_dynamodb_json(typed.lines, wanted, nulls="merge")
+    if _has_rescued(found):
+        return None
+    columns = {each.name: restore(found.column(each.name), each.type, each.name) for each in fields}
+    arrays = [columns.get(each.name, pa.nulls(found.num_rows, each.type)) for each in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _has_rescued(batch: pa.RecordBatch) -> bool:
+    return batch.column(RESCUE_NAME).null_count < batch.num_rows
+
+
+def _without_empty_rescue(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the column of what was rescued, if that is nothing."""
+    return batch if _has_rescued(batch) else batch.drop_columns([RESCUE_NAME])
+
+
+def _with_null_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Return rows with columns of these names: an update removes an attribute that is null in every row."""
+    for name in dict.fromkeys(names):
+        if name not in table.schema.names:
+            table = table.append_column(name, pa.nulls(table.num_rows))
+    return table
+
+
+def _has_fractions(field: pa.Field[Any]) -> bool:
+    kind: Any = field.type
+    if kind.num_fields:
+        return any(map(_has_fractions, fields_within(kind)))
+    return tag_of_field(field) == "N" and not pa.types.is_integer(kind)
+
+
+def _fits(found: pa.Field[Any], declared: pa.Field[Any] | None) -> bool:
+    """Return whether values that have their own types are of the declared type."""
+    if declared is None:
+        return True
+    if name_of_field(declared) != found.name:
+        return False
+    tag, kinds = tag_of_field(found), (found.type, declared.type)
+    if tag == tag_of_field(declared) == "M" and all(map(pa.types.is_struct, kinds)):
+        members = {each.name: each for each in fields_within(declared.type)}
+        return all(_fits(each, members.get(each.name)) for each in fields_within(found.type))
+    if tag == tag_of_field(declared) == "L":
+        found, declared = (fields_within(each)[0].with_name("") for each in kinds)
+        return _fits(found, declared)
+    return tag in {"S", "N", "BOOL"} and tag == tag_of_field(declared)
+
+
+def _is_read_otherwise(declared: pa.Field[Any]) -> bool:
+    """Return whether a column takes texts that are no texts in DynamoDB, or is of another attribute."""
+    within = any(map(_is_read_otherwise, fields_within(declared.type)))
+    return within or tag_of_field(declared) == "JSON" or name_of_field(declared) != declared.name
+
+
+def json_items(data: bytes, types: _Fields, fields: _Fields) -> Iterator[tuple[int, dict[str, Any], Item]]:
+    """Yield for each object of plain JSON its line, the object, and its item, whose values need not be legal.
+
+    Parameters
+    ----------
+    types
+        The columns that a person has declared: a number becomes text where text is declared.
+    fields
+        The columns whose types values have; others have their own.
+
+    Raises
+    ------
+    DecodeError
+        If the text is anything else.
+    """
+    texts = {name for name, field in types.items() if tag_of_field(field) == "S"}
+    for line, row in parse_documents(data, decimals=True, written=bool(texts)):
+        if not isinstance(row, dict):
+            raise DecodeError(f"line {line}: this is no object: write one for each row, and no list around", line=line)
+        rescued = row.pop(RESCUE_NAME, None) if RESCUE_NAME in fields else None
+        shown = {
+            name: value.text if name in texts and isinstance(value, WrittenNumber) else value
+            for name, value in (row.items() if texts else ())
+        }
+        try:
+            item = _item_of(shown or row, fields)
+        except RecursionError:
+            raise DecodeError(f"line {line}: nested deeper than any DynamoDB item", line=line) from None
+        if rescued is not None:
+            item |= parse_json(rescued.encode())
+        _null_names(row, line)
+        yield line, row, item
+
+
+def _item_of(row: dict[str, Any], fields: _Fields) -> Item:
+    """Return an object's members as attribute values, without those that are null; see ``attribute_of``."""
+    return {
+        name_of_field(fields[name]) if name in fields else name: attribute_of(value, fields.get(name))
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+def attribute_of(value: Any, field: pa.Field[Any] | None = None) -> dict[str, Any]:  # noqa: PLR0911 - one line a type
+    """Return a value of plain JSON as the attribute value that its column's type makes of it, or its own type."""
+    kind: Any = None if field is None else field.type
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case str():
+            return {"S": value} if field is None else _attribute_of_text(value, tag_of_field(field))
+        case list() if field is not None and is_list(kind):
+            elements, tag = [attribute_of(each, kind.value_field) for each in value], tag_of_field(field)
+            return {"L": elements} if tag == "L" else {tag: [next(iter(each.values())) for each in elements]}
+        case list():
+            return {"L": [attribute_of(each) for each in value]}
+        case dict() if kind is not None and pa.types.is_struct(kind):
+            return {"M": _item_of(value, {each.name: each for each in kind})}
+        case dict() if kind is not None and pa.types.is_map(kind):
+            return {"M": {name: attribute_of(each, kind.item_field) for name, each in value.items()}}
+        case dict():
+            return {"M": _item_of(value, NO_TYPES)}
+    return {"N": str(value)}
+
+
+def _attribute_of_text(text: str, tag: str) -> dict[str, Any]:
+    if tag == "JSON":
+        return cast("dict[str, Any]", parse_json(text.encode()))
+    if tag == "NULL":
+        return {"NULL": True}
+    return {tag: text} if tag in {"N", "B"} else {"S": text}
+
+
+def _null_names(row: dict[str, Any], line: int) -> list[str]:
+    """Return the names of an object's members that are null.
+
+    Raises
+    ------
+    DecodeError
+        If half of a surrogate pair is in one.
+    """
+    names = [name for name, value in row.items() if value is None]
+    if names:
+        _utf8_json(dict.fromkeys(names), line)
+    return names
+
+
+def _with_named_nulls(batches: Iterable[pa.RecordBatch], text: bytes, fields: _Fields) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the column of :func:`nulls_field`, so that a write can tell a null from a missing member.
+
+    Parameters
+    ----------
+    text
+        The plain JSON that the rows were read from. DynamoDB JSON has no nulls but NULL, which is a value.
+    fields
+        The columns whose names may differ from those of their attributes.
+    """
+    named = None
+    if b"null" in text:
+        rows = (_null_names(row, line) for line, row in parse_documents(text, decimals=True))
+        named = [[name_of_field(fields[each]) if each in fields else each for each in names] or None for names in rows]
+    first = 0
+    for batch in batches:
+        field, count = nulls_field(batch.schema), batch.num_rows
+        names: Any = (
+            pa.nulls(count, field.type) if named is None else pa.array(named[first : first + count], field.type)
+        )
+        yield batch.append_column(field, names)
+        first += count
+
+
+@contextmanager
+def _lines_of_source(lines: Sequence[int]) -> Iterator[None]:
+    """Let errors about a line of items that were made of rows name the line of the row."""
+    try:
+        yield
+    except DecodeError as error:
+        raise shift_line(error, 0 if error.line is None else lines[error.line - 1] - error.line) from None
+
+
+def _utf8_json(item: dict[str, Any], line: int) -> bytes:
+    """Return an item's text.
+
+    Raises
+    ------
+    DecodeError
+        If half of a surrogate pair is in it; the message has the line.
+    """
+    try:
+        return compact_json(item).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        message = f"line {line}: {half!r} is half of a surrogate pair, which no UTF-8 has"
+        raise DecodeError(message, line=line) from None
+
+
+JSON = FileFormat(
+    name="json",
+    endings=(".jsonl", ".ndjson", ".json"),
+    open_reader=functools.partial(TextReader, make_rows=JsonRows),
+    open_writer=write_json,
+    extensions={codec: f"json{ending}" for codec, ending in TEXT_ENDINGS.items()},
+    default_compression="gzip",
+    text_rows=JsonRows,
+)
+DYNAMODB_JSON = FileFormat(
+    name="dynamodb-json",
+    # Read as JSON, which knows it by its first value.
+    endings=(),
+    open_reader=JSON.open_reader,
+    open_writer=write_dynamodb_json,
+    extensions={codec: f"dynamodb.json{ending}" for codec, ending in TEXT_ENDINGS.items()},
+    default_compression="gzip",
+    text_rows=JsonRows,
+)

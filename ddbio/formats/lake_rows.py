@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.formats.file_format import FileFormat, Parts, Sample
+from ddbio.formats.file_format import FileFormat, FileReader, Parts, Sample
 from ddbio.formats.lake_columns import DELETED, attribute_columns
 from ddbio.formats.parquet import PARQUET
 from ddbio.items.schema.arrow import RESCUE_FIELD
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 
-class LakeRowsReader:
+class LakeRowsReader(FileReader):
     """Read the items of one file, in the columns that its table has for items.
 
     How many rows are items shows only when they are read.

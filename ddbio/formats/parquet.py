@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -15,15 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ddbio.errors import DecodeError
-from ddbio.formats.file_format import FileFormat, Parts, Sample
-from ddbio.formats.parquet_footer import TEXT, facts_of_chunks, read_tail
+from ddbio.formats.file_format import FileFormat, FileReader, Parts, Sample, WriterOptions
+from ddbio.formats.parquet_footer import TEXT, facts_of_chunks, read_footer, read_tail
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.arrow_input import checked_batches
 from ddbio.items.expansion import FREE_BYTES, check_rows, may_expand
 from ddbio.items.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED
 from ddbio.items.schema.arrow import fields_within
 from ddbio.storage.local_store import LocalStore
-from ddbio.storage.object_store import RangeFile
+from ddbio.storage.object_store import MemorySink, RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from ddbio.formats.file_format import ReadOptions, WriterOptions
+    from ddbio.formats.file_format import ReadOptions
+    from ddbio.options import Compression
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.staged import StagedFile, StoredObject
 
@@ -143,7 +145,16 @@ def _read_footer(store: ObjectStore, entry: StoredObject) -> _Footer:
     return _Footer(metadata, facts_of_chunks(tail, metadata))
 
 
-class ParquetReader:
+def parquet_bytes(table: pa.Table, compression: Compression) -> bytes:
+    """Return a Parquet file of one row group, which is written by one request."""
+    sink = MemorySink()
+    writer = ParquetFileWriter(sink, table.schema, WriterOptions(compression, table.nbytes, table))
+    writer.write_group(table)
+    writer.finish()
+    return sink.held.getvalue()
+
+
+class ParquetReader(FileReader):
     """Read one Parquet file by its row groups.
 
     Checksums of pages are verified if the writer left some, the columns of the footer if it was ddbio, and the numbers
@@ -364,4 +375,7 @@ PARQUET = FileFormat(
         "none": "parquet",
     },
     self_checking=frozenset({"zstd", "snappy", "gzip", "lz4", "none"}),
+    magic=b"PAR1",
+    magic_end=re.compile(rb"PAR1\Z"),
+    read_footer=read_footer,
 )

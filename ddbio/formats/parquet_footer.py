@@ -5,24 +5,32 @@ Arrow parses the footer, too, and finds what is no footer at all; it believes wh
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from ddbio.errors import DecodeError
+from ddbio.formats.layout import Footer
+from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.kernel.column_chunks import (
     BOUNDS,
+    COMPRESSED,
     DEFINITIONS,
     ENCRYPTED,
     KIND,
     REPETITIONS,
     TEXT_BYTES,
+    UNCOMPRESSED,
     chunks_by_loop,
     chunks_plainly,
 )
 from ddbio.items.kernel.first_calls import FIRST_CALLS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
@@ -115,3 +123,83 @@ def _refuse(columns: list[Any], misfits: NDArray[np.bool_]) -> None:
 
 def _first(columns: list[Any], found: NDArray[np.bool_]) -> str:
     return str(columns[int(found.any(axis=0).argmax())].path)
+
+
+def read_footer(store: ObjectStore, entry: StoredObject, columns: dict[tuple[str, ...], tuple[str, ...]]) -> Footer:
+    """Return what a file of Parquet says of itself.
+
+    Parameters
+    ----------
+    columns
+        Keeps the columns of the leaves of each schema, which are found once for all files.
+
+    Raises
+    ------
+    DecodeError
+        If it is no file of Parquet.
+    NotFoundError
+        If the file is gone.
+    """
+    opened, facts = _opened(store, entry)
+    names = _columns_of(opened.metadata, columns)
+    stored, whole = (facts[..., which].sum(axis=0).tolist() for which in (COMPRESSED, UNCOMPRESSED))
+    sums: dict[str, list[int]] = {name: [0, 0] for name in names}
+    for place, name in enumerate(names):
+        sums[name][0] += stored[place]
+        sums[name][1] += whole[place]
+    return Footer(
+        opened.metadata.num_rows,
+        opened.metadata.num_row_groups,
+        {name: (each[0], each[1]) for name, each in sums.items()},
+    )
+
+
+def _columns_of(metadata: pq.FileMetaData, known: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the name of the column that each leaf is a part of."""
+    schema: Any = metadata.schema
+    paths = tuple(schema.column(place).path for place in range(metadata.num_columns))
+    names = known.get(paths)
+    if names is None:
+        fields = schema.to_arrow_schema()
+        names = tuple(field.name for field in fields for _ in range(_leaves(field.type)))
+        known[paths] = names if len(names) == len(paths) else paths
+    return known[paths]
+
+
+def open_footer(store: ObjectStore, entry: StoredObject) -> pq.ParquetFile:
+    """Return a file of Parquet of which nothing but the end was read: its footer, and no row.
+
+    Raises
+    ------
+    DecodeError
+        If it is no file of Parquet.
+    NotFoundError
+        If the file is gone.
+    """
+    opened, facts = _opened(store, entry)
+    with _naming(store, entry):
+        check_bounds(facts, opened.metadata)
+    return opened
+
+
+def _opened(store: ObjectStore, entry: StoredObject) -> tuple[pq.ParquetFile, NDArray[np.int64]]:
+    """Return a file as ``open_footer`` does, and the facts of its column chunks; their bounds are not checked."""
+    tail = read_tail(store, entry)
+    with _naming(store, entry):
+        # Places in a footer count from the file's beginning, and none is looked at.
+        opened = open_parquet(pa.BufferReader(tail))
+        return opened, facts_of_chunks(tail, opened.metadata)
+
+
+@contextlib.contextmanager
+def _naming(store: ObjectStore, entry: StoredObject) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError, DecodeError) as error:
+        uri = f"{store.uri}/{entry.path}"
+        raise DecodeError(f"{uri} cannot be read as its name says: {error}", uri=uri) from error
+
+
+def _leaves(given: Any) -> int:
+    """Return how many leaves of Parquet a type has."""
+    return sum(_leaves(given.field(place).type) for place in range(given.num_fields)) or 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,94 @@ from ddbio.errors import TargetError
 from ddbio.formats.parquet import dictionary_columns
 from ddbio.formats.partitions import Partitioner, Partitioning
 from ddbio.formats.rolling_writer import RollingWriter
-from ddbio.storage.local_store import LocalStore
-from ddbio.storage.temporary_files import SpooledStore, temporary_folder
+from ddbio.storage.local_store import LocalStore, temporary_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Buffer
 
     from ddbio.formats.partitions import PartitionedRows
     from ddbio.formats.rolling_writer import FileOptions
     from ddbio.items.rescue import MisfitLog
-    from ddbio.storage.object_store import ObjectStore, SinkMaker
+    from ddbio.storage.object_store import ObjectStore, Sink, SinkMaker
     from ddbio.storage.staged import FileNaming, StagedFile
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class SpooledSink:
+    """Write one file to a local one, and bring it to the store when it is whole."""
+
+    def __init__(self, store: SinkMaker, path: str, place: Path) -> None:
+        self._store, self._path, self._place = store, path, place
+        self.closed = False
+        try:
+            self._file = place.open("wb")
+        except OSError as error:
+            raise _refused(place, error) from error
+
+    def write(self, data: Buffer, /) -> int:
+        """Take all of the bytes; return how many that were."""
+        if not self.closed:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                raise _refused(self._place, error) from error
+        return memoryview(data).nbytes
+
+    def finish(self, rows: int) -> StagedFile:
+        """Bring the bytes to the store, and return the staged file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise _refused(self._place, error) from error
+        self.closed = True
+        sink: Sink = self._store.create(self._path)
+        try:
+            with self._place.open("rb") as file:
+                while data := file.read(_CHUNK_BYTES):
+                    sink.write(data)
+            staged = sink.finish(rows)
+        except BaseException:
+            sink.abort()
+            raise
+        self._place.unlink()
+        return staged
+
+    def abort(self) -> None:
+        """Discard the bytes; the folder goes with its owner."""
+        self.closed = True
+        # What the buffer still holds may not fit on the disk, and is not needed.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+class SpooledStore:
+    """Make sinks that keep their bytes in a folder of this machine until they are finished.
+
+    Parameters
+    ----------
+    folder
+        Says where; who gives it deletes it.
+    """
+
+    def __init__(self, store: SinkMaker, folder: Callable[[], Path]) -> None:
+        self._store, self._folder = store, folder
+        self._numbers = itertools.count()
+
+    def create(self, path: str) -> SpooledSink:
+        """Return a sink for a file of the store."""
+        return SpooledSink(self._store, path, self._folder() / f"{next(self._numbers)}.spooled")
+
+
+def _refused(place: Path, error: OSError) -> TargetError:
+    return TargetError(
+        f"a file that is not whole yet cannot be written to {place.parent} ({error.strerror}): free space there, or "
+        "name another folder by the environment variable TMPDIR",
+        str(place.parent),
+    )
+
 
 # What all partitions together hold in memory. Then those that are worth it go to their files, the others to a disk.
 _MEMORY_BYTES = 64 * 1024 * 1024

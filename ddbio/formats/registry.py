@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING
 
 from ddbio.formats.arrow_ipc import ARROW
 from ddbio.formats.avro import AVRO
+from ddbio.formats.csv_rows import CSV
+from ddbio.formats.file_format import WriterOptions
+from ddbio.formats.json_rows import DYNAMODB_JSON, JSON
 from ddbio.formats.lake_rows import LAKE_ROWS
 from ddbio.formats.orc import ORC
 from ddbio.formats.parquet import PARQUET
-from ddbio.formats.text_reader import CSV, DYNAMODB_JSON, JSON
+from ddbio.storage.object_store import MemorySink
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ddbio.formats.file_format import FileFormat
+    from ddbio.options import Compression
     from ddbio.storage.staged import StoredObject
 
 FORMATS: dict[str, FileFormat] = {
     each.name: each for each in (PARQUET, ORC, AVRO, JSON, DYNAMODB_JSON, CSV, ARROW, LAKE_ROWS)
 }
+
+INPUT_FORMATS = tuple(each.name for each in FORMATS.values() if each.endings)
+"""The names of the formats that files are read in."""
 
 ENDINGS: dict[str, FileFormat] = {ending: each for each in FORMATS.values() for ending in each.endings}
 
@@ -30,16 +39,6 @@ _NO_ROWS = re.compile(r"(?:^|/)(?:_(?![^/=]*=[^/]*/)|\.|manifest-)")
 # How the names of compressed text end, behind the ending of the format.
 _PACKED = re.compile(r"\.(?:gz|zst|bz2)$")
 
-# The bytes that files of a format begin with, and those near their end if text may begin so, too.
-# https://parquet.apache.org/docs/file-format/, https://orc.apache.org/specification/ORCv1/ (the last byte is a length),
-# https://avro.apache.org/docs/1.12.0/specification/#object-container-files,
-# https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
-_MAGIC = (
-    ("parquet", b"PAR1", re.compile(rb"PAR1\Z")),
-    ("orc", b"ORC", re.compile(rb"(?s)ORC.\Z")),
-    ("avro", b"Obj\x01", re.compile(b"")),
-    ("arrow", b"ARROW1\0\0", re.compile(b"")),
-)
 MAGIC_BYTES = 8
 """A format is found out by so many bytes at the beginning and at the end of a file."""
 
@@ -69,9 +68,10 @@ def format_of_bytes(head: bytes, tail: bytes | None) -> str | None:
     tail
         None takes the first bytes for enough.
     """
-    for name, magic, end in _MAGIC:
-        if head.startswith(magic) and (tail is None or end.search(tail)):
-            return name
+    for each in FORMATS.values():
+        if each.magic and head.startswith(each.magic):
+            is_told = tail is None or each.magic_end is None or each.magic_end.search(tail)
+            return each.name if is_told else None
     return None
 
 
@@ -91,11 +91,42 @@ def is_splittable(file: str | StoredObject) -> bool:
     return found is not None and found.is_splittable
 
 
-def is_read_in_pieces(file: str | StoredObject) -> bool:
+def is_text(file: str | StoredObject) -> bool:
     """Return whether a file is text, of which some megabytes are held at a time."""
     found = format_of(file)
-    return found is JSON or found is CSV
+    return found is not None and found.text_rows is not None
+
+
+def names_columns(file: str | StoredObject) -> bool:
+    """Return whether the beginning or the footer of a file names the columns of all its rows."""
+    found = format_of(file)
+    return found is None or found.text_rows is None or found.text_rows.has_header
+
+
+def holds_dynamodb_json(path: str) -> bool:
+    """Return whether a file is named as ddbio names those of DynamoDB JSON, which tell the types of their values."""
+    return DYNAMODB_JSON.wrote(path)
 
 
 def _ending(name: str) -> str:
     return "." + name.rpartition(".")[2]
+
+
+def file_row_bytes(rows: pa.Table, file_format: str, compression: Compression | None) -> float:
+    """Return about how many bytes a row takes in a file of many, by writing some to memory; 0 if there are no rows.
+
+    What every file has once, such as its schema, is not counted. Values that repeat far off make real files smaller.
+    """
+    chosen = FORMATS[file_format]
+    if not rows.num_rows or chosen.open_writer is None:
+        return 0.0
+    options = WriterOptions(chosen.codec(compression), 256 * 1024 * 1024, rows)
+    sizes_bytes = []
+    for table in (rows, rows.slice(0, 0)):
+        sink = MemorySink()
+        writer = chosen.open_writer(sink, rows.schema, options)
+        if table.num_rows:
+            writer.write_group(table)
+        sizes_bytes.append(writer.finish().size_bytes)
+    whole, empty = sizes_bytes
+    return max(1.0, whole - empty) / rows.num_rows

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import codecs
-import itertools
 import zlib
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
-from ddbio.formats.avro import AvroReader
-from ddbio.formats.decompress import line_blocks
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions, TextLayout
-from ddbio.formats.json_forms import starts_with_item
 from ddbio.formats.registry import ENDINGS, format_of
-from ddbio.formats.row_lines import RowLines
-from ddbio.formats.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.formats.text_reader import JSON, PIECE_BYTES, TextReader
-from ddbio.items.framing import framing_of
+from ddbio.formats.text_reader import AHEAD_BYTES, PIECE_BYTES, TextAhead
 from ddbio.storage.checksums import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ddbio.formats.file_format import FileReader, Parts, Sample
+    from ddbio.formats.layout import Footer
+    from ddbio.formats.row_lines import RowLines
     from ddbio.items.raw_items import RawItemReader, RawItems
     from ddbio.options import JsonFormat
     from ddbio.storage.object_store import ObjectStore
@@ -67,7 +61,7 @@ class RowFiles:
             If the bytes are not of the format that the name tells, or the name tells none.
         """
         with _naming(entry.path):
-            return self._open(entry).parts()
+            return self.open(entry).parts()
 
     def read(
         self,
@@ -92,7 +86,7 @@ class RowFiles:
             If the bytes are not of the format that the name tells, or the name tells none.
         """
         with _naming(entry.path):
-            yield from self._open(entry, json_format, schema).read(part, batch_rows)
+            yield from self.open(entry, json_format, schema).read(part, batch_rows)
 
     def read_file(
         self, entry: StoredObject, batch_rows: int = BATCH_ROWS, schema: pa.Schema | None = None
@@ -106,13 +100,13 @@ class RowFiles:
         """
         found = format_of(entry)
         with _naming(entry.path):
-            if found is not None and not found.is_splittable and entry.size_bytes > PIECE_BYTES:
+            if found is not None and found.text_rows is not None and entry.size_bytes > PIECE_BYTES:
                 options = replace(self._options, schema=schema)
                 ahead = TextAhead(checked(self._store, entry), entry, found, options, AHEAD_BYTES)
                 if ahead.is_split:
                     yield from ahead.batches()
                     return
-            reader = self._open(entry, schema=schema)
+            reader = self.open(entry, schema=schema)
             for part in range(len(reader.parts().sizes_bytes)):
                 yield from reader.read(part, batch_rows)
 
@@ -131,22 +125,10 @@ class RowFiles:
         DecodeError
             As ``read`` says.
         """
-        if format_of(entry) is JSON and json_format != "plain" and schema is None:
-            with _naming(entry.path):
-                file = cast("TextReader", self._open(entry, json_format))
-                if file.has_item_ranges:
-                    with file.items_of(part) as (blocks, head):
-                        yield from _with_lines(file, reader.read_blocks(blocks, framing_of(head)))
-                    return
-                read = line_blocks(checked(self._store, entry).read_chunks(entry.path), entry.path)
-                first = bytes(next(read, b""))
-                text = first.removeprefix(codecs.BOM_UTF8)
-                if starts_with_item(text):
-                    file.row_lines = RowLines()
-                    items = reader.read_blocks(itertools.chain([first], read), framing_of(text))
-                    yield from _with_lines(file, items)
-                    return
-        yield from self.read(entry, part, json_format, schema=schema)
+        with _naming(entry.path):
+            file = self.open(entry, json_format, schema)
+            items = file.raw_items(part, reader)
+            yield from file.read(part, BATCH_ROWS) if items is None else items
 
     def first_schema(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
@@ -159,14 +141,12 @@ class RowFiles:
             If the bytes are not of the format that the name tells.
         """
         with _naming(entry.path):
-            reader = self._open(entry, json_format, schema)
-            return reader.first_schema() if isinstance(reader, TextReader) else reader.schema()
+            return self.open(entry, json_format, schema).first_schema()
 
     def is_split_items(self, entry: StoredObject, json_format: JsonFormat = "auto") -> bool:
         """Return whether a file is DynamoDB JSON that has parts."""
         with _naming(entry.path):
-            reader = self._open(entry, json_format)
-            return json_format != "plain" and isinstance(reader, TextReader) and reader.has_item_ranges
+            return json_format != "plain" and self.open(entry, json_format).has_item_ranges
 
     def columns_of_text(self, entry: StoredObject, part: int, json_format: JsonFormat = "auto") -> pa.Schema | None:
         """Return columns that hold all rows of a part of text, which are read for that; None if it has no rows.
@@ -177,21 +157,13 @@ class RowFiles:
             If it is no such text.
         """
         with _naming(entry.path):
-            reader = self._open(entry, json_format)
-            return reader.columns(part) if isinstance(reader, TextReader) else reader.schema()
+            return self.open(entry, json_format).columns(part)
 
     def row_lines(self, entry: StoredObject) -> RowLines | None:
         """Return the lines of the rows that are read of a file of text, which grow as it is read; None for others."""
         if self._opened is None or self._opened[0][0] != entry.path:
             return None
-        reader = self._opened[1]
-        return reader.row_lines if isinstance(reader, TextReader) else None
-
-    def unwritable(self, entry: StoredObject) -> str:
-        """Return a type in a file of Avro that ddbio would write as another, or nothing."""
-        with _naming(entry.path):
-            reader = self._open(entry)
-            return reader.unwritable if isinstance(reader, AvroReader) else ""
+        return self._opened[1].row_lines
 
     def sample(
         self, entry: StoredObject, rows: int, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
@@ -204,11 +176,18 @@ class RowFiles:
             If the bytes are not of the format that the name tells.
         """
         with _naming(entry.path):
-            return self._open(entry, json_format, schema).sample(rows)
+            return self.open(entry, json_format, schema).sample(rows)
 
-    def _open(
+    def open(
         self, entry: StoredObject, json_format: JsonFormat = "auto", schema: pa.Schema | None = None
     ) -> FileReader:
+        """Return the reader of a file; the last one is kept.
+
+        Raises
+        ------
+        DecodeError
+            If the name tells no format.
+        """
         found = format_of(entry)
         if found is None:
             raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
@@ -223,11 +202,43 @@ class RowFiles:
         return self._opened[1]
 
 
-def _with_lines(file: TextReader, items: Iterable[RawItems]) -> Iterator[RawItems]:
-    """Yield items, and remember on which lines of the file they stand."""
-    for some in items:
-        file.row_lines.add(len(some), some.lines)
-        yield some
+class FooterReader:
+    """Read what files of one store say of themselves at their ends, from any number of threads."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._columns: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def read(self, entry: StoredObject) -> Footer | None:
+        """Return a file's footer, read by one request where it is short; None if its format has none.
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not of the format that the name tells.
+        NotFoundError
+            If the file is gone.
+        """
+        found = format_of(entry)
+        if found is None or found.read_footer is None:
+            return None
+        with _naming(entry.path):
+            return found.read_footer(checked(self._store, entry), entry, self._columns)
+
+
+def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
+    """Return a type in a file that ddbio would write as another, or nothing.
+
+    Raises
+    ------
+    DecodeError
+        If the bytes are not of the format that the name tells.
+    """
+    found = format_of(entry)
+    if found is None or found.unwritable_type is None:
+        return ""
+    with _naming(entry.path):
+        return found.unwritable_type(checked(store, entry), entry)
 
 
 def read_schema(store: ObjectStore, path: str) -> pa.Schema:
@@ -259,11 +270,8 @@ def schema_of(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None 
     DecodeError
         If it is not of its format.
     """
-    found = format_of(entry)
     with _naming(f"{store.uri}/{entry.path}"):
-        if found is None:
-            raise DecodeError(f"{entry.path} has no known format: name it {', '.join(ENDINGS)}", uri=entry.path)
-        return found.open_reader(store, entry, ReadOptions(schema=None if found.keeps_types else schema)).schema()
+        return RowFiles(store).open(entry, schema=schema).schema()
 
 
 def read_batches(store: ObjectStore, entry: StoredObject, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddbio.errors import DecodeError
 from ddbio.formats.csv_records import LINE_END, QUOTE, opens_cells
 from ddbio.formats.file_format import TextStart
-from ddbio.formats.row_lines import RowLines
-from ddbio.items.raw_items import shift_line
 from ddbio.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,28 +113,18 @@ def read_documents(store: ObjectStore, entry: StoredObject, begin: int, end: int
     return first + start, memoryview(text)[start:last]
 
 
+def lines_at(text: bytes, places: NDArray[np.int64], first_line: int) -> NDArray[np.int64]:
+    """Return the line of each place of a text that begins with a line."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == LINE_END)
+    return first_line + np.searchsorted(ends, places)
+
+
 class LineCounts:
     """Count the lines of files before some bytes, each part of a file once; use it in one thread."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[str, list[tuple[int, int]]] = {}
-
-    @contextmanager
-    def located(self, entry: StoredObject, begin: int, lines: int | None = None) -> Iterator[RowLines]:
-        """Take the lines of rows that begin at a byte of a file, and make those in errors lines of the file.
-
-        Parameters
-        ----------
-        lines
-            How many lines end before, if that is known.
-        """
-        # Where rows begin, their lines are known too.
-        row_lines = RowLines(partial(self.before, entry, begin) if lines is None else None)
-        try:
-            yield row_lines
-        except DecodeError as error:
-            raise shift_line(error, self.before(entry, begin) if lines is None else lines) from None
 
     def before(self, entry: StoredObject, byte: int) -> int:
         """Return how many lines end before a byte of a file, which is read up to there."""
@@ -179,23 +164,20 @@ def count_csv(store: ObjectStore, entry: StoredObject, begin: int, end: int) -> 
     own = begin - first
     quotes = np.flatnonzero(signs[own:] == QUOTE) + own
     lines = np.flatnonzero(signs[own:] == LINE_END) + own
-    found = [_first_record(lines, quotes, within) for within in (0, 1)]
     # A record begins behind a line end, which may be the last byte before the range.
+    places, quotes_before = lines + first + 1, np.searchsorted(quotes, lines)
     return CsvCount(
         len(quotes),
         len(lines),
         (opens_cells(signs, quotes), opens_cells(signs, quotes[1:])),
-        (_shifted(found[0], first), _shifted(found[1], first)),
+        (_first_record(places, quotes_before), _first_record(places, quotes_before + 1)),
     )
 
 
-def _first_record(lines: NDArray[np.intp], quotes: NDArray[np.intp], within: int) -> TextStart | None:
-    outside = np.flatnonzero((np.searchsorted(quotes, lines) + within) % 2 == 0)
-    return TextStart(int(lines[outside[0]]) + 1, int(outside[0]) + 1) if len(outside) else None
-
-
-def _shifted(start: TextStart | None, first: int) -> TextStart | None:
-    return None if start is None else TextStart(start.byte + first, start.lines)
+def _first_record(places: NDArray[np.intp], quotes_before: NDArray[np.intp]) -> TextStart | None:
+    """Return the first of the places behind line ends with an even number of quotes before it."""
+    outside = np.flatnonzero(quotes_before % 2 == 0)
+    return TextStart(int(places[outside[0]]), int(outside[0]) + 1) if len(outside) else None
 
 
 def csv_starts(counts: Sequence[CsvCount], size_bytes: int) -> tuple[TextStart, ...]:

@@ -1,46 +1,57 @@
-"""Read files of JSON and CSV in pieces of whole rows, compressed or not, in bounded memory.
+"""Read files of text as blocks of whole rows: in pieces, by ranges of bytes, or by ranges side by side on threads.
 
-A file of one piece is read as it stands. A larger one whose columns nobody declares is read twice: first to choose the
-columns for all its rows, then for the rows.
+A format makes columns of a block by its :class:`TextRows`. A file of one block is read as it stands. A larger one whose
+columns nobody declares is read twice: first to choose the columns for all its rows, then for the rows.
 """
 
 from __future__ import annotations
 
 import codecs
-import functools
 import itertools
+import os
 import zlib
-from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
 from ddbio.errors import DecodeError
-from ddbio.formats.csv_records import header_names, whole_records
-from ddbio.formats.declared_rows import read_csv_as
 from ddbio.formats.decompress import decompress_head, is_compressed, line_blocks
-from ddbio.formats.file_format import BATCH_ROWS, FileFormat, Parts, Sample
-from ddbio.formats.json_forms import is_answer, starts_with_item
-from ddbio.formats.json_rows import JsonRows
-from ddbio.formats.row_lines import RowLines, lines_of_csv
-from ddbio.formats.text_ranges import RANGE_BYTES, LineCounts, byte_ranges, document_blocks, read_documents
-from ddbio.formats.text_rows import csv_columns, joined_columns, read_csv
-from ddbio.formats.text_writers import write_csv, write_dynamodb_json, write_json
+from ddbio.formats.file_format import BATCH_ROWS, Block, FileReader, Parts, Sample
+from ddbio.formats.row_lines import RowLines
+from ddbio.formats.text_ranges import (
+    RANGE_BYTES,
+    LineCounts,
+    byte_ranges,
+    count_csv,
+    csv_starts,
+    document_blocks,
+    read_documents,
+)
 from ddbio.items.expansion import MOST_ROW_BYTES
+from ddbio.items.framing import framing_of
 from ddbio.items.raw_items import shift_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ddbio.formats.file_format import ReadOptions
-    from ddbio.formats.row_lines import Lines
+    from ddbio.formats.file_format import FileFormat, ReadOptions, TextRows
+    from ddbio.items.raw_items import RawItemReader, RawItems
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 
+_GivenT = TypeVar("_GivenT")
+_MadeT = TypeVar("_MadeT")
 PIECE_BYTES = 32 * 1024 * 1024
 """Text that is read at once, unless one row is more."""
 
+AHEAD_BYTES = 8 * 1024 * 1024
+"""Text that a thread reads at once: all of them together hold no more than one reader of the whole file does."""
+
+_THREADS = 4
 _SAMPLE_BYTES = 512 * 1024
 _FIRST_BYTES = 64 * 1024
 _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
@@ -48,53 +59,8 @@ _SAMPLE_TEXT_BYTES = 8 * _SAMPLE_BYTES
 _OTHER_UNICODE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class _Rows(Protocol):
-    """Read the rows of one file's text, piece by piece, in order."""
-
-    @property
-    def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than what is read at once."""
-        ...
-
-    def begin(self, head: bytes) -> None:
-        """Learn from the beginning of a file what holds for all its rows; what is read next begins later."""
-        ...
-
-    def cut(self, text: bytes) -> int:
-        """Return how many bytes of the text are whole rows, if more text follows; 0 if that cannot be told."""
-        ...
-
-    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a file that is one piece."""
-        ...
-
-    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
-        """Return columns that hold the rows of all pieces."""
-        ...
-
-    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next piece as these columns."""
-        ...
-
-    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines of the file on which the rows of a piece begin, if that can be told.
-
-        Parameters
-        ----------
-        first_line
-            The line of the file with which the piece begins.
-        """
-        ...
-
-
-class TextReader:
-    """Read one file of text, as one part or by ranges of bytes; its head is enough for a sample.
-
-    Attributes
-    ----------
-    row_lines
-        The lines on which the rows stand that were read last.
-    """
+class TextReader(FileReader):
+    """Read one file of text, as one part or by ranges of bytes; its head is enough for a sample."""
 
     def __init__(
         self,
@@ -102,17 +68,17 @@ class TextReader:
         entry: StoredObject,
         options: ReadOptions,
         *,
-        make_rows: Callable[[ReadOptions], _Rows],
+        make_rows: type[TextRows],
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._store, self._entry, self._options, self._make_rows = store, entry, options, make_rows
         self._piece_bytes = piece_bytes
         self._range_bytes = options.range_bytes or RANGE_BYTES
         self._line_counts = LineCounts(store)
-        self.row_lines = RowLines()
+        self.row_lines: RowLines = RowLines()
 
     @cached_property
-    def _head(self) -> bytes | None:
+    def head(self) -> bytes | None:
         """The whole rows that the file begins with, if it is read by ranges; else None."""
         entry = self._entry
         if not self._options.splits_text or entry.size_bytes <= self._range_bytes:
@@ -126,11 +92,11 @@ class TextReader:
     @property
     def has_item_ranges(self) -> bool:
         """Return whether the file is read by ranges, and begins with DynamoDB JSON."""
-        return self._make_rows is JsonRows and self._head is not None and starts_with_item(self._head)
+        return self.head is not None and self._make_rows.begins_with_items(self.head)
 
     def parts(self) -> Parts:
         """Return the parts of the file, whose rows are not known."""
-        if self._head is None:
+        if self.head is None:
             return Parts((self._entry.size_bytes,), None)
         ranges = byte_ranges(self._entry.size_bytes, self._range_bytes)
         return Parts(tuple(end - begin for begin, end in ranges), None, (0, *[None] * (len(ranges) - 1)))
@@ -142,139 +108,94 @@ class TextReader:
     def columns(self, part: int = 0) -> pa.Schema | None:
         """Return columns that hold all rows of a part, which are read for that; None if it has no rows."""
         rows = self._make_rows(self._options)
-        if self._is_whole(part):
-            with _lines_of_file(self._pieces(rows)) as counted:
-                return rows.columns(counted)
-        with self.range_of(part) as (text, head):
-            if head is not None:
-                rows.begin(head)
-            return rows.columns(iter([text])) if text else None
+        return rows.columns(self._blocks(part, rows))
 
     def read(self, part: int, _: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part."""
-        rows = self._make_rows(self._options)
-        if self._is_whole(part):
-            yield from self._read_file(rows)
-            return
-        columns, starts = self._options.schema or rows.given_columns, self._options.starts
-        with self.range_of(part) as (text, head):
-            if head is not None:
-                rows.begin(head)
-            if text:
-                batches = rows.whole(text) if columns is None else rows.rows(text, columns)
-                yield from self._with_lines(text, starts[part].lines + 1 if starts else 1, rows, batches)
+        self.row_lines = RowLines()
+        options, rows = self._options, self._make_rows(self._options)
+        columns, blocks = options.columns if options.schema is None else options.schema, self._blocks(part, rows)
+        if columns is None:
+            first = list(itertools.islice(blocks, 2))
+            if len(first) > 1:
+                columns = rows.columns(itertools.chain(first, blocks))
+                rows = self._make_rows(options)
+                first = []
+                blocks = self._blocks(part, rows)
+            blocks = itertools.chain(first, blocks)
+        for block in blocks:
+            yield from self._batches(block, rows, columns)
 
-    def _is_whole(self, part: int) -> bool:
-        """Return whether a part is the whole file."""
-        starts, size_bytes = self._options.starts, self._entry.size_bytes
-        return self._head is None or bool(starts and starts[part].byte == 0 and starts[part + 1].byte == size_bytes)
+    def _batches(self, block: Block, rows: TextRows, columns: pa.Schema | None) -> list[pa.RecordBatch]:
+        """Return the rows of a block, and remember their lines."""
+        batches = block.apply(lambda text: list(rows.rows(text, columns)))
+        count, before = sum(batch.num_rows for batch in batches), block.lines_before
+        if isinstance(before, int):
+            self.row_lines.add(count, rows.lines(block.text, count, before + 1))
+        else:
+            self.row_lines.add(count, rows.lines(block.text, count, 1), before)
+        return batches
 
-    @contextmanager
-    def range_of(self, part: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """Return the whole rows that begin in a range, and what the file begins with if these are other rows.
+    def raw_items(self, part: int, reader: RawItemReader) -> Iterator[RawItems] | None:
+        """Return the items of a part of DynamoDB JSON, read in bounded memory; None if it is something else."""
+        if not self._make_rows.row_begin or self._options.json_format == "plain" or self._options.schema is not None:
+            return None
+        lines_before: Callable[[], int] | None = None
+        blocks: Iterable[bytes | memoryview]
+        if self.has_item_ranges:
+            begin, end = byte_ranges(self._entry.size_bytes, self._range_bytes)[part]
+            begin, blocks = document_blocks(self._store, self._entry, begin, end)
+            head, lines_before = self.head or b"", partial(self._line_counts.before, self._entry, begin)
+        else:
+            read = line_blocks(self._store.read_chunks(self._entry.path), self._entry.path)
+            first = bytes(next(read, b""))
+            head, blocks = first.removeprefix(codecs.BOM_UTF8), itertools.chain([first], read)
+            if not self._make_rows.begins_with_items(head):
+                return None
+        return self._with_lines(reader.read_blocks(blocks, framing_of(head)), lines_before)
 
-        Lines in errors become those of the file, and so do the lines of rows that are added to ``row_lines``.
-        """
-        with self._text_of(part) as view:
-            text = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
-            yield (text, self._head) if part else (_utf8(text), None)
+    def _with_lines(self, items: Iterable[RawItems], lines_before: Callable[[], int] | None) -> Iterator[RawItems]:
+        """Yield items, and remember on which lines of the file they stand."""
+        self.row_lines = RowLines()
+        try:
+            for some in items:
+                self.row_lines.add(len(some), some.lines, lines_before)
+                yield some
+        except DecodeError as error:
+            raise shift_line(error, lines_before() if lines_before else 0) from None
 
-    @contextmanager
-    def items_of(self, part: int) -> Iterator[tuple[Iterable[memoryview], bytes]]:
-        """Return the DynamoDB JSON that begins in a range, in blocks of lines, and what the file begins with."""
-        begin, end = byte_ranges(self._entry.size_bytes, self._range_bytes)[part]
-        begin, blocks = document_blocks(self._store, self._entry, begin, end)
-        with self._line_counts.located(self._entry, begin) as self.row_lines:
-            yield blocks, self._head or b""
+    def blocks(self, part: int) -> Iterator[Block]:
+        """Yield the text of a part in blocks of whole rows."""
+        return self._blocks(part, self._make_rows(self._options))
 
-    @contextmanager
-    def _text_of(self, part: int) -> Iterator[memoryview]:
+    def _blocks(self, part: int, rows: TextRows) -> Iterator[Block]:
         starts, entry = self._options.starts, self._entry
+        if self.head is None or (starts and starts[part].byte == 0 and starts[part + 1].byte == entry.size_bytes):
+            lines, before = 0, b""
+            for text in self._pieces(rows):
+                lines += before.count(b"\n")
+                yield Block(text, lines)
+                before = text
+            return
+        if part:
+            rows.begin(self.head)
+        lines_before: int | Callable[[], int]
         if starts:
             begin, end = starts[part].byte, starts[part + 1].byte
             _check_row(end - begin - self._range_bytes)
-            text = memoryview(self._store.read_range(entry, begin, end - begin) if begin < end else b"")
+            view = memoryview(self._store.read_range(entry, begin, end - begin) if begin < end else b"")
+            lines_before = starts[part].lines
         else:
-            begin, end = byte_ranges(entry.size_bytes, self._range_bytes)[part]
-            begin, text = read_documents(self._store, entry, begin, end)
-        with self._line_counts.located(entry, begin, starts[part].lines if starts else None) as self.row_lines:
-            yield text
+            begin, view = read_documents(self._store, entry, *byte_ranges(entry.size_bytes, self._range_bytes)[part])
+            lines_before = partial(self._line_counts.before, entry, begin)
+        text = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
+        if text:
+            yield Block(text if part else _utf8(text), lines_before)
 
-    def _read_file(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file in pieces."""
-        self.row_lines = RowLines()
-        columns = self._options.schema or rows.given_columns
-        pieces = self._pieces(rows)
-        first, second = next(pieces, b""), next(pieces, None)
-        if second is None and rows.given_columns is None:
-            yield from self._with_lines(first, 1, rows, rows.whole(first))
-            return
-        whole: Iterator[bytes] = itertools.chain(filter(None, [first, second]), pieces)
-        if columns is None:
-            with _lines_of_file(whole) as counted:
-                columns = rows.columns(counted)
-            rows = self._make_rows(self._options)
-            whole = self._pieces(rows)
-        with _lines_of_file(whole) as counted:
-            first_line = 1
-            for piece in counted:
-                yield from self._with_lines(piece, first_line, rows, rows.rows(piece, columns))
-                first_line += piece.count(b"\n")
-
-    def _with_lines(
-        self, piece: bytes, first_line: int, rows: _Rows, batches: Iterable[pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
-        """Return the rows of a piece, and remember their lines."""
-        batches = list(batches)
-        count = sum(batch.num_rows for batch in batches)
-        self.row_lines.add(count, rows.lines(piece, count, first_line))
-        return batches
-
-    def first_schema(self) -> pa.Schema | None:
-        """Return the columns that the file's head shows; None if it is too short to show all.
-
-        A small file is read whole, as is JSON that does not begin with an object: it is a list, or none of ours.
-        """
-        entry = self._entry
-        head = self._store.read_range(entry, 0, min(entry.size_bytes, _FIRST_BYTES))
-        if self._make_rows is JsonRows:
-            try:
-                text, _ = decompress_head(head, _FIRST_BYTES)
-            except zlib.error:
-                text = b"damaged"
-            text = _utf8(text).lstrip()
-            if text and not text.startswith(b"{"):
-                next(self.read(0, BATCH_ROWS), None)
-                return None
-        if len(head) == entry.size_bytes:
-            schemas = [batch.schema for batch in self.read(0, BATCH_ROWS)]
-            return schemas[0] if schemas else None
-        found = self.sample(1, _FIRST_BYTES)
-        # Later rows of JSON may have members that the first ones lack.
-        return found.batch.schema if found is not None and self._make_rows is CsvRows else None
-
-    def sample(self, rows: int, head_bytes: int = _SAMPLE_BYTES) -> Sample | None:
-        """Return the first rows of the file's head; None for one document of which that is only the beginning."""
-        entry = self._entry
-        head = self._store.read_range(entry, 0, min(entry.size_bytes, head_bytes))
-        text, read_bytes = decompress_head(head, _SAMPLE_TEXT_BYTES)
-        is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
-        text = _utf8(text)
-        may_be_answer = self._options.json_format != "plain" and self._options.schema is None
-        if not is_whole and may_be_answer and is_answer(text):
-            return None
-        reader = self._make_rows(self._options)
-        whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
-        found = list(reader.whole(whole)) if whole else []
-        if not sum(batch.num_rows for batch in found):
-            return None
-        row_bytes = read_bytes * len(whole) / text_bytes / sum(batch.num_rows for batch in found)
-        return Sample(found[0].slice(0, rows), row_bytes)
-
-    def _pieces(self, rows: _Rows) -> Iterator[bytes]:
-        """Yield the text in pieces of whole rows."""
-        held, held_bytes = list[bytes](), 0
-        for text in self._blocks():
+    def _pieces(self, rows: TextRows) -> Iterator[bytes]:
+        """Yield the text of the file in pieces of whole rows, at least one."""
+        held, held_bytes, is_first = list[bytes](), 0, True
+        for text in self._text():
             held.append(text)
             held_bytes += len(text)
             if held_bytes < self._piece_bytes:
@@ -284,12 +205,13 @@ class TextReader:
             _check_row(len(joined) - end - self._piece_bytes)
             if end:
                 yield joined[:end]
+                is_first = False
             held, held_bytes = [joined[end:]], len(joined) - end
-        if held_bytes:
+        if held_bytes or is_first:
             yield b"".join(held)
 
-    def _blocks(self) -> Iterator[bytes]:
-        """Yield the text in blocks of at most the size of a piece."""
+    def _text(self) -> Iterator[bytes]:
+        """Yield the text of the file in blocks of at most the size of a piece."""
         is_first = True
         for block in line_blocks(self._store.read_chunks(self._entry.path), self._entry.path, MOST_ROW_BYTES):
             text = _utf8(bytes(block)) if is_first else bytes(block)
@@ -297,22 +219,44 @@ class TextReader:
             for start in range(0, len(text), self._piece_bytes):
                 yield text[start : start + self._piece_bytes]
 
+    def first_schema(self) -> pa.Schema | None:
+        """Return the columns that the file's head shows; None if it is too short to show all.
 
-@contextmanager
-def _lines_of_file(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
-    """Hand the pieces of a file out; lines in errors of the last one that was taken become those of the file."""
-    lines = 0
+        A small file is read whole, as is one that does not begin with a row: it is a list, or none of ours.
+        """
+        entry, make_rows = self._entry, self._make_rows
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, _FIRST_BYTES))
+        if make_rows.row_begin:
+            try:
+                text, _ = decompress_head(head, _FIRST_BYTES)
+            except zlib.error:
+                text = b"damaged"
+            text = _utf8(text).lstrip()
+            if text and not text.startswith(make_rows.row_begin):
+                next(self.read(0, BATCH_ROWS), None)
+                return None
+        if len(head) == entry.size_bytes:
+            schemas = [batch.schema for batch in self.read(0, BATCH_ROWS)]
+            return schemas[0] if schemas else None
+        found = self.sample(1, _FIRST_BYTES)
+        return found.batch.schema if found is not None and make_rows.has_header else None
 
-    def counted() -> Iterator[bytes]:
-        nonlocal lines
-        for piece in pieces:
-            yield piece
-            lines += piece.count(b"\n")
-
-    try:
-        yield counted()
-    except DecodeError as error:
-        raise shift_line(error, lines) from None
+    def sample(self, rows: int, head_bytes: int = _SAMPLE_BYTES) -> Sample | None:
+        """Return the first rows of the file's head; None for one document of which that is only the beginning."""
+        entry = self._entry
+        head = self._store.read_range(entry, 0, min(entry.size_bytes, head_bytes))
+        text, read_bytes = decompress_head(head, _SAMPLE_TEXT_BYTES)
+        is_whole, text_bytes = read_bytes == entry.size_bytes, len(text)
+        text = _utf8(text)
+        reader = self._make_rows(self._options)
+        if not is_whole and reader.is_one_document(text):
+            return None
+        whole = text if is_whole else text[: reader.cut(text) or text.rfind(b"\n") + 1]
+        found = list(reader.rows(whole, None)) if whole else []
+        count = sum(batch.num_rows for batch in found)
+        if not count:
+            return None
+        return Sample(found[0].slice(0, rows), read_bytes * len(whole) / text_bytes / count)
 
 
 def _check_row(size_bytes: int) -> None:
@@ -336,85 +280,73 @@ def _utf8(text: bytes) -> bytes:
     return text.removeprefix(codecs.BOM_UTF8)
 
 
-class CsvRows:
-    """Read CSV; the first record has the names of the columns."""
+class TextAhead:
+    """Read one file by its ranges, side by side on threads, in the order of its rows.
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._names: list[str] | None = None
+    The ranges of a load are its units, so their size is fixed; these are only read ahead, and may be smaller.
+    """
+
+    def __init__(
+        self, store: ObjectStore, entry: StoredObject, form: FileFormat, options: ReadOptions, range_bytes: int
+    ) -> None:
+        self._store, self._entry, self._form = store, entry, form
+        self._options = replace(options, splits_text=True, range_bytes=range_bytes)
+        self._ranges = byte_ranges(entry.size_bytes, range_bytes)
 
     @property
-    def given_columns(self) -> pa.Schema | None:
-        """Return the columns that were chosen by more than what is read at once."""
-        return None if self._options.schema is not None else self._options.columns
+    def is_split(self) -> bool:
+        """Return whether the file has ranges: it is large, and not compressed."""
+        return self._form.text_rows is not None and len(self._ranges) > 1 and len(self._open().parts().sizes_bytes) > 1
 
-    def begin(self, head: bytes) -> None:
-        """Learn the names of the columns from a file's beginning."""
-        self._header(head)
+    @property
+    def has_items(self) -> bool:
+        """Return whether the file begins with DynamoDB JSON."""
+        return self._open().has_item_ranges
 
-    def cut(self, text: bytes) -> int:
-        """Return where the last record ends that is known to be whole."""
-        return whole_records(text)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in the order of the file; all batches have one schema.
 
-    def whole(self, text: bytes) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a file that is one piece."""
-        if self._options.schema is not None:
-            return read_csv_as(text, self._options.schema).to_batches(BATCH_ROWS)
-        return read_csv(text, self._options).to_batches(BATCH_ROWS)
+        Raises
+        ------
+        DecodeError
+            If the file is no such text; lines are those of the file.
+        """
+        parts, text_rows = range(len(self._ranges)), cast("type[TextRows]", self._form.text_rows)
+        if text_rows.needs_starts:
+            counts = side_by_side(lambda part: count_csv(self._store, self._entry, *self._ranges[part]), parts)
+            self._options = replace(self._options, starts=csv_starts(list(counts), self._entry.size_bytes))
+        if self._options.schema is None:
+            found = side_by_side(lambda part: self._open().columns(part), parts)
+            self._options = replace(self._options, columns=text_rows.joined(found))
+        for read in side_by_side(lambda part: list(self._open().read(part, BATCH_ROWS)), parts):
+            yield from read
 
-    def columns(self, pieces: Iterator[bytes]) -> pa.Schema:
-        """Return columns that hold the rows of all pieces."""
-        first = next(pieces, b"")
-        if set(self._names or header_names(first)) <= self._options.types.keys():
-            # All is declared: there is nothing to choose.
-            pieces = iter(())
-        pieces = itertools.chain([first], pieces)
-        found = (csv_columns(piece, self._options, self._header(piece)) for piece in pieces)
-        return functools.reduce(joined_columns, found)
+    def made(self, make: Callable[[bytes, bytes], _MadeT]) -> Iterator[_MadeT]:
+        """Yield what is made, on threads, of the documents of each range of JSON, and of what the file begins with."""
 
-    def rows(self, piece: bytes, columns: pa.Schema) -> Iterable[pa.RecordBatch]:
-        """Return the rows of the next piece as these columns."""
-        names = self._header(piece)
-        if self._options.schema is not None:
-            return read_csv_as(piece, columns, names).to_batches(BATCH_ROWS)
-        return read_csv(piece, self._options, names, columns).to_batches(BATCH_ROWS)
+        def of_range(part: int) -> _MadeT:
+            reader = self._open()
+            block = next(reader.blocks(part), Block(b""))
+            return block.apply(lambda text: make(text, reader.head or b"" if part else text))
 
-    def lines(self, piece: bytes, rows: int, first_line: int) -> Lines | None:
-        """Return the lines on which records begin."""
-        return lines_of_csv(piece, rows, first_line, has_header=first_line == 1)
+        return side_by_side(of_range, range(len(self._ranges)))
 
-    def _header(self, piece: bytes) -> list[str] | None:
-        """Return the names of the columns if the piece does not begin with them."""
-        known = self._names
-        if known is None:
-            self._names = header_names(piece)
-        return known
+    def _open(self) -> TextReader:
+        # For each range one of its own: readers are for one thread.
+        return cast("TextReader", self._form.open_reader(self._store, self._entry, self._options))
 
 
-_TEXT_EXTENSIONS: dict[Any, str] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
-
-JSON = FileFormat(
-    name="json",
-    endings=(".jsonl", ".ndjson", ".json"),
-    open_reader=functools.partial(TextReader, make_rows=JsonRows),
-    open_writer=write_json,
-    extensions={codec: f"json{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
-    default_compression="gzip",
-)
-DYNAMODB_JSON = FileFormat(
-    name="dynamodb-json",
-    # Read as JSON, which knows it by its first value.
-    endings=(),
-    open_reader=JSON.open_reader,
-    open_writer=write_dynamodb_json,
-    extensions={codec: f"dynamodb.json{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
-    default_compression="gzip",
-)
-CSV = FileFormat(
-    name="csv",
-    endings=(".csv",),
-    open_reader=functools.partial(TextReader, make_rows=CsvRows),
-    open_writer=write_csv,
-    extensions={codec: f"csv{ending}" for codec, ending in _TEXT_EXTENSIONS.items()},
-    default_compression="gzip",
-)
+def side_by_side(make: Callable[[_GivenT], _MadeT], given: Iterable[_GivenT]) -> Iterator[_MadeT]:
+    """Yield what is made of each, in order; threads make a few ahead, and have ended when the iteration has."""
+    count = min(_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    waiting = deque[Future[_MadeT]]()
+    left = iter(given)
+    pool = ThreadPoolExecutor(count, thread_name_prefix="ddbio-text")
+    try:
+        while True:
+            waiting += [pool.submit(make, each) for each in itertools.islice(left, count - len(waiting))]
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,19 +1,30 @@
-"""Write rows as text, compressed as a whole: CSV, lines of plain JSON, and lines of DynamoDB JSON."""
+"""Write text: rows as CSV and as lines of JSON, and lines of items as those of an export or for the service's import.
+
+An export's files are rolled at a target size. An import's hold one window of rows each, in random order: sorted rows
+would keep one partition of the new table busy and the others idle.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
 
 from ddbio.formats.file_format import BATCH_ROWS
 from ddbio.items.declared_text import csv_column
 from ddbio.items.encode import Encoder
+from ddbio.items.kernel.arrays import int64_array
 from ddbio.items.plain_json import json_lines
 
 if TYPE_CHECKING:
@@ -24,26 +35,97 @@ if TYPE_CHECKING:
 
     from ddbio.formats.file_format import WriterOptions
     from ddbio.options import Compression
-    from ddbio.storage.object_store import Sink
-    from ddbio.storage.staged import StagedFile
+    from ddbio.storage.object_store import ObjectStore, Sink
+    from ddbio.storage.staged import FileNaming, StagedFile
 
-    FormatRows: TypeAlias = Callable[[pa.RecordBatch], Buffer]
+    _Words: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+    _RowText: TypeAlias = tuple[bytes, Callable[[pa.RecordBatch], Buffer]]
 
-# ISA-L's best but one, as exports are written: 3 takes twice the time for a hundredth of the bytes.
-_GZIP_LEVEL = 2
+TEXT_ENDINGS: dict[Compression, str] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
+"""How the names of files of text end, by codec."""
+
+EXTENSION = "json.gz"
+"""How the names of an export's files end."""
+
+ImportCompression = Literal["zstd", "gzip", "none"]
+# ISA-L's best but one: 3 takes twice the time for a hundredth of the bytes.
+_GZIP_LEVEL, _IMPORT_GZIP_LEVEL = 2, 1
 _GZIP_WINDOW_BITS = 31
+_THREADS = 2
 
 
-class _RowText(Protocol):
-    """Make text of rows of one schema."""
+class CompressedSink:
+    """Compress what is written into a sink, and count the bytes as stored.
 
-    def head(self) -> Buffer:
-        """Return what stands before the first row."""
-        ...
+    Parameters
+    ----------
+    takes_md5
+        Whether the staged file has the MD5 of the bytes as stored.
+    """
 
-    def rows(self, batch: pa.RecordBatch) -> Buffer:
-        """Return the text of rows."""
-        ...
+    def __init__(self, sink: Sink, compression: Compression, *, takes_md5: bool = False) -> None:
+        self._sink = sink
+        self.size_bytes = 0
+        self._md5 = hashlib.md5(usedforsecurity=False) if takes_md5 else None
+        self._gzip: Any = None
+        self._zstd: Any = None
+        if compression == "gzip":
+            self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
+        elif compression == "zstd":
+            stored: Any = _Stored(self._store)
+            self._zstd = pa.CompressedOutputStream(pa.PythonFile(stored, mode="w"), "zstd")
+
+    def write(self, data: Buffer) -> None:
+        """Take all of the bytes."""
+        if self._zstd is not None:
+            self._zstd.write(data)
+        else:
+            self._store(data if self._gzip is None else self._gzip.compress(data))
+
+    def _store(self, data: Buffer) -> int:
+        size_bytes = memoryview(data).nbytes
+        if size_bytes:
+            if self._md5 is not None:
+                self._md5.update(data)
+            self._sink.write(data)
+            self.size_bytes += size_bytes
+        return size_bytes
+
+    def flush(self) -> None:
+        """Store what the compressor holds, which would be missing in the size."""
+        if self._zstd is not None:
+            self._zstd.flush()
+        elif self._gzip is not None:
+            self._store(self._gzip.flush(isal_zlib.Z_SYNC_FLUSH))
+
+    def finish(self, rows: int) -> StagedFile:
+        """Store what ends the file, and return it staged."""
+        if self._zstd is not None:
+            self._zstd.close()
+        elif self._gzip is not None:
+            self._store(self._gzip.flush())
+        staged = self._sink.finish(rows)
+        return staged if self._md5 is None else replace(staged, md5=base64.b64encode(self._md5.digest()).decode())
+
+    def abort(self) -> None:
+        """Discard the file."""
+        self._sink.abort()
+        if self._zstd is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                self._zstd.close()
+
+
+class _Stored:
+    """Be enough of a file for pyarrow; the sink has its own pace, and is finished or aborted."""
+
+    closed = False
+
+    def __init__(self, write: Callable[[Buffer], int]) -> None:
+        self.write = write
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class TextFileWriter:
@@ -52,144 +134,63 @@ class TextFileWriter:
     Parameters
     ----------
     make_text
-        Makes what turns rows of the schema into text.
+        Returns for a schema what stands before the first row, and what makes text of rows.
     """
 
     def __init__(
         self, sink: Sink, schema: pa.Schema, options: WriterOptions, *, make_text: Callable[[pa.Schema], _RowText]
     ) -> None:
-        self._sink = sink
-        self.closed = False
-        self.size_bytes = 0
+        head, self._text_of = make_text(schema)
         self._rows = 0
-        self._text = make_text(schema)
-        self._compressor = _compressor(self, options.compression)
-        self._compressor.write(self._text.head())
+        self._out = CompressedSink(sink, options.compression)
+        self._out.write(head)
 
-    def write(self, data: Buffer, /) -> int:
-        """Pass compressed bytes on to the sink."""
-        taken = self._sink.write(data)
-        self.size_bytes += taken
-        return taken
-
-    def flush(self) -> None:
-        """Do nothing: the sink has its own pace."""
-
-    def close(self) -> None:
-        """Do nothing: a compressor closes what it writes to, and the sink is finished or aborted."""
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes that the sink has taken."""
+        return self._out.size_bytes
 
     def write_group(self, table: pa.Table) -> None:
         """Write a table's rows."""
         for batch in table.to_batches(BATCH_ROWS):
-            self._compressor.write(self._text.rows(batch))
-        # What a compressor holds would be missing in the size of the file.
-        self._compressor.flush()
+            self._out.write(self._text_of(batch))
+        self._out.flush()
         self._rows += table.num_rows
 
     def finish(self) -> StagedFile:
-        """Write what the compressor holds, and return the staged file."""
-        self._compressor.close()
-        return self._sink.finish(self._rows)
+        """Return the staged file."""
+        return self._out.finish(self._rows)
 
     def abort(self) -> None:
         """Discard the file."""
-        self._sink.abort()
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._compressor.close()
+        self._out.abort()
 
 
-class _Gzip:
-    def __init__(self, file: TextFileWriter) -> None:
-        self._file = file
-        self._deflater: Any = isal_zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
-
-    def write(self, data: Buffer) -> None:
-        self._emit(self._deflater.compress(data))
-
-    def flush(self) -> None:
-        self._emit(self._deflater.flush(isal_zlib.Z_SYNC_FLUSH))
-
-    def close(self) -> None:
-        self._emit(self._deflater.flush())
-
-    def _emit(self, data: bytes) -> None:
-        if data:
-            self._file.write(data)
-
-
-class _Plain:
-    def __init__(self, file: TextFileWriter) -> None:
-        self._file = file
-
-    def write(self, data: Buffer) -> None:
-        if memoryview(data):
-            self._file.write(data)
-
-    def flush(self) -> None:
-        """Do nothing: nothing is held."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-
-def _compressor(file: TextFileWriter, compression: Compression) -> _Gzip | _Plain | Any:
-    if compression == "gzip":
-        return _Gzip(file)
-    if compression == "none":
-        return _Plain(file)
-    handle: Any = file
-    return pa.CompressedOutputStream(pa.PythonFile(handle, mode="w"), "zstd")
-
-
-class CsvText:
-    """Make CSV of rows: every text is quoted, and a null is an empty cell without quotes.
+def _csv_text(schema: pa.Schema) -> _RowText:
+    """Make a record of each row: every text is quoted, and a null is an empty cell without quotes.
 
     Binary is base64, what is nested is JSON.
     """
+    names = schema.names
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._names = schema.names
-
-    def head(self) -> bytes:
-        """Return the line of the columns' names."""
-        quoted = ('"' + name.replace('"', '""') + '"' for name in self._names)
-        return ",".join(quoted).encode() + b"\n"
-
-    def rows(self, batch: pa.RecordBatch) -> Buffer:
-        """Return a record per row."""
-        cells: Any = pa.RecordBatch.from_arrays([csv_column(each) for each in batch.columns], self._names)
+    def text_of(batch: pa.RecordBatch) -> Buffer:
+        cells: Any = pa.RecordBatch.from_arrays([csv_column(each) for each in batch.columns], names)
         out: Any = pa.BufferOutputStream()
         pa.csv.write_csv(cells, out, pa.csv.WriteOptions(include_header=False))
         return out.getvalue()  # type: ignore[no-any-return]
 
+    quoted = ('"' + name.replace('"', '""') + '"' for name in names)
+    return ",".join(quoted).encode() + b"\n", text_of
 
-class JsonText:
+
+def _json_text(_: pa.Schema) -> _RowText:
     """Make a line of plain JSON of each row."""
-
-    def __init__(self, _: pa.Schema) -> None: ...
-
-    def head(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-    def rows(self, batch: pa.RecordBatch) -> Buffer:
-        """Return a line per row."""
-        return _lines(json_lines(batch))
+    return b"", lambda batch: _lines(json_lines(batch))
 
 
-class DynamoDBJsonText:
+def _dynamodb_json_text(schema: pa.Schema) -> _RowText:
     """Make a line of DynamoDB JSON of each row, as the service's own exports and imports have items, but bare."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._encoder = Encoder(schema)
-
-    def head(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-    def rows(self, batch: pa.RecordBatch) -> Buffer:
-        """Return a line per row."""
-        return self._encoder.encode_lines(batch)
+    return b"", Encoder(schema).encode_lines
 
 
 def _lines(texts: Any) -> Buffer:
@@ -200,6 +201,172 @@ def _lines(texts: Any) -> Buffer:
     return joined[0].as_buffer()  # type: ignore[no-any-return]
 
 
-write_csv = partial(TextFileWriter, make_text=CsvText)
-write_json = partial(TextFileWriter, make_text=JsonText)
-write_dynamodb_json = partial(TextFileWriter, make_text=DynamoDBJsonText)
+write_csv = partial(TextFileWriter, make_text=_csv_text)
+write_json = partial(TextFileWriter, make_text=_json_text)
+write_dynamodb_json = partial(TextFileWriter, make_text=_dynamodb_json_text)
+
+
+class RollingGzipWriter:
+    """Stage one task's lines as gzip files close to the target size, as an export has them.
+
+    Parameters
+    ----------
+    store
+        Where the files are staged.
+    naming
+        Names of this attempt of this task.
+    folder
+        Folder of the target in which the files appear.
+    target_file_bytes
+        Compressed size at which a file is closed.
+    """
+
+    def __init__(self, store: ObjectStore, naming: FileNaming, folder: str, target_file_bytes: int) -> None:
+        self._store, self._naming, self._folder = store, naming, folder
+        self._target_file_bytes = target_file_bytes
+        self._file: CompressedSink | None = None
+        self._rows = 0
+        self._staged: list[StagedFile] = []
+
+    def write(self, lines: bytes, count: int) -> None:
+        """Take ``count`` whole lines."""
+        if self._file is None:
+            path = self._naming.path(len(self._staged), EXTENSION)
+            self._file = CompressedSink(self._store.create(f"{self._folder}/{path}"), "gzip", takes_md5=True)
+        self._file.write(lines)
+        self._rows += count
+        if self._file.size_bytes >= self._target_file_bytes:
+            self._close_file()
+
+    def finish(self) -> list[StagedFile]:
+        """Return the files of this task, all staged, each with its MD5; none if no line came."""
+        self._close_file()
+        return self._staged
+
+    def abort(self) -> None:
+        """Discard the open file; the job's abort discards the finished ones."""
+        if self._file:
+            self._file.abort()
+            self._file = None
+
+    def _close_file(self) -> None:
+        if self._file:
+            self._staged.append(self._file.finish(self._rows))
+            self._file, self._rows = None, 0
+
+
+class LineBuffer:
+    """Hold a window of lines in one buffer, which the next window reuses.
+
+    Parameters
+    ----------
+    window_bytes
+        Expected size of a window; the buffer grows if that is too little.
+    """
+
+    def __init__(self, window_bytes: int) -> None:
+        self._text = np.empty(window_bytes, np.uint8)
+        self._offsets = [np.zeros(1, np.int64)]
+        self.size_bytes = 0
+
+    def add(self, text: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Words) -> None:
+        """Append lines: line ``i`` is ``text[offsets[i]:offsets[i + 1]]``."""
+        end = self.size_bytes + len(text)
+        if end > len(self._text):
+            self._text = np.concatenate([self._text[: self.size_bytes], np.empty(end, np.uint8)])
+        self._text[self.size_bytes : end] = text
+        self._offsets.append(offsets[1:] + self.size_bytes)
+        self.size_bytes = end
+
+    def line(self, number: int) -> bytes:
+        """Return one line."""
+        offsets = np.concatenate(self._offsets)
+        return self._text[offsets[number] : offsets[number + 1]].tobytes()
+
+    def take(self, order: _Words) -> pa.Buffer:
+        """Return the lines with these numbers, in this order, back to back, and forget all lines."""
+        offsets = np.concatenate(self._offsets)
+        parts = [None, pa.py_buffer(offsets.data), pa.py_buffer(self._text.data)]
+        array: Any = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, parts)
+        taken = array.take(int64_array(order))
+        self._offsets, self.size_bytes = self._offsets[:1], 0
+        size_bytes = int(np.frombuffer(taken.buffers()[1], np.int64)[len(order)])
+        return taken.buffers()[2].slice(0, size_bytes)  # type: ignore[no-any-return]
+
+
+class ImportObjectWriter:
+    """Stage an object for each window of lines; threads compress it while the caller fills the next window.
+
+    Parameters
+    ----------
+    folder
+        Folder of the store's target in which the objects appear.
+    naming
+        Names of the objects.
+    ending
+        How names end before the compression's own ending, like ``json``.
+    """
+
+    def __init__(
+        self, store: ObjectStore, folder: str, naming: FileNaming, ending: str, compression: ImportCompression
+    ) -> None:
+        self._store, self._folder, self._naming, self._compression = store, folder, naming, compression
+        self._ending = f"{ending}{TEXT_ENDINGS[compression]}"
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-compress")
+        self._pending: deque[Future[StagedFile]] = deque()
+        self._staged: list[StagedFile] = []
+        self._random = np.random.default_rng()
+
+    def write(self, lines: LineBuffer, chosen: _Words, header: bytes = b"") -> int:
+        """Stage a header and the chosen lines of a window, in random order; return their bytes before compression."""
+        text = lines.take(self._random.permutation(chosen))
+        if not len(chosen):
+            return 0
+        if header:
+            text = pa.py_buffer(header + text.to_pybytes())
+        if len(self._pending) == _THREADS:
+            self._staged.append(self._pending.popleft().result())
+        path = f"{self._folder}{self._naming.path(len(self._staged) + len(self._pending), self._ending)}"
+        self._pending.append(self._pool.submit(self._put, path, text, len(chosen)))
+        return text.size
+
+    def finish(self) -> list[StagedFile]:
+        """Return the staged objects."""
+        while self._pending:
+            self._staged.append(self._pending.popleft().result())
+        self._pool.shutdown()
+        return self._staged
+
+    def abort(self) -> None:
+        """Wait for objects that are being staged; the job's abort discards them."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _put(self, path: str, text: pa.Buffer, count: int) -> StagedFile:
+        body = compress(text, self._compression)
+        sink = self._store.create(path)
+        try:
+            sink.write(body)
+            return sink.finish(count)
+        except BaseException:
+            sink.abort()
+            raise
+
+
+class LineCounter:
+    """Count what an ``ImportObjectWriter`` would write."""
+
+    def write(self, lines: LineBuffer, chosen: _Words, header: bytes = b"") -> int:
+        """Return the bytes of a header and the chosen lines of a window."""
+        return lines.take(chosen).size + len(header) * bool(len(chosen))
+
+
+def compress(text: pa.Buffer, compression: ImportCompression) -> Any:
+    """Return text compressed as the service's import reads it, in one frame.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Format.html
+    """
+    if compression == "gzip":
+        return igzip_lib.compress(text, _IMPORT_GZIP_LEVEL, igzip_lib.COMP_GZIP)
+    return text if compression == "none" else pa.Codec("zstd").compress(text)

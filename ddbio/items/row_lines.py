@@ -29,7 +29,7 @@ _MICROS = pa.timestamp("us")
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
-class RowLines:
+class JsonLinePrinter:
     """Print the rows of batches of one schema; keep one per thread.
 
     Attributes

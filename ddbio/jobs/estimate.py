@@ -150,20 +150,11 @@ class EstimatedPlan(Result):
         return {**values, **self.estimate.to_dict()}
 
 
-# Assumed: what a file takes of the size of its items. Text is gzipped.
-_FILE_RATIOS = {"parquet": 0.35, "orc": 0.35, "avro": 0.5}
-_TEXT_FILE_RATIO = 0.4
-
 ARROW_RATIO = 3.0
 """Assumed: what files take as Arrow data, of their size as stored."""
 
 SENT_RATIO = 1.4
 """Assumed, where nothing was sampled: what items take as DynamoDB JSON, of their size."""
-
-
-def file_bytes(form: str, item_bytes: float) -> int:
-    """Return about how large the files of a format are that hold items of this size."""
-    return round(item_bytes * _FILE_RATIOS.get(form, _TEXT_FILE_RATIO))
 
 
 def is_s3(place: str) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_estimate
 from ddbio.formats.partitions import Partitioner, partitioning_of
-from ddbio.formats.size_estimate import file_row_bytes
+from ddbio.formats.registry import file_row_bytes
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.engine import available_cores, running_spark_parallelism
 from ddbio.jobs.estimate import START_SECONDS, Estimate, Figures, compute_parts, s3_requests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ddbio.errors import SchemaError
-from ddbio.formats.registry import FORMATS, format_of, is_splittable
+from ddbio.formats.registry import is_splittable, names_columns
 from ddbio.formats.row_files import RowFiles
 from ddbio.items.schema.arrow import require_names
 from ddbio.items.time_columns import StoredRows
@@ -72,8 +72,8 @@ def check_files(
         for number, (unit, schema) in enumerate(zip(units, pool.map(look, units), strict=True), 1):
             if number % _FILES_PER_LINE == 0:
                 _LOG.info("checked %d of %d files", number, len(units))
-            # Rows of JSON may have members that the first ones lack.
-            are_known = are_known and schema is not None and format_of(unit.entry) is not FORMATS["json"]
+            # Later rows may have members that the first ones lack.
+            are_known = are_known and schema is not None and names_columns(unit.entry)
             kind = (schema or pa.schema([]), tuple(name for name, *_ in unit.columns))
             if schema is None or kind in seen:
                 continue

@@ -20,9 +20,9 @@ from ddbio.commit.contents import require_target
 from ddbio.errors import EncodeError, LimitError, OptionError
 from ddbio.export.import_job import FOLDER
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.line_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.formats.registry import is_splittable
 from ddbio.formats.row_files import RowFiles
+from ddbio.formats.text_writers import ImportObjectWriter, LineBuffer, LineCounter
 from ddbio.items.batch_size import batch_bytes
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Of so many texts the places are held at once.
 _BLOCK_TEXTS = 1 << 18
-_WORD_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -153,15 +152,9 @@ class UpdateExpressions:
 def distinct_rows(flags: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return the distinct rows of a table, and the number of each row among them."""
     packed = np.packbits(flags, axis=1)
-    words = np.zeros((len(packed), -(-packed.shape[1] // _WORD_BYTES) * _WORD_BYTES), np.uint8)
-    words[:, : packed.shape[1]] = packed
-    found = words.view(np.uint64)
-    order = np.lexsort(found.T)
-    ordered = found[order]
-    is_new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])[: len(order)]
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(is_new) - 1
-    return flags[order[is_new]], numbers
+    rows = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, numbers = np.unique(rows, return_index=True, return_inverse=True)
+    return flags[first], numbers.astype(np.int64, copy=False)
 
 
 def _copied(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 from dataclasses import dataclass, replace
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import OptionError, SchemaError
 from ddbio.formats.file_format import TextLayout
-from ddbio.formats.registry import FORMATS, format_of, is_read_in_pieces
+from ddbio.formats.registry import format_of, is_text
 from ddbio.formats.text_ranges import byte_ranges, count_csv, csv_starts
-from ddbio.formats.text_rows import joined_columns
-from ddbio.items.schema.arrow import normalize_schema, tag_of_field
+from ddbio.items.schema.arrow import tag_of_field
 from ddbio.items.schema.declare import declared_fields
 from ddbio.load.unit_reader import split_evenly
 from ddbio.storage.checksums import checked
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.budget import Budget, LocalBudget
-    from ddbio.formats.file_format import TextStart
+    from ddbio.formats.file_format import TextRows, TextStart
     from ddbio.formats.text_ranges import CsvCount
     from ddbio.jobs.engine import Engine
     from ddbio.load.plan import WritePlan
@@ -47,7 +45,7 @@ def declared_types(options: LoadOptions, plan: WritePlan, source: FileSource) ->
         If there is no such type, or a key of the table has another one.
     """
     found = declared_fields(options.schema, options.types)
-    if found and not any(is_read_in_pieces(entry) for entry in source.files):
+    if found and not any(is_text(entry) for entry in source.files):
         raise OptionError("schema and types are for CSV and plain JSON: other files say the types of their columns")
     for name, tag in plan.key_types:
         if name in found and tag_of_field(found[name]) != tag:
@@ -68,36 +66,32 @@ def read_layouts(
     DecodeError
         If a file is no such text.
     """
-    csv = [unit for unit in units if _is_csv(unit)]
-    starts = _starts(reader, [unit for unit in csv if _is_range(unit)], engine, budget)
+    texts = [(unit, text) for unit in units if (text := _text_of(unit)) is not None]
+    counted = [unit for unit, text in texts if text.needs_starts and _is_range(unit)]
+    starts = _starts(reader, counted, engine, budget)
     reader = replace(reader, texts={path: TextLayout(starts=each) for path, each in starts.items()})
-    asked = [unit for unit in csv if unit.schema is None]
     found: dict[str, pa.Schema | None] = {}
-    if len(asked) > 1:
-        _LOG.info("choosing the columns of CSV in %d units", len(asked))
-        chosen = _joined(_columns(reader, asked, engine, budget))
-        found |= dict.fromkeys((unit.entry.path for unit in asked), chosen)
-    of_file = attrgetter("entry.path")
-    ranges = [each for each in units if _is_range(each) and each.schema is None and not _is_csv(each)]
-    for path, group in itertools.groupby(ranges, of_file):
+    with_header = [unit for unit, text in texts if text.has_header and unit.schema is None]
+    if len(with_header) > 1:
+        _LOG.info("choosing the columns of CSV in %d units", len(with_header))
+        found |= dict.fromkeys((unit.entry.path for unit in with_header), _columns(reader, with_header, engine, budget))
+    ranges = [unit for unit, text in texts if not text.has_header and unit.schema is None and _is_range(unit)]
+    for path, group in itertools.groupby(ranges, attrgetter("entry.path")):
         parts = list(group)
         # What is written as raw items needs no columns, and DynamoDB JSON says its types.
         if not reader.open_files().is_split_items(parts[0].entry, parts[0].json_format):
             _LOG.info("choosing the columns of %s in %d ranges", path, len(parts))
-            found[path] = normalize_schema(_joined(_columns(reader, parts, engine, budget)))
+            found[path] = _columns(reader, parts, engine, budget)
     return {path: TextLayout(found.get(path), starts.get(path, ())) for path in {**starts, **found}}
 
 
-def _is_csv(unit: Unit) -> bool:
-    return format_of(unit.entry) is FORMATS["csv"]
+def _text_of(unit: Unit) -> type[TextRows] | None:
+    found = format_of(unit.entry)
+    return None if found is None or unit.exported is not None else found.text_rows
 
 
 def _is_range(unit: Unit) -> bool:
-    return unit.size_bytes < unit.entry.size_bytes and is_read_in_pieces(unit.entry) and unit.exported is None
-
-
-def _joined(schemas: Iterable[pa.Schema | None]) -> pa.Schema:
-    return functools.reduce(joined_columns, (each for each in schemas if each is not None))
+    return unit.size_bytes < unit.entry.size_bytes
 
 
 @dataclass(frozen=True)
@@ -106,16 +100,22 @@ class _UnitsTask:
     units: Sequence[Unit]
 
 
-def _columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget) -> list[pa.Schema | None]:
+def _columns(reader: UnitReader, units: Sequence[Unit], engine: Engine, budget: LocalBudget) -> pa.Schema | None:
+    """Return columns that hold the rows of all units, which are of one format."""
     tasks = [_UnitsTask(reader, part) for part in split_evenly(units, engine.parallelism)]
-    return engine.run(_columns_of_units, tasks, budget)
+    return _joined(units, engine.run(_columns_of_units, tasks, budget))
 
 
 def _columns_of_units(task: _UnitsTask, budget: Budget) -> pa.Schema | None:
     del budget
     files = task.reader.open_files()
-    found = [files.columns_of_text(unit.entry, unit.part, unit.json_format) for unit in task.units]
-    return _joined(found) if any(each is not None for each in found) else None
+    found = (files.columns_of_text(unit.entry, unit.part, unit.json_format) for unit in task.units)
+    return _joined(task.units, found)
+
+
+def _joined(units: Sequence[Unit], columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
+    text = _text_of(units[0])
+    return None if text is None else text.joined(columns)
 
 
 def _starts(

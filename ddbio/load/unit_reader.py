@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.formats.file_format import BATCH_ROWS
-from ddbio.formats.registry import is_read_in_pieces, is_splittable
+from ddbio.formats.registry import is_splittable, is_text
 from ddbio.formats.row_files import RowFiles
 from ddbio.formats.row_lines import RowLines
 from ddbio.formats.text_reader import PIECE_BYTES
@@ -388,7 +388,7 @@ def _weight(unit: Unit) -> int:
     if is_splittable(unit.entry):
         # Rows of many columns are sparse: in a file their nulls take next to nothing.
         return unit.size_bytes + unit.width * _STREAM_ROWS * _CELL_BYTES
-    return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_read_in_pieces(unit.entry) else unit.size_bytes)
+    return _TEXT_WEIGHT * (min(unit.size_bytes, PIECE_BYTES) if is_text(unit.entry) else unit.size_bytes)
 
 
 def _slices(batch: pa.RecordBatch | RawItems, streams: int) -> Iterator[pa.RecordBatch | RawItems]:

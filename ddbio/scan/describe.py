@@ -17,6 +17,7 @@ from ddbio.budget.job_limits import check_limits
 from ddbio.catalog.sync import check_catalog
 from ddbio.commit import protocol as commit
 from ddbio.errors import SchemaError
+from ddbio.formats.file_facts import file_bytes
 from ddbio.items.capacity import READ_UNIT_BYTES, item_units, page_units
 from ddbio.items.decode import Decoder, infer_schema_of_bodies
 from ddbio.items.index_units import sample_writes
@@ -28,7 +29,7 @@ from ddbio.items.time_columns import sampled_forms
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.engine import available_cores, is_spark_installed, running_spark_parallelism
-from ddbio.jobs.estimate import file_bytes, output_parts
+from ddbio.jobs.estimate import output_parts
 from ddbio.jobs.file_estimates import sampled_partitions
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import open_store

@@ -16,8 +16,8 @@ from ddbio.catalog.sync import check_catalog, with_catalog
 from ddbio.commit import committer
 from ddbio.commit.export_target import FOLDER, ExportTarget
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
-from ddbio.formats.line_writers import RollingGzipWriter
 from ddbio.formats.partitioned_writer import PartitionedWriter
+from ddbio.formats.text_writers import RollingGzipWriter
 from ddbio.items.digest import Digest
 from ddbio.items.raw_items import PageSplitter
 from ddbio.items.rescue import MisfitLog

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.commit.contents import LOGS, TABLES, recognize, require_no_tables
+from ddbio.commit.contents import LOGS, TABLES, committed_files, recognize, require_no_tables
 from ddbio.commit.snapshot import PUBLISHED, LiveFile, folder_files, log_files, replaced_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
-from ddbio.formats.declared import Noted, look_up
 from ddbio.formats.decompress import decompress, line_blocks
 from ddbio.formats.lake_rows import LAKE_ROWS
-from ddbio.formats.partition_columns import partition_columns
-from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
+from ddbio.formats.manifests import Noted, look_up, partition_columns
+from ddbio.formats.registry import FORMATS, INPUT_FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.expansion import MOST_ROW_BYTES
 from ddbio.jobs.stores import open_store
@@ -33,7 +32,6 @@ from ddbio.lake_formats.table import KEYS
 from ddbio.options.locations import parse_location
 from ddbio.sources.export_source import open_export
 from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
-from ddbio.storage.stream_log import committed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +50,6 @@ _OTHER_ENDINGS = (
     *(".yaml", ".yml", ".toml"),
 )
 _LOG = logging.getLogger("ddbio.files")
-_INPUT_FORMATS = "parquet, orc, avro, json, csv or arrow"
 _THREADS = 16
 _SHOWN = 5
 
@@ -248,7 +245,7 @@ def _plain_files(
         more = f" and {len(unknown) - 1:,} other files have" if len(unknown) > 1 else " has"
         raise OptionError(
             f"{store.uri}/{unknown[0]}{more} a name and bytes that tell no format: give input_format "
-            f"({_INPUT_FORMATS}) if all files are of one format, or name those to read by a glob"
+            f"({', '.join(INPUT_FORMATS)}) if all files are of one format, or name those to read by a glob"
         )
     if not data:
         raise _nothing_found(asked.source, skipped)

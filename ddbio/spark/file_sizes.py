@@ -88,7 +88,7 @@ def sized_files(
     # PySpark imports this package to look for data sources, and should not wait for Arrow.
     import pyarrow as pa  # noqa: PLC0415 - see above
 
-    from ddbio.formats.size_estimate import file_row_bytes  # noqa: PLC0415 - see above
+    from ddbio.formats.registry import file_row_bytes  # noqa: PLC0415 - see above
     from ddbio.spark.validation import frame_batches  # noqa: PLC0415 - see above
 
     sample = frame.drop(*columns).limit(_SAMPLE_ROWS)

@@ -1,6 +1,6 @@
 """Checksums of files whose format has none: a CRC-32 of each mebibyte, taken as one is written, compared as it is read.
 
-A job's manifest keeps them. Whoever reads rows has entries from :func:`ddbio.formats.declared.look_up`, and reads
+A job's manifest keeps them. Whoever reads rows has entries from :func:`ddbio.formats.manifests.look_up`, and reads
 through :func:`checked`.
 """
 

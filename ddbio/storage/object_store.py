@@ -6,13 +6,14 @@ import io
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ddbio.errors import NotFoundError
+from ddbio.storage.staged import StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
-    from ddbio.storage.staged import StagedFile, StoredObject
+    from ddbio.storage.staged import StoredObject
 
 
 class Sink(Protocol):
@@ -201,3 +202,24 @@ class RangeFile(io.RawIOBase):
         data = self._store.read_range(self._entry, self._at, wanted) if wanted else b""
         self._at += len(data)
         return data
+
+
+class MemorySink:
+    """Keep the bytes of one file in memory."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.held = io.BytesIO()
+
+    def write(self, data: Buffer, /) -> int:
+        """Keep all of the bytes; return how many that were."""
+        return self.held.write(data)
+
+    def finish(self, rows: int) -> StagedFile:
+        """Return a file without a name."""
+        return StagedFile("", self.held.tell(), rows, {})
+
+    def abort(self) -> None:
+        """Forget the bytes."""
+        self.held = io.BytesIO()

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ddbio.errors import DecodeError, NotFoundError
-from ddbio.formats.declared import look_up
 from ddbio.formats.decompress import decompress, line_blocks
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.partition_columns import partition_columns
+from ddbio.formats.manifests import look_up, partition_columns
 from ddbio.formats.registry import FORMATS
 from ddbio.formats.row_files import read_batches
-from ddbio.formats.text_ahead import AHEAD_BYTES, TextAhead
-from ddbio.formats.text_reader import PIECE_BYTES
+from ddbio.formats.text_reader import AHEAD_BYTES, PIECE_BYTES, TextAhead
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ddbio.formats.declared import Noted
+    from ddbio.formats.manifests import Noted
     from ddbio.options import ConnectionOptions, DigestOptions, InspectOptions
     from ddbio.sources.data_files import DataFiles
     from ddbio.storage.object_store import ObjectStore

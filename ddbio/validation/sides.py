@@ -15,9 +15,9 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.errors import DdbioError, OptionError
 from ddbio.export.tasks import ExportStream, export_columns, export_tasks
-from ddbio.formats.declared import look_up
 from ddbio.formats.export_manifest import SUMMARY
-from ddbio.formats.json_forms import starts_with_item
+from ddbio.formats.json_rows import starts_with_item
+from ddbio.formats.manifests import look_up
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.decode import Decoder
 from ddbio.items.schema.arrow import declare_types

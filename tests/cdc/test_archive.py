@@ -18,7 +18,7 @@ from ddbio.cdc.expiry import EXPIRED_AT, expired_rows, in_key_range, months_of
 from ddbio.cli.main import cli
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.whole_file import parquet_bytes
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from tests.cdc.test_capture import client, fake, make_table  # noqa: F401 - fixtures

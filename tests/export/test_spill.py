@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from ddbio.errors import TargetError
 from ddbio.export.spill import Spill, SpillReader, SpillWriter, claimed_folder
-from ddbio.storage.local_store import LocalStore
+from ddbio.storage.local_store import LocalStore, temporary_folder
 from ddbio.storage.meta import claim_path
-from ddbio.storage.temporary_files import temporary_folder
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 KILLED = """

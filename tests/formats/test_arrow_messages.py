@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.formats.arrow_messages import check_messages
+from ddbio.formats.arrow_ipc import check_messages
 from ddbio.formats.row_files import RowFiles
 from ddbio.storage.local_store import LocalStore
 

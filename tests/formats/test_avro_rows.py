@@ -10,7 +10,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from ddbio.formats.avro_rows import encode_rows
+from ddbio.formats.avro import encode_rows
 from ddbio.formats.avro_schema import avro_names, avro_schema_of
 
 EDGES = sorted({sign * ((1 << bits) + step) for bits in range(0, 63, 7) for step in (-1, 0, 1) for sign in (-1, 1)})

@@ -1,15 +1,13 @@
 """CSV by the rules of RFC 4180, and the same columns however a file is read: whole, in pieces, by ranges."""
 
-import functools
-
 import pytest
 
 from ddbio.errors import DecodeError
 from ddbio.formats.csv_records import check_quotes, header_names
+from ddbio.formats.csv_rows import CSV, CsvRows, csv_columns, read_csv
 from ddbio.formats.file_format import ReadOptions, TextStart
-from ddbio.formats.text_ahead import TextAhead
-from ddbio.formats.text_reader import CSV, CsvRows, TextReader
-from ddbio.formats.text_rows import csv_columns, joined_columns, read_csv
+from ddbio.formats.text_reader import TextAhead, TextReader
+from ddbio.formats.text_types import joined_columns
 from ddbio.items.schema.arrow import normalize_schema, tag_of_field
 from ddbio.storage.local_store import LocalStore
 
@@ -103,7 +101,7 @@ def test_a_column_is_the_same_however_its_parts_are_read(tmp_path, case):
         assert [row["v"] for row in read(tmp_path, text, how)] == values
     parts = [f"id,v\n{number},{cell}\n".encode() for number, cell in enumerate(cells)]
     for order in (parts, parts[::-1]):
-        columns = functools.reduce(joined_columns, map(csv_columns, order))
+        columns = joined_columns(map(csv_columns, order))
         tables = [read_csv(part, columns=columns) for part in parts]
         assert [value for table in tables for value in table.column("v").to_pylist()] == values
         assert {tag_of_field(normalize_schema(table.schema).field("v")) for table in tables} == {tag}

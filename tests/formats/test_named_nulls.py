@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.text_reader import JsonRows, TextReader
+from ddbio.formats.json_rows import JsonRows
+from ddbio.formats.text_reader import TextReader
 from ddbio.items.schema.arrow import is_nulls, normalize_schema
 from ddbio.storage.local_store import LocalStore
 

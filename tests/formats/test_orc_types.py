@@ -6,7 +6,7 @@ import zlib
 import pyorc
 import pytest
 
-from ddbio.formats.orc_types import unwritable_type
+from ddbio.formats.orc import unwritable_type
 from ddbio.storage.local_store import LocalStore
 
 ZEROS = zlib.compress(bytes(1 << 27), 1, wbits=-15)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from typing import get_args
 
 import pyarrow as pa
 import pytest
 
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.avro import COLUMNS_KEY
-from ddbio.formats.registry import FORMATS, format_of
+from ddbio.formats.file_facts import FILE_FACTS
+from ddbio.formats.registry import FORMATS, INPUT_FORMATS, MAGIC_BYTES, format_of, format_of_bytes
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.formats.row_files import read_batches
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import normalize_schema
+from ddbio.options.files import FileFormatName
+from ddbio.options.parsing import InputFormat
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming
 
@@ -151,3 +155,23 @@ def test_a_codec_that_a_format_lacks_is_refused():
         FORMATS["avro"].codec("lz4")
     with pytest.raises(OptionError, match="files of format arrow are not written"):
         FORMATS["arrow"].codec(None)
+
+
+def test_options_and_facts_name_the_formats_of_the_registry():
+    """What options accept, and what catalogs have tables of, is what can be read and written."""
+    written = {name for name, each in FORMATS.items() if each.open_writer is not None}
+    assert set(get_args(InputFormat)) == set(INPUT_FORMATS)
+    assert set(get_args(FileFormatName)) == written
+    assert written - {"dynamodb-json"} == FILE_FACTS.keys()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_is_known_by_its_first_and_last_bytes(tmp_path, name):
+    """The bytes of a file tell its format, but for text."""
+    if FORMATS[name].open_writer is None:
+        return
+    store, path = write(tmp_path, name, "none", [pa.RecordBatch.from_pylist(ROWS, SCHEMA)])
+    data = store.read(path)
+    found = format_of_bytes(data[:MAGIC_BYTES], data[-MAGIC_BYTES:])
+    assert found == (None if FORMATS[name].text_rows else name)
+    assert format_of_bytes(data[:MAGIC_BYTES], None) == found

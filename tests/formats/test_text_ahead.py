@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from ddbio.errors import DecodeError
+from ddbio.formats.csv_rows import CsvRows
 from ddbio.formats.file_format import ReadOptions
+from ddbio.formats.json_rows import JsonRows
 from ddbio.formats.registry import FORMATS
-from ddbio.formats.text_ahead import TextAhead, side_by_side
-from ddbio.formats.text_reader import CsvRows, JsonRows, TextReader
+from ddbio.formats.text_reader import TextAhead, TextReader, side_by_side
 from ddbio.storage.staged import StoredObject
 
 ROWS = [{"pk": f"k{n}", "n": n if n % 7 else n / 8, "text": f'"{n}"\n, ' + "x" * (n % 50)} for n in range(1000)]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError
 from ddbio.formats.csv_records import header_names, whole_records
+from ddbio.formats.csv_rows import CsvRows
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.row_lines import lines_of_csv
-from ddbio.formats.text_reader import CsvRows, JsonRows, TextReader
+from ddbio.formats.json_rows import JsonRows
+from ddbio.formats.text_reader import TextReader
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
 from ddbio.storage.local_store import LocalStore
@@ -162,7 +163,7 @@ def test_lines_of_records_are_those_of_python(rows):
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerow(row)
         text += out.getvalue()
-    found = lines_of_csv(text.encode(), len(rows), 1, has_header=True)
+    found = CsvRows(ReadOptions()).lines(text.encode(), len(rows), 1)
     assert list(found) == expected[1:]
 
 

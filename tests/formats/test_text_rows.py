@@ -8,9 +8,10 @@ import pytest
 from boto3.dynamodb.types import TypeDeserializer
 
 from ddbio.errors import DecodeError
-from ddbio.formats import text_rows
+from ddbio.formats import csv_rows
+from ddbio.formats.csv_rows import read_csv
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.text_rows import read_csv, read_json
+from ddbio.formats.json_rows import read_json, read_json_by_loops, read_json_plainly
 from ddbio.items.encode import Encoder
 
 
@@ -133,7 +134,7 @@ def test_a_cell_that_is_no_number_spoils_its_row_alone():
 
 def test_cells_of_csv_may_hold_line_ends_wherever_they_lie(monkeypatch):
     """A quoted cell of two lines is one cell, also in a file of several of the reader's blocks."""
-    monkeypatch.setattr(text_rows, "_BLOCK_BYTES", 2**20)
+    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 2**20)
     row = 'k{0},"one\ntwo{1}"\n'
     text = "id,v\n" + "".join(row.format(n, "x" * (n % 40)) for n in range(50_000))
     table = read_csv(text.encode(), ReadOptions({"id": "S"}))
@@ -206,6 +207,6 @@ def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
 )
 def test_loops_and_plain_way_give_the_same_rows(text):
     """Blank lines, rows without members and members that are null are the same by both ways of reading."""
-    fast, plain = text_rows._read_json(text, {}), text_rows._read_json_exactly(text, {})
+    fast, plain = read_json_by_loops(text, ReadOptions()), read_json_plainly(text, ReadOptions())
     assert items(fast) == items(plain)
     assert set(fast.schema.names) == set(plain.schema.names) - {"_rescue"}

@@ -45,13 +45,12 @@ from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import DdbioError, DecodeError
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.footers import FooterReader, open_footer
-from ddbio.formats.orc_types import unwritable_type
+from ddbio.formats.json_rows import read_json, read_json_plainly
+from ddbio.formats.orc import unwritable_type
+from ddbio.formats.parquet_footer import open_footer
 from ddbio.formats.parquet_types import FooterFacts, stored_types
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
-from ddbio.formats.row_files import RowFiles
-from ddbio.formats.text_rows import _read_json_exactly as read_json_plainly
-from ddbio.formats.text_rows import read_json
+from ddbio.formats.row_files import FooterReader, RowFiles
 from ddbio.items.digest import item_hash
 from ddbio.items.encode import Encoder
 from ddbio.items.framing import checked_items
@@ -306,7 +305,7 @@ def make_json(chance: random.Random) -> bytes:
 def read_plain_json(data: bytes, chance: random.Random) -> None:
     """Read plain JSON, and compare the items with those of the plain way."""
     outcomes = []
-    for read in (read_json, partial(read_json_plainly, types={})):
+    for read in (read_json, partial(read_json_plainly, options=ReadOptions())):
         try:
             outcomes.append(_items(read(data)))
         except DdbioError:

@@ -13,7 +13,7 @@ from item_strategies import ITEMS
 
 import ddbio
 from ddbio.cli.rows import print_json, python_lines
-from ddbio.items.row_lines import RowLines
+from ddbio.items.row_lines import JsonLinePrinter
 
 
 def printed(batch):
@@ -25,7 +25,7 @@ def printed(batch):
 
 def quickly(batch):
     """Return how many of the rows the loops printed."""
-    return sum(rows.num_rows for rows, lines in RowLines(batch.schema).print_pieces(batch) if lines is not None)
+    return sum(rows.num_rows for rows, lines in JsonLinePrinter(batch.schema).print_pieces(batch) if lines is not None)
 
 
 @given(st.lists(ITEMS, min_size=1, max_size=5), st.sampled_from(["merge", "keep"]), st.booleans())

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ddbio.cdc.batch_records import COMMITTED, batch_name
 from ddbio.cdc.batches import COLUMNS
 from ddbio.cdc.log_rows import log_schema
-from ddbio.formats.whole_file import parquet_bytes
+from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.job_state import JobState
 

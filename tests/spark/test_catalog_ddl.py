@@ -11,7 +11,7 @@ import pytest
 import ddbio
 from ddbio.catalog.ddl import ddl
 from ddbio.catalog.definition import Column, TableDefinition, TableName
-from ddbio.catalog.glue import STORAGE
+from ddbio.formats.file_facts import FILE_FACTS
 
 
 def test_spark_executes_its_table(spark, fake, tmp_path):
@@ -70,12 +70,12 @@ def test_the_statements_for_athena_and_hive_are_parsed(spark):
     columns = tuple(Column(name, kind) for name, kind in types)
     partitions = (Column("day", pa.string()), Column("select", pa.int32()))
     parser = spark._jsparkSession.sessionState().sqlParser()
-    for file_format in STORAGE:
+    for file_format, facts in FILE_FACTS.items():
         table = TableDefinition(r"s3://lake/o'r\n", file_format, columns, partitions, (("2024-05-01", "7"),))
         for dialect, projection in (("hive", False), ("athena", False), ("athena", True)):
             text = ddl(TableName("shop", "from"), table, dialect, projection=projection)
             create, *repair = [parser.parsePlan(each).toString() for each in text.split(";\n") if each.strip()][1:]
-            for part in ("shop, from", r"s3://lake/o'r\n/", STORAGE[file_format][0], STORAGE[file_format][2]):
+            for part in ("shop, from", r"s3://lake/o'r\n/", facts.input_format, facts.serde):
                 assert part in create, (part, create)
             assert ("projection.select.range" in create) == projection
             assert len(repair) == (not projection)

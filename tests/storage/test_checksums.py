@@ -14,7 +14,7 @@ from ddbio.commit.committer import CommitInfo, publishing
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import folder_files
 from ddbio.errors import DecodeError, TargetError
-from ddbio.formats.declared import look_up
+from ddbio.formats.manifests import look_up
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json

@@ -1,0 +1,305 @@
+"""CSV: read the cells of whole records as text, then make columns of them by rule, or by the columns that are declared.
+
+The first record has the names of the columns.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import io
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from ddbio.errors import DecodeError
+from ddbio.formats.csv_records import MOST_HEADER_BYTES, check_quotes, header_names, record_starts, whole_records
+from ddbio.formats.file_format import BATCH_ROWS, FileFormat, ReadOptions, TextRows
+from ddbio.formats.json_rows import attribute_of, read_json
+from ddbio.formats.text_ranges import lines_at
+from ddbio.formats.text_reader import TextReader
+from ddbio.formats.text_types import cells_of_column, column_of_cells, joined_columns
+from ddbio.formats.text_writers import TEXT_ENDINGS, write_csv
+from ddbio.items.declared_text import csv_type, restore
+from ddbio.items.json_text import compact_json, parse_documents
+from ddbio.items.schema.arrow import tag_of_field, tagged_field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ddbio.formats.file_format import Block
+    from ddbio.formats.row_lines import Lines
+
+# A row that is too large for an item is rejected by itself, so it has to be read.
+_BLOCK_BYTES = 16 * 1024 * 1024
+_BAD_ENCODING = re.compile(r"In CSV column #([0-9]+): .*invalid UTF8")
+_BAD_RECORD = re.compile(r"(?:CSV parse error: )?Row #([0-9]+): ")
+_NO_OPTIONS = ReadOptions()
+_VALUE = "value"
+
+
+class CsvRows(TextRows):
+    """Read CSV, block by block."""
+
+    has_header = True
+    needs_starts = True
+    _head: bytes | None = None
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return header_names(self._head or b"")
+
+    def begin(self, head: bytes) -> None:
+        """Learn the names of the columns from a file's beginning."""
+        self._header(head)
+
+    def cut(self, text: bytes) -> int:
+        """Return where the last record ends that is known to be whole."""
+        return whole_records(text)
+
+    @classmethod
+    def joined(cls, columns: Iterable[pa.Schema | None]) -> pa.Schema | None:
+        """Return columns that hold the cells of all of these."""
+        return joined_columns(columns)
+
+    def columns(self, blocks: Iterable[Block]) -> pa.Schema | None:
+        """Return columns that hold the cells of all blocks; if all are declared, the first one tells."""
+        return self.joined(self._columns_of_each(blocks))
+
+    def _columns_of_each(self, blocks: Iterable[Block]) -> Iterator[pa.Schema]:
+        for block in blocks:
+            yield block.apply(lambda text: csv_columns(text, self._options, self._header(text)))
+            if self._options.types.keys() >= set(self._names):
+                return
+
+    def rows(self, text: bytes, columns: pa.Schema | None) -> Iterable[pa.RecordBatch]:
+        """Return the rows of the next block."""
+        names, declared = self._header(text), self._options.schema
+        if declared is not None:
+            return read_csv_as(text, declared, names).to_batches(BATCH_ROWS)
+        return read_csv(text, self._options, names, columns).to_batches(BATCH_ROWS)
+
+    def lines(self, text: bytes, rows: int, first_line: int) -> Lines | None:
+        """Return the lines on which records begin; None if their number is not that of the rows."""
+        has_header = first_line == 1
+        records, lines = rows + has_header, text.count(b"\n") + (not text.endswith(b"\n"))
+        if lines == records and text.count(b"\r") == text.count(b"\r\n"):
+            # Each record takes a line at least, and no line is left for more.
+            return range(first_line + has_header, first_line + records)
+        starts = record_starts(text)
+        return lines_at(text, starts[has_header:], first_line) if len(starts) == records else None
+
+    def _header(self, text: bytes) -> list[str] | None:
+        """Return the names of the columns if the text does not begin with them."""
+        if self._head is not None:
+            return self._names
+        self._head = text[:MOST_HEADER_BYTES]
+        return None
+
+
+def read_csv(
+    data: bytes,
+    options: ReadOptions = _NO_OPTIONS,
+    names: Sequence[str] | None = None,
+    columns: pa.Schema | None = None,
+) -> pa.Table:
+    """Return the rows of CSV: a column is numbers, booleans or dates if all its cells are, otherwise text as written.
+
+    In a column of text no cell is missing; in others empty ones are, and ``NULL_WORDS``. Times are text, as are numbers
+    that begin with +, 0x or needless zeros.
+
+    Parameters
+    ----------
+    options
+        A key of type S is text, one of type N a number in every row, so that another cell rejects only its row; so does
+        a cell that is no value of its declared column. The words of ``null_values`` are missing in all columns.
+    names
+        The names of the columns if the text does not begin with them.
+    columns
+        What :func:`joined_columns` has made of the columns of all parts of a file, or of all files.
+
+    Raises
+    ------
+    DecodeError
+        If it is not UTF-8, or no CSV.
+    """
+    table = _cells(data, names, options)
+    if len(set(table.schema.names)) < table.num_columns:
+        return table
+    known = {} if columns is None else {each.name: each for each in columns}
+    made = []
+    for name, cells in zip(table.schema.names, table.columns, strict=True):
+        if name in options.types:
+            made.append(_declared(cells, options.types[name].with_name(name)))
+        else:
+            made.append(cells_of_column(known.get(name) or column_of_cells(name, cells, options), cells, options))
+    return pa.Table.from_arrays([array for _, array in made], schema=pa.schema([field for field, _ in made]))
+
+
+def csv_columns(data: bytes, options: ReadOptions = _NO_OPTIONS, names: Sequence[str] | None = None) -> pa.Schema:
+    """Return the columns that hold the cells of CSV, to be joined with those of other parts; see :func:`read_csv`."""
+    table = _cells(data, names, options)
+    found = zip(table.schema.names, table.columns, strict=True)
+    return pa.schema([column_of_cells(name, cells, options) for name, cells in found])
+
+
+def _cells(data: bytes, names: Sequence[str] | None, options: ReadOptions) -> pa.Table:
+    """Return all cells as text; those that are missing in any column are null."""
+    known = header_names(data) if names is None else names
+    converting = pa.csv.ConvertOptions(column_types=dict.fromkeys(known, pa.string()))
+    if options.null_values is not None:
+        converting.null_values, converting.strings_can_be_null = list(options.null_values), True
+    table = _parse(data, names, converting)
+    try:
+        _ = table.schema.names
+    except UnicodeDecodeError:
+        raise DecodeError("the name of a column is not UTF-8: write the file in UTF-8") from None
+    return table
+
+
+def _declared(cells: pa.ChunkedArray[Any], field: pa.Field[Any]) -> tuple[pa.Field[Any], Any]:
+    """Return cells as the column that a person declares for them; an empty one is null, but in a column of text.
+
+    What is none of the column's values stays as it is, so that a write refuses its row.
+    """
+    name, tag = field.name, tag_of_field(field)
+    if tag == "S":
+        return tagged_field(name, pa.string(), "S"), cells
+    trimmed = pc.utf8_trim_whitespace(cells)
+    texts: Any = pc.if_else(pc.is_in(trimmed, pa.array([""])), pa.scalar(None, pa.string()), trimmed)
+    if tag == "N":
+        return tagged_field(name, pa.string(), "N"), texts
+    values = [None if text is None else _value_of_cell(text, field) for text in texts.to_pylist()]
+    return tagged_field(name, pa.string(), "JSON"), pa.chunked_array([pa.array(values, pa.string())])
+
+
+def _value_of_cell(text: str, field: pa.Field[Any]) -> str:
+    """Return a cell as an attribute value's JSON; what is none of the declared type is no JSON, which is refused."""
+    tag = tag_of_field(field)
+    if tag == "JSON":
+        return text
+    found: dict[str, Any] = {}
+    try:
+        if tag == "BOOL":
+            found = {tag: {"true": True, "false": False}[text.lower()]}
+        elif tag == "B":
+            found = {tag: base64.b64encode(base64.b64decode(text, validate=True)).decode()}
+        else:
+            [(_, value)] = parse_documents(text.encode(), decimals=True)
+            found = attribute_of(value, field)
+    except (KeyError, binascii.Error, ValueError):
+        pass
+    return compact_json(found) if tag in found else f"no {tag}: {text}"
+
+
+def read_csv_as(data: bytes, schema: pa.Schema, names: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of CSV, whose first one has the names of the columns; a cell is null if it is empty and unquoted.
+
+    Parameters
+    ----------
+    schema
+        The columns that were written.
+    names
+        The names of the columns if the text does not begin with them.
+
+    Raises
+    ------
+    DecodeError
+        If a cell is no value of its column.
+    pyarrow.ArrowInvalid
+        If it is no CSV.
+    """
+    converting = pa.csv.ConvertOptions(
+        column_types={field.name: csv_type(field.type) for field in schema},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        true_values=["true"],
+        false_values=["false"],
+    )
+    table = _parse(data, names, converting)
+    fields = [schema.field(name) for name in table.schema.names if name in schema.names]
+    columns = [_of_cells(table.column(field.name), field) for field in fields]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _of_cells(cells: Any, field: pa.Field[Any]) -> Any:
+    if not field.type.num_fields:
+        return pa.chunked_array([restore(each, field.type, field.name) for each in cells.chunks], field.type)
+    texts = cells.combine_chunks()
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    shown = (f'{{"{_VALUE}":{text}}}' for text in texts.drop_null().to_pylist())
+    found = read_json("\n".join(shown).encode(), ReadOptions(schema=pa.schema([field.with_name(_VALUE)])))
+    values: Any = found.column(_VALUE).combine_chunks() if found.num_rows else pa.nulls(0, field.type)
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return values.take(_places(texts))
+
+
+def _places(texts: Any) -> Any:
+    """Return for each entry its place among those that are valid, or null."""
+    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(valid.cumsum() - 1, mask=~valid)
+
+
+def _parse(data: bytes, names: Sequence[str] | None, converting: pa.csv.ConvertOptions) -> pa.Table:
+    """Return the rows that Arrow reads of CSV.
+
+    Raises
+    ------
+    DecodeError
+        If a record has another number of cells, or a cell cannot be converted; the message has the line.
+    pyarrow.ArrowInvalid
+        If it is no CSV.
+    """
+    check_quotes(data)
+    # If cells may hold line ends, Arrow cuts blocks with care, which takes longer.
+    parsing = pa.csv.ParseOptions(newlines_in_values=b'"' in data)
+    reading = pa.csv.ReadOptions(column_names=None if names is None else list(names), block_size=_BLOCK_BYTES)
+    try:
+        return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+    except pa.ArrowInvalid:
+        # Only one thread counts records.
+        reading.use_threads = False
+        try:
+            return pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+        except pa.ArrowInvalid as error:
+            raise _located(error, data, names) from None
+
+
+def _located(error: pa.ArrowInvalid, data: bytes, names: Sequence[str] | None) -> Exception:
+    """Return an error of Arrow's with the line of the file, if it says the record."""
+    if (encoded := _BAD_ENCODING.search(str(error))) is not None:
+        line = _undecodable_line(data)
+        column = (names or header_names(data))[int(encoded[1])]
+        message = f"line {line}: column {column!r} holds bytes that are not UTF-8: write the file in UTF-8"
+        return DecodeError(message, line=line)
+    found, starts = _BAD_RECORD.search(str(error)), record_starts(data)
+    if found is None or int(found[1]) > len(starts):
+        return error
+    line = 1 + data.count(b"\n", 0, int(starts[int(found[1]) - 1]))
+    return DecodeError(f"line {line}: {_BAD_RECORD.sub('', str(error))}", line=line)
+
+
+def _undecodable_line(data: bytes) -> int | None:
+    """Return the line of the first byte that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return None
+
+
+CSV = FileFormat(
+    name="csv",
+    endings=(".csv",),
+    open_reader=functools.partial(TextReader, make_rows=CsvRows),
+    open_writer=write_csv,
+    extensions={codec: f"csv{ending}" for codec, ending in TEXT_ENDINGS.items()},
+    default_compression="gzip",
+    text_rows=CsvRows,
+)

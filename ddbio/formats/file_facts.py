@@ -1,0 +1,104 @@
+"""What is known of file formats without reading a file: their sizes, and how the engines of catalogs read them.
+
+The formats themselves are the objects of ``ddbio/formats/registry.py``, which read and write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_IO = "org.apache.hadoop"
+_LAZY_OUTPUT = f"{_IO}.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+_TEXT_RATIO = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """Describe the files of one format.
+
+    Attributes
+    ----------
+    input_format, output_format, serde, serde_parameters
+        The classes by which Hive, Athena and Glue read the files, as Athena's own DDL makes them.
+    table_parameters
+        What a table in Hive and Glue says besides.
+    spark_options
+        What a table in Spark says besides.
+    has_types
+        Whether columns have types there, and not all are text.
+    duckdb_reader, duckdb_ending, duckdb_arguments
+        DuckDB's function, the names of the files, and arguments; empty if it does not read the format.
+    size_ratio
+        Assumed: what a file takes of the size of its items. Text is gzipped.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/athena/latest/ug/supported-serdes.html
+    """
+
+    input_format: str = f"{_IO}.mapred.TextInputFormat"
+    output_format: str = _LAZY_OUTPUT
+    serde: str
+    serde_parameters: Mapping[str, str] = field(default_factory=dict)
+    table_parameters: Mapping[str, str] = field(default_factory=dict)
+    spark_options: Mapping[str, str] = field(default_factory=dict)
+    has_types: bool = True
+    duckdb_reader: str = ""
+    duckdb_ending: str = ""
+    duckdb_arguments: tuple[str, ...] = ("union_by_name = true",)
+    size_ratio: float = _TEXT_RATIO
+
+
+FILE_FACTS = {
+    "parquet": FileFacts(
+        input_format=f"{_IO}.hive.ql.io.parquet.MapredParquetInputFormat",
+        output_format=f"{_IO}.hive.ql.io.parquet.MapredParquetOutputFormat",
+        serde=f"{_IO}.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+        serde_parameters={"serialization.format": "1"},
+        duckdb_reader="read_parquet",
+        duckdb_ending="parquet",
+        size_ratio=0.35,
+    ),
+    "orc": FileFacts(
+        input_format=f"{_IO}.hive.ql.io.orc.OrcInputFormat",
+        output_format=f"{_IO}.hive.ql.io.orc.OrcOutputFormat",
+        serde=f"{_IO}.hive.ql.io.orc.OrcSerde",
+        # By name: columns may be added in any order.
+        serde_parameters={"serialization.format": "1", "orc.column.index.access": "false"},
+        size_ratio=0.35,
+    ),
+    "avro": FileFacts(
+        input_format=f"{_IO}.hive.ql.io.avro.AvroContainerInputFormat",
+        output_format=f"{_IO}.hive.ql.io.avro.AvroContainerOutputFormat",
+        serde=f"{_IO}.hive.serde2.avro.AvroSerDe",
+        duckdb_reader="read_avro",
+        duckdb_ending="avro",
+        duckdb_arguments=(),
+        size_ratio=0.5,
+    ),
+    "json": FileFacts(
+        serde="org.openx.data.jsonserde.JsonSerDe",
+        duckdb_reader="read_json",
+        duckdb_ending="json*",
+    ),
+    "csv": FileFacts(
+        serde=f"{_IO}.hive.serde2.OpenCSVSerde",
+        serde_parameters={"separatorChar": ",", "quoteChar": '"'},
+        table_parameters={"skip.header.line.count": "1"},
+        spark_options={"header": "true"},
+        has_types=False,
+        duckdb_reader="read_csv",
+        duckdb_ending="csv*",
+    ),
+}
+"""The formats of which catalogs have tables, by name."""
+
+
+def file_bytes(form: str, item_bytes: float) -> int:
+    """Return about how large the files of a format are that hold items of this size."""
+    facts = FILE_FACTS.get(form)
+    return round(item_bytes * (_TEXT_RATIO if facts is None else facts.size_ratio))
