@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
-import ddbio.options as options_package
 from ddbio.advice.iam_policy import Given, assumed, policy_of
 from ddbio.errors import OptionError
+from ddbio.options import option_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +44,7 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> 
     OptionError
         If there is no such verb or option.
     """
-    known = _names()
+    known = option_names() | _OF_COMMANDS
     if unknown := sorted(set(arguments) - known):
         raise OptionError(f"unknown option {unknown[0]!r} of {verb}")
     if options.principal == "caller":
@@ -75,9 +73,3 @@ def given_of(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> Gi
 
 def _partition(region: str) -> str:
     return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
-
-
-@functools.cache
-def _names() -> frozenset[str]:
-    classes = [getattr(options_package, name) for name in options_package.__all__ if name.endswith("Options")]
-    return frozenset(field.name for each in classes for field in dataclasses.fields(each)) | _OF_COMMANDS
