@@ -24,7 +24,7 @@ from ddbio.cdc.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport
 from ddbio.cdc.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
 from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
 from ddbio.export.bulk import BulkReport as BulkReport, BulkSummary as BulkSummary
-from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
+from ddbio.export.fold import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.export.fold_rows import Window as Window
 from ddbio.export.import_job import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
 from ddbio.export.job_descriptions import BackupJob as BackupJob, BackupPlan as BackupPlan, ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan

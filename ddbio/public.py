@@ -117,7 +117,12 @@ def _argument(text: str, own: Mapping[str, inspect.Parameter], hints: Mapping[st
 
 def run_of(verb: Verb) -> Callable[..., Any]:
     """Return the function that runs a verb."""
-    module, _, name = verb.run.partition(":")
+    return function_at(verb.run)
+
+
+def function_at(home: str) -> Callable[..., Any]:
+    """Return the function of a home such as ``ops.copy:copy``: its module below ``ddbio``, and its name."""
+    module, _, name = home.partition(":")
     return getattr(importlib.import_module(f"ddbio.{module}"), name)  # type: ignore[no-any-return]
 
 

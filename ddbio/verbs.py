@@ -20,148 +20,188 @@ class Verb(NamedTuple):
         Its leading parameters, separated by spaces. ``table`` is an option of that name, or a parameter of ``run`` if
         there is none; ``path/`` may be a path; ``table?`` may be omitted; ``log=source`` fills the option ``source``;
         ``data:rows`` may be data in memory, for which the option has the text ``rows`` and which ``run`` gets.
-    options
-        Its options class, in :mod:`ddbio.options`.
+    options_home
+        Its options class, as ``module:class`` below ``ddbio.options``.
     run
         The function that runs, as ``module:function`` below ``ddbio``. Its first parameter are the checked options.
     more
         Keyword parameters that ``run`` has besides, separated by spaces.
+    results
+        The public classes of what it returns, separated by spaces: names of the module of ``run``, or
+        ``module:class`` below ``ddbio``. Of several verbs the first has them.
     """
 
     name: str
     arguments: str
-    options: str
+    options_home: str
     run: str
     more: str = ""
+    results: str = ""
+
+    @property
+    def options(self) -> str:
+        """Return the name of its options class, which :mod:`ddbio.options` has."""
+        return self.options_home.partition(":")[2]
+
+    @property
+    def result_homes(self) -> dict[str, str]:
+        """Return the public classes of what it returns, by name, with their modules."""
+        own = self.run.partition(":")[0]
+        found = (text.rpartition(":") for text in self.results.split())
+        return {name: f"ddbio.{module or own}" for module, _, name in found}
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        # Read tables.
-        Verb("read_table", "table", "ScanOptions", "scan.read:read_table"),
-        Verb("scan_batches", "table", "ScanOptions", "scan.read:scan_batches"),
-        Verb(
-            "scan_to_files",
-            "table dest/",
-            "ScanToFilesOptions",
-            "scan.to_files:scan_to_files",
-            "master conf progress",
-        ),
-        Verb("plan_scan", "table dest/?", "PlanScanOptions", "scan.describe:plan", "from_file"),
-        Verb("infer_schema", "source=table:bytes", "InspectOptions", "scan.infer:infer_schema"),
-        Verb("digest", "source=table:data", "DigestOptions", "validation.digest:digest"),
-        # Write tables.
-        Verb("write_table", "data table", "WriteOptions", "load.load:write_table"),
-        Verb("load_files", "source/ table", "LoadOptions", "load.load:load_files", "master conf progress"),
-        Verb("plan_load", "source/ table", "LoadOptions", "load.load:load_plan_of", "from_file"),
-        Verb("copy_table", "source target", "CopyOptions", "load.copy:copy", "progress"),
-        Verb("plan_copy", "source target", "CopyOptions", "load.copy:plan_copy", "from_file"),
-        Verb("create_table", "table", "CreateTableOptions", "load.tables:create"),
-        Verb("create_table_like", "source target", "CreateLikeOptions", "load.tables:create_like"),
-        Verb("describe_table", "table", "ConnectionOptions", "load.tables:describe"),
-        # Exports.
-        Verb("read_export", "source/", "ExportReadOptions", "export.read:read_export"),
-        Verb("read_export_batches", "source/", "ExportReadOptions", "export.read:read_export_batches"),
-        Verb(
-            "read_export_to_files",
-            "source/ dest/",
-            "ExportToFilesOptions",
-            "export.read:read_export_to_files",
-            "master conf progress",
-        ),
-        Verb("plan_read_export", "source/ dest/", "ExportToFilesOptions", "export.read:plan_of"),
-        Verb("fold_exports", "source/ increments", "ExportReadOptions", "export.fold:fold_exports"),
-        Verb(
-            "fold_exports_to_files",
-            "source/ increments dest/",
-            "ExportFoldOptions",
-            "export.fold:fold_to_files",
-            "master conf",
-        ),
-        Verb("plan_fold_exports", "source/ increments dest/", "ExportFoldOptions", "export.fold:plan_of"),
-        Verb("export_windows", "source/ increments?", "ExportWindowsOptions", "export.fold:windows_to_request"),
-        Verb("start_export", "table dest", "ExportStartOptions", "export.jobs:start"),
-        Verb("plan_export", "table dest", "ExportStartOptions", "export.jobs:plan_of", "from_file"),
-        Verb("wait_export", "arn", "WaitOptions", "export.jobs:wait"),
-        Verb("describe_export", "arn", "ConnectionOptions", "export.jobs:describe"),
-        Verb("list_exports", "table?", "ConnectionOptions", "export.jobs:list_of"),
-        # Imports and bulk puts.
-        Verb("write_import_files", "source:data dest/", "ImportFilesFromOptions", "load.import_files:write"),
-        Verb("plan_import_files", "source/ dest/", "ImportFilesFromOptions", "load.import_files:plan_of"),
-        Verb("check_import_files", "source/ dest/", "ImportFilesFromOptions", "load.import_files:check_files"),
-        Verb("start_import", "source table", "ImportStartOptions", "export.imports:start"),
-        Verb("plan_import", "source table", "ImportStartOptions", "export.imports:plan_of"),
-        Verb("wait_import", "arn", "ImportWaitOptions", "export.imports:wait"),
-        Verb("describe_import", "arn", "ConnectionOptions", "export.imports:describe"),
-        Verb("list_imports", "table?", "ConnectionOptions", "export.imports:list_of"),
-        Verb("start_bulk_put", "source table reports", "BulkStartOptions", "export.bulk:start"),
-        Verb("plan_bulk_put", "source table reports", "BulkStartOptions", "export.bulk:plan_of", "from_file"),
-        Verb("wait_bulk_put", "arn", "WaitOptions", "export.bulk:wait"),
-        Verb("describe_bulk_put", "arn", "ConnectionOptions", "export.bulk:describe"),
-        Verb("cancel_bulk_put", "arn", "ConnectionOptions", "export.bulk:cancel"),
-        Verb("list_bulk_puts", "", "ConnectionOptions", "export.bulk:list_of"),
-        Verb("read_bulk_report", "place/", "BulkReportOptions", "export.bulk:read_reports"),
-        # Backups.
-        Verb("create_backup", "table", "BackupCreateOptions", "export.backup:create"),
-        Verb("plan_backup", "table", "BackupCreateOptions", "export.backup:plan_of_backup", "from_file"),
-        Verb("list_backups", "table?", "ConnectionOptions", "export.backup:list_of"),
-        Verb("restore_table", "source target", "RestoreOptions", "export.backup:restore"),
-        Verb("plan_restore", "source target", "RestoreOptions", "export.backup:plan_of", "from_file"),
-        # Changes.
-        Verb("capture", "table dest/", "CaptureOptions", "cdc.capture:capture", "stop"),
-        Verb("plan_capture", "", "PlanCaptureOptions", "jobs.costs:plan_capture"),
-        Verb("capture_status", "dest/", "CaptureStatusOptions", "cdc.audit:capture_status"),
-        Verb("verify_capture", "dest/", "CaptureVerifyOptions", "cdc.audit:verify_capture"),
-        Verb("heal_capture", "table dest/", "CaptureHealOptions", "cdc.heal:heal_capture"),
-        Verb("plan_heal_capture", "table dest/", "CaptureHealOptions", "cdc.heal:plan_of"),
-        Verb("read_changes", "source/", "ChangesReadOptions", "cdc.delivered:read_changes"),
-        Verb("read_changes_batches", "source/", "ChangesReadOptions", "cdc.delivered:read_changes_batches"),
-        Verb("write_changes", "changes dest/", "ChangesWriteOptions", "cdc.delivery:write_changes"),
-        Verb("replay", "source/ dest/?", "ReplayOptions", "cdc.replay:replay"),
-        Verb("plan_replay", "source/ dest/?", "ReplayOptions", "cdc.replay:plan_replay"),
-        Verb("archive", "source/ dest/", "ArchiveOptions", "cdc.archive:archive"),
-        Verb("restore_archived", "source/ table", "ArchiveRestoreOptions", "cdc.archive:restore_archived"),
-        Verb("read_expired", "source/", "ExpiredReadOptions", "cdc.archive:read_expired"),
-        Verb("read_expired_batches", "source/", "ExpiredReadOptions", "cdc.archive:read_expired_batches"),
-        # Lake tables.
-        Verb("apply", "log=source:rows table/", "ApplyOptions", "lake.apply:apply"),
-        Verb("plan_apply", "log=source/ table/", "ApplyOptions", "lake.apply:plan_apply"),
-        Verb("maintain", "table/", "MaintainOptions", "lake.maintain:maintain"),
-        Verb("plan_maintain", "table/", "MaintainOptions", "lake.maintain:plan_maintain"),
-        Verb("maintain_by_policy", "path/", "ConnectionOptions", "lake.policy:maintain_by_policy"),
-        Verb("bootstrap", "table target/", "BootstrapOptions", "lake.bootstrap:bootstrap"),
-        Verb("reconcile", "table dest/ target/?", "ReconcileOptions", "lake.reconcile:reconcile"),
-        Verb("plan_reconcile", "table dest/", "ReconcileOptions", "lake.reconcile:plan_reconcile"),
-        Verb("verify", "table/ lake=target/", "VerifyOptions", "lake.verify:verify"),
-        Verb("history", "source/", "HistoryOptions", "lake.history:history"),
-        Verb("history_view_sql", "log=source/", "ViewOptions", "lake.views:history_view_sql"),
-        Verb("latest_view_sql", "log=source/ lake=target/", "ViewOptions", "lake.views:latest_view_sql"),
-        # Folders and catalogs.
-        Verb("list_files", "path/", "FilesListOptions", "folders.listing:list_files"),
-        Verb("compact", "path/", "CompactOptions", "folders.compact:compact", "master conf"),
-        Verb("plan_compact", "path/", "CompactOptions", "folders.compact:plan_compact"),
-        Verb("vacuum", "path/", "VacuumOptions", "folders.vacuum:vacuum", "dry_run"),
-        Verb("publish", "source/ dest/", "PublishOptions", "folders.publish:publish", "check"),
-        Verb("plan_publish", "source/ dest/", "PublishOptions", "folders.publish:plan_publish"),
-        Verb("rollback", "path/", "RollbackOptions", "folders.publish:rollback"),
-        Verb("layout", "path/", "LayoutOptions", "folders.layout:layout"),
-        Verb("sync_catalog", "path/ target", "CatalogSyncOptions", "catalog.sync:sync"),
-        Verb("catalog_ddl", "path/ dialect", "CatalogDdlOptions", "catalog.sync:write_ddl"),
-        # Compare, plan, look.
-        Verb("validate", "source:data target:data?", "ValidateOptions", "validation.validate:validate", "master conf"),
-        Verb(
-            "plan_validate",
-            "source:data target:data?",
-            "ValidateOptions",
-            "validation.validate:plan_validate",
-            "from_file",
-        ),
-        Verb("advise", "table?", "AdviseOptions", "advice.advise:advise"),
-        Verb("plan_capacity", "table", "PlanCapacityOptions", "advice.capacity:plan_capacity"),
-        Verb("simulate_scan", "scenario?", "SimulateScanOptions", "advice.simulate:simulate_scan"),
-        Verb("simulate_load", "", "SimulateLoadOptions", "advice.simulate:simulate_load"),
-        Verb("doctor", "table? location?", "DoctorOptions", "advice.doctor:doctor"),
-        Verb("iam_policy", "verb arguments", "IamOptions", "advice.iam_policy:iam_policy"),
-    )
-}
+_ROWS = (
+    # Read tables.
+    Verb("read_table", "table", "reading:ScanOptions", "scan.read:read_table"),
+    Verb("scan_batches", "table", "reading:ScanOptions", "scan.read:scan_batches",
+        results="items.batch_stream:RecordBatchStream"),
+    Verb("scan_to_files", "table dest/", "files:ScanToFilesOptions", "scan.to_files:scan_to_files",
+        "master conf progress", results="jobs.report:ScanReport"),
+    Verb("plan_scan", "table dest/?", "files:PlanScanOptions", "scan.describe:plan", "from_file",
+        results="scan.plan:ScanPlan"),
+    Verb("infer_schema", "source=table:bytes", "reading:InspectOptions", "scan.infer:infer_schema",
+        results="items.schema.item_schema:ItemSchema"),
+    Verb("digest", "source=table:data", "reading:DigestOptions", "validation.digest:digest"),
+    # Write tables.
+    Verb("write_table", "data table", "writing:WriteOptions", "load.load:write_table",
+        results="jobs.report:WriteReport"),
+    Verb("load_files", "source/ table", "writing:LoadOptions", "load.load:load_files", "master conf progress"),
+    Verb("plan_load", "source/ table", "writing:LoadOptions", "load.load:load_plan_of", "from_file",
+        results="load.plan:LoadPlan"),
+    Verb("copy_table", "source target", "writing:CopyOptions", "load.copy:copy", "progress", results="CopyReport"),
+    Verb("plan_copy", "source target", "writing:CopyOptions", "load.copy:plan_copy", "from_file", results="CopyPlan"),
+    Verb("create_table", "table", "writing:CreateTableOptions", "load.tables:create", results="CreatedTable"),
+    Verb("create_table_like", "source target", "writing:CreateLikeOptions", "load.tables:create_like"),
+    Verb("describe_table", "table", "connection:ConnectionOptions", "load.tables:describe",
+        results="aws.table_description:TableDescription"),
+    # Exports.
+    Verb("read_export", "source/", "reading:ExportReadOptions", "export.read:read_export"),
+    Verb("read_export_batches", "source/", "reading:ExportReadOptions", "export.read:read_export_batches"),
+    Verb("read_export_to_files", "source/ dest/", "files:ExportToFilesOptions",
+        "export.read:read_export_to_files", "master conf progress", results="ExportReadReport"),
+    Verb("plan_read_export", "source/ dest/", "files:ExportToFilesOptions", "export.read:plan_of",
+        results="ExportReadPlan"),
+    Verb("fold_exports", "source/ increments", "reading:ExportReadOptions", "export.fold:fold_exports"),
+    Verb("fold_exports_to_files", "source/ increments dest/", "files:ExportFoldOptions",
+        "export.fold:fold_to_files", "master conf", results="export.fold:ExportFoldReport"),
+    Verb("plan_fold_exports", "source/ increments dest/", "files:ExportFoldOptions", "export.fold:plan_of",
+        results="export.fold:ExportFoldPlan"),
+    Verb("export_windows", "source/ increments?", "reading:ExportWindowsOptions",
+        "export.fold:windows_to_request", results="export.fold_rows:Window"),
+    Verb("start_export", "table dest", "service_jobs:ExportStartOptions", "export.jobs:start",
+        results="export.job_descriptions:ExportJob"),
+    Verb("plan_export", "table dest", "service_jobs:ExportStartOptions", "export.jobs:plan_of", "from_file",
+        results="export.job_descriptions:ExportPlan"),
+    Verb("wait_export", "arn", "service_jobs:WaitOptions", "export.jobs:wait"),
+    Verb("describe_export", "arn", "connection:ConnectionOptions", "export.jobs:describe"),
+    Verb("list_exports", "table?", "connection:ConnectionOptions", "export.jobs:list_of",
+        results="export.job_descriptions:ExportEntry"),
+    # Imports and bulk puts.
+    Verb("write_import_files", "source:data dest/", "writing:ImportFilesFromOptions", "load.import_files:write",
+        results="ImportFilesReport"),
+    Verb("plan_import_files", "source/ dest/", "writing:ImportFilesFromOptions", "load.import_files:plan_of",
+        results="ImportFilesPlan"),
+    Verb("check_import_files", "source/ dest/", "writing:ImportFilesFromOptions", "load.import_files:check_files"),
+    Verb("start_import", "source table", "service_jobs:ImportStartOptions", "export.imports:start",
+        results="export.import_job:ImportJob"),
+    Verb("plan_import", "source table", "service_jobs:ImportStartOptions", "export.imports:plan_of",
+        results="export.import_job:ImportPlan"),
+    Verb("wait_import", "arn", "service_jobs:ImportWaitOptions", "export.imports:wait"),
+    Verb("describe_import", "arn", "connection:ConnectionOptions", "export.imports:describe"),
+    Verb("list_imports", "table?", "connection:ConnectionOptions", "export.imports:list_of",
+        results="export.import_job:ImportEntry"),
+    Verb("start_bulk_put", "source table reports", "service_jobs:BulkStartOptions", "export.bulk:start",
+        results="export.import_job:BulkJob"),
+    Verb("plan_bulk_put", "source table reports", "service_jobs:BulkStartOptions", "export.bulk:plan_of",
+        "from_file", results="export.import_job:BulkPlan"),
+    Verb("wait_bulk_put", "arn", "service_jobs:WaitOptions", "export.bulk:wait"),
+    Verb("describe_bulk_put", "arn", "connection:ConnectionOptions", "export.bulk:describe"),
+    Verb("cancel_bulk_put", "arn", "connection:ConnectionOptions", "export.bulk:cancel"),
+    Verb("list_bulk_puts", "", "connection:ConnectionOptions", "export.bulk:list_of",
+        results="export.import_job:BulkEntry"),
+    Verb("read_bulk_report", "place/", "service_jobs:BulkReportOptions", "export.bulk:read_reports",
+        results="BulkReport"),
+    # Backups.
+    Verb("create_backup", "table", "service_jobs:BackupCreateOptions", "export.backup:create",
+        results="export.job_descriptions:BackupJob"),
+    Verb("plan_backup", "table", "service_jobs:BackupCreateOptions", "export.backup:plan_of_backup", "from_file",
+        results="export.job_descriptions:BackupPlan"),
+    Verb("list_backups", "table?", "connection:ConnectionOptions", "export.backup:list_of"),
+    Verb("restore_table", "source target", "service_jobs:RestoreOptions", "export.backup:restore",
+        results="export.job_descriptions:RestoreJob"),
+    Verb("plan_restore", "source target", "service_jobs:RestoreOptions", "export.backup:plan_of", "from_file",
+        results="export.job_descriptions:RestorePlan"),
+    # Changes.
+    Verb("capture", "table dest/", "capture:CaptureOptions", "cdc.capture:capture", "stop",
+        results="CaptureReport"),
+    Verb("plan_capture", "", "planning:PlanCaptureOptions", "jobs.costs:plan_capture",
+        results="jobs.service_estimates:CapturePlan"),
+    Verb("capture_status", "dest/", "capture_audit:CaptureStatusOptions", "cdc.audit:capture_status",
+        results="CaptureStatus"),
+    Verb("verify_capture", "dest/", "capture_audit:CaptureVerifyOptions", "cdc.audit:verify_capture",
+        results="CaptureVerifyReport"),
+    Verb("heal_capture", "table dest/", "capture_audit:CaptureHealOptions", "cdc.heal:heal_capture",
+        results="CaptureHealReport"),
+    Verb("plan_heal_capture", "table dest/", "capture_audit:CaptureHealOptions", "cdc.heal:plan_of",
+        results="CaptureHealPlan"),
+    Verb("read_changes", "source/", "changes:ChangesReadOptions", "cdc.delivered:read_changes"),
+    Verb("read_changes_batches", "source/", "changes:ChangesReadOptions", "cdc.delivered:read_changes_batches"),
+    Verb("write_changes", "changes dest/", "changes:ChangesWriteOptions", "cdc.delivery:write_changes",
+        results="DeliveryReport"),
+    Verb("replay", "source/ dest/?", "changes:ReplayOptions", "cdc.replay:replay", results="ReplayReport"),
+    Verb("plan_replay", "source/ dest/?", "changes:ReplayOptions", "cdc.replay:plan_replay",
+        results="ReplayPlan"),
+    Verb("archive", "source/ dest/", "archive:ArchiveOptions", "cdc.archive:archive", results="ArchiveReport"),
+    Verb("restore_archived", "source/ table", "archive:ArchiveRestoreOptions", "cdc.archive:restore_archived",
+        results="ArchiveRestoreReport"),
+    Verb("read_expired", "source/", "archive:ExpiredReadOptions", "cdc.archive:read_expired"),
+    Verb("read_expired_batches", "source/", "archive:ExpiredReadOptions", "cdc.archive:read_expired_batches"),
+    # Lake tables.
+    Verb("apply", "log=source:rows table/", "lake:ApplyOptions", "lake.apply:apply", results="ApplyReport"),
+    Verb("plan_apply", "log=source/ table/", "lake:ApplyOptions", "lake.apply:plan_apply", results="ApplyPlan"),
+    Verb("maintain", "table/", "lake:MaintainOptions", "lake.maintain:maintain", results="MaintainReport"),
+    Verb("plan_maintain", "table/", "lake:MaintainOptions", "lake.maintain:plan_maintain", results="MaintainPlan"),
+    Verb("maintain_by_policy", "path/", "connection:ConnectionOptions", "lake.policy:maintain_by_policy"),
+    Verb("bootstrap", "table target/", "lake_maintenance:BootstrapOptions", "lake.bootstrap:bootstrap",
+        results="BootstrapReport"),
+    Verb("reconcile", "table dest/ target/?", "lake_maintenance:ReconcileOptions", "lake.reconcile:reconcile",
+        results="ReconcileReport"),
+    Verb("plan_reconcile", "table dest/", "lake_maintenance:ReconcileOptions", "lake.reconcile:plan_reconcile",
+        results="ReconcilePlan"),
+    Verb("verify", "table/ lake=target/", "lake_proof:VerifyOptions", "lake.verify:verify", results="VerifyReport"),
+    Verb("history", "source/", "lake_proof:HistoryOptions", "lake.history:history"),
+    Verb("history_view_sql", "log=source/", "lake_proof:ViewOptions", "lake.views:history_view_sql"),
+    Verb("latest_view_sql", "log=source/ lake=target/", "lake_proof:ViewOptions", "lake.views:latest_view_sql"),
+    # Folders and catalogs.
+    Verb("list_files", "path/", "folders:FilesListOptions", "folders.listing:list_files", results="FileList"),
+    Verb("compact", "path/", "folders:CompactOptions", "folders.compact:compact", "master conf",
+        results="CompactReport"),
+    Verb("plan_compact", "path/", "folders:CompactOptions", "folders.compact:plan_compact", results="CompactPlan"),
+    Verb("vacuum", "path/", "folders:VacuumOptions", "folders.vacuum:vacuum", "dry_run", results="VacuumReport"),
+    Verb("publish", "source/ dest/", "folders:PublishOptions", "folders.publish:publish", "check",
+        results="PublishReport"),
+    Verb("plan_publish", "source/ dest/", "folders:PublishOptions", "folders.publish:plan_publish",
+        results="PublishPlan"),
+    Verb("rollback", "path/", "folders:RollbackOptions", "folders.publish:rollback"),
+    Verb("layout", "path/", "inspection:LayoutOptions", "folders.layout:layout",
+        results="formats.layout:LayoutReport"),
+    Verb("sync_catalog", "path/ target", "catalog:CatalogSyncOptions", "catalog.sync:sync",
+        results="catalog.glue:CatalogReport"),
+    Verb("catalog_ddl", "path/ dialect", "catalog:CatalogDdlOptions", "catalog.sync:write_ddl"),
+    # Compare, plan, look.
+    Verb("validate", "source:data target:data?", "inspection:ValidateOptions", "validation.validate:validate",
+        "master conf", results="validation.comparison:ValidationReport"),
+    Verb("plan_validate", "source:data target:data?", "inspection:ValidateOptions",
+        "validation.validate:plan_validate", "from_file", results="validation.comparison:ValidatePlan"),
+    Verb("advise", "table?", "planning:AdviseOptions", "advice.advise:advise", results="advice.advice:Advice"),
+    Verb("plan_capacity", "table", "planning:PlanCapacityOptions", "advice.capacity:plan_capacity",
+        results="advice.provisioning:CapacityPlan"),
+    Verb("simulate_scan", "scenario?", "simulation:SimulateScanOptions", "advice.simulate:simulate_scan",
+        results="advice.simulation:SimulationReport"),
+    Verb("simulate_load", "", "simulation:SimulateLoadOptions", "advice.simulate:simulate_load"),
+    Verb("doctor", "table? location?", "inspection:DoctorOptions", "advice.doctor:doctor",
+        results="advice.doctor:DoctorReport"),
+    Verb("iam_policy", "verb arguments", "iam:IamOptions", "advice.iam_policy:iam_policy"),
+)  # fmt: skip
+VERBS = {verb.name: verb for verb in _ROWS}

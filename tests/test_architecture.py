@@ -130,13 +130,13 @@ def test_help_does_not_wait_for_what_a_command_does():
     script = """
 import sys
 from click.testing import CliRunner
-from ddbio.cli.main import VERBS, cli
+from ddbio.cli.main import cli
 def help_of(command, words):
     for name, each in getattr(command, "commands", {}).items():
         help_of(each, [*words, name])
     assert not CliRunner().invoke(cli, [*words, "--help"]).exit_code
-for name in set(VERBS) - {"demo"}:
-    help_of(VERBS[name], [name])
+for name, command in cli.commands.items():
+    help_of(command, [name])
 print(*{".".join(name.split(".")[: 2 if name[:6] == "ddbio." else 1]) for name in sys.modules})
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ddbio.options as options_package
 from ddbio.advice.iam_calls import TABLE
 from ddbio.catalog.definition import parse_table_name
 from ddbio.errors import OptionError
+from ddbio.options import option_names
 from ddbio.scan.conditions import key_query, parse_condition
 
 if TYPE_CHECKING:
@@ -442,7 +440,7 @@ def iam_policy(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> 
     OptionError
         If there is no such verb or option.
     """
-    known = _names()
+    known = option_names() | _OF_COMMANDS
     if unknown := sorted(set(arguments) - known):
         raise OptionError(f"unknown option {unknown[0]!r} of {verb}")
     if options.principal == "caller":
@@ -471,9 +469,3 @@ def given_of(verb: str, arguments: Mapping[str, Any], options: IamOptions) -> Gi
 
 def _partition(region: str) -> str:
     return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
-
-
-@functools.cache
-def _names() -> frozenset[str]:
-    classes = [getattr(options_package, name) for name in options_package.__all__ if name.endswith("Options")]
-    return frozenset(field.name for each in classes for field in dataclasses.fields(each)) | _OF_COMMANDS

@@ -1,1 +1,1 @@
-"""The command line: one module for the commands of a kind, which parse flags, call ``ddbio.ops`` and print."""
+"""The command line: commands made from the table ``commands.py``."""

@@ -7,12 +7,10 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ddbio.aws.client import ClientSpec
-from ddbio.cli.flags import CONF_FLAG, MASTER_FLAG, begin, is_quiet, output_flags, parse_conf
-from ddbio.cli.progress import ScanProgress
-from ddbio.cli.show import format_report
+from ddbio.cli.flags import begin, is_quiet, parse_conf
+from ddbio.cli.progress import JobProgress
+from ddbio.cli.reports import print_result
 from ddbio.errors import ValidationError
 from ddbio.jobs.report import DemoReport
 from ddbio.options import ScanToFilesOptions, parse_options
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from ddbio.jobs.report import ScanReport
 
 BUCKET = "ddbio-demo"
-RCU_PER_SECOND = 400
 
 # Any key opens the fakes; a real key must not reach them, nor any request a real endpoint.
 _KEYS = {
@@ -42,16 +39,8 @@ _FORGOTTEN = (
 )
 
 
-@click.command()
-@click.option("--dest", metavar="PATH", help="Write to this folder; default is s3:// on an embedded S3.")
-@click.option("--rcu-per-second", type=click.FloatRange(min=1), default=RCU_PER_SECOND, show_default=True, help="Read budget of the job.")  # fmt: skip # noqa: E501
-@click.option("--limit", type=click.IntRange(min=1), help="Put only so many flights into the table.")
-@click.option("--engine", type=click.Choice(["spark", "local", "auto"]), default="spark", show_default=True, help="Where to run.")  # fmt: skip # noqa: E501
-@MASTER_FLAG
-@CONF_FLAG
-@output_flags
 def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int | None, **flags: Any) -> None:
-    """Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them."""
+    """Serve real flights, scan them into files, and validate these."""
     begin()
     os.environ.update(_KEYS)
     for name in _FORGOTTEN:
@@ -67,9 +56,9 @@ def demo(*, as_json: bool, master: str | None, conf: tuple[str, ...], limit: int
         dynamodb.load(flights.TABLE, flights.flight_lines(limit), flights.KEY)
         values["endpoint_url"] = dynamodb.endpoint_url
         options = parse_options(ScanToFilesOptions, values)
-        watch = None if is_quiet() else ScanProgress(show_plan=not as_json)
+        watch = JobProgress(show_plan=not (as_json or is_quiet()), quiet=is_quiet())
         report = validated(scan_to_files(options, master=master, conf=parse_conf(conf), watch=watch), options)
-    click.echo(report.to_json() if as_json else format_demo(report))
+    print_result(report, as_json=as_json)
     if not report.validated:
         raise ValidationError("the files do not hold what the table held", report.to_dict())
 
@@ -81,12 +70,6 @@ def validated(report: ScanReport, options: ScanToFilesOptions) -> DemoReport:
     equal = report.items == target.count and source == target.hexdigest()
     fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
     return DemoReport(**fields, validated=equal, digest_source=source, digest_target=target.hexdigest())
-
-
-def format_demo(report: DemoReport) -> str:
-    """Return a demo's report for people."""
-    verdict = "yes: count and digest of table and files are equal" if report.validated else "NO: they differ"
-    return f"{format_report(report)}\n{'validated':<10}{verdict}"
 
 
 def _embedded_s3(stack: ExitStack) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 import json
@@ -11,22 +10,19 @@ import shlex
 import types
 import typing
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-import ddbio.options as options_package
 from ddbio.errors import OptionError, SchemaError
-from ddbio.options import descriptions_of, parse_options
+from ddbio.options import descriptions_of, option_names, parse_options
 from ddbio.options.locations import local_path
 from ddbio.options.parsing import PYTHON_ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ddbio.options.parsing import OptionsT
-
-CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 _QUIET = "ddbio.quiet"
 
@@ -34,19 +30,6 @@ _QUIET = "ddbio.quiet"
 def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
     context.meta[_QUIET] = value
 
-
-JSON_FLAG = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-QUIET_FLAG = click.option(
-    "--quiet",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_quiet,
-    help="Print neither plan nor progress on stderr, only errors.",
-)
-MASTER_FLAG = click.option("--master", metavar="URL", help="Spark master, for a session that has to be started.")
-CONF_FLAG = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; may be repeated.")
-
-FROM_FILE_FLAG = click.option("--from-file", metavar="FILE", help="Plan for the table that this file describes, which need not exist: DescribeTable's answer as JSON, with AverageItemSizeBytes.")  # fmt: skip # noqa: E501
 
 # Words that Python keeps for itself, and flags may have.
 _FLAG_NAMES = {"dialect": "--for", "at_version": "--at", "from_time": "--from", "to_time": "--to"}
@@ -97,9 +80,10 @@ _WORDS = {
 }
 
 
-def output_flags(command: CommandT) -> CommandT:
-    """Add ``--json``, as the parameter ``as_json``, and ``--quiet``, of which ``is_quiet`` tells."""
-    return QUIET_FLAG(JSON_FLAG(command))
+def quiet_flag() -> click.Option:
+    """Return ``--quiet``, of which ``is_quiet`` tells."""
+    told = "Print neither plan nor progress on stderr, only errors."
+    return click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help=told)
 
 
 def is_quiet() -> bool:
@@ -112,8 +96,8 @@ def given(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def flags_of(options: type[Any], without: Iterable[str] = ()) -> Callable[[CommandT], CommandT]:
-    """Return a decorator that adds a ``--kebab-case`` flag for every field of an options class.
+def flags_of(options: type[Any], without: Collection[str] = ()) -> list[click.Option]:
+    """Return a ``--kebab-case`` flag for every field of an options class.
 
     A flag's help is its field's docstring, its choices the field's literals. Values stay text: the options class
     checks them, so that a flag and a keyword argument fail with the same words.
@@ -121,36 +105,26 @@ def flags_of(options: type[Any], without: Iterable[str] = ()) -> Callable[[Comma
     Parameters
     ----------
     without
-        Fields that the command takes as arguments instead.
+        Fields that the command takes as arguments instead, or has not.
     """
-    helps = descriptions_of(options)
-    hints = typing.get_type_hints(options)
-    left_out = {*without, *PYTHON_ONLY}
-
-    def decorate(command: CommandT) -> CommandT:
-        for field in reversed(fields(options)):
-            if field.name not in left_out:
-                option = _flag(field.name, hints[field.name], helps[field.name], field.default)
-                command = option(command)
-        return command
-
-    return decorate
+    helps, hints = descriptions_of(options), typing.get_type_hints(options)
+    names = [field.name for field in fields(options) if field.name not in {*without, *PYTHON_ONLY}]
+    defaults = {field.name: field.default for field in fields(options)}
+    return [_flag(name, hints[name], helps[name], defaults[name]) for name in names]
 
 
-def _flag(name: str, hint: Any, help_text: str, default: object) -> Callable[[CommandT], CommandT]:
-    flag = _flag_of(name)
-    text = help_text.replace("``", "")
-    shown = None if default in (None, MISSING, False, ()) else str(default)
-    if shown is not None:
-        text = f"{text}  [default: {shown}]"
+def _flag(name: str, hint: Any, help_text: str, default: object) -> click.Option:
+    flags, text = [_flag_of(name), name], help_text.replace("``", "")
+    if default not in (None, MISSING, False, ()):
+        text = f"{text}  [default: {default}]"
     if hint is bool:
-        return click.option(flag, name, is_flag=True, default=None, help=text)
+        return click.Option(flags, is_flag=True, default=None, help=text)
     if _is_names(hint):
         # Given twice, both count.
-        return click.option(flag, name, multiple=True, callback=_joined, help=text, metavar=_metavar_of_names(name))
+        return click.Option(flags, multiple=True, callback=_joined, help=text, metavar=_metavar_of_names(name))
     choices = _choices(hint)
     kind = click.Choice(choices) if choices else None
-    return click.option(flag, name, type=kind, default=None, help=text, metavar=_metavar(name, choices))
+    return click.Option(flags, type=kind, default=None, help=text, metavar=_metavar(name, choices))
 
 
 def _is_names(hint: Any) -> bool:
@@ -256,13 +230,8 @@ _MENTIONS = (
 
 def _renamed(found: re.Match[str], form: str) -> str:
     name = found["name"]
-    return form.format(flag=_flag_of(name), **found.groupdict()) if name in _option_names() else found[0]
-
-
-@functools.cache
-def _option_names() -> frozenset[str]:
-    classes = [getattr(options_package, name) for name in options_package.__all__ if name.endswith("Options")]
-    return frozenset(field.name for each in classes for field in fields(each)) - {"table", "source", "target", "dest"}
+    is_flag = name in option_names() - {"table", "source", "target", "dest"}
+    return form.format(flag=_flag_of(name), **found.groupdict()) if is_flag else found[0]
 
 
 def _flag_of(name: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import os
 import sys
 import traceback
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ddbio.cli.commands import COMMANDS, GROUPS
 from ddbio.cli.terminal import escaping
 from ddbio.errors import DdbioError
 from ddbio.version import __version__
@@ -23,169 +23,70 @@ if TYPE_CHECKING:
 USAGE_EXIT, FAILURE_EXIT, INTERRUPTED_EXIT = 2, 1, 130
 
 
-class Verbs(MutableMapping[str, click.Command]):
-    """Hold commands by name, each loaded from its module when it is first asked for.
+class Commands(Mapping[str, click.Command]):
+    """Hold the commands whose names begin with some words; each is made when it is first asked for.
 
     Parameters
     ----------
-    homes
-        Of each name the module and the attribute of the command, with a colon between, and what a list says of it:
-        the first sentence of the command's help.
+    words
+        The words, each with a space after it.
+
+    Attributes
+    ----------
+    summaries
+        The first line of each one's help, by its next word.
     """
 
-    def __init__(self, homes: dict[str, tuple[str, str]]) -> None:
-        self.summaries = {name: summary for name, (_, summary) in homes.items()}
-        self._homes: dict[str, click.Command | str] = {name: home for name, (home, _) in homes.items()}
+    def __init__(self, words: str = "") -> None:
+        names = [name.removeprefix(words).partition(" ")[0] for name in COMMANDS if name.startswith(words)]
+        self.summaries = {name: _help_of(words + name).splitlines()[0] for name in names}
+        self._words, self._made = words, dict[str, click.Command]()
 
     def __getitem__(self, name: str) -> click.Command:
-        found = self._homes[name]
-        if isinstance(found, str):
-            module, _, attribute = found.partition(":")
-            found = self._homes[name] = getattr(importlib.import_module(f"ddbio.cli.{module}"), attribute)
-        return found
+        if name not in self._made:
+            self._made[name] = self._make(self._words + name)
+        return self._made[name]
 
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._homes[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._homes[name]
+    def __contains__(self, name: object) -> bool:
+        return name in self.summaries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter(self.summaries)
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self.summaries)
+
+    def _make(self, name: str) -> click.Command:
+        if name in GROUPS:
+            return CommandGroup(name, f"{name} ", GROUPS[name])
+        # Here, since it imports all that checks options: lists are printed at once.
+        from ddbio.cli.making import make_command
+
+        return make_command(COMMANDS[name], Commands(f"{name} "))
 
 
-class LazyGroup(click.Group):
-    """List its verbs by their summaries, and load the one that is called."""
+def _help_of(name: str) -> str:
+    return COMMANDS[name].help if name in COMMANDS else GROUPS[name]
+
+
+class CommandGroup(click.Group):
+    """List the commands whose names begin with some words, and run the one that is called."""
+
+    def __init__(self, name: str, words: str, help: str, **settings: Any) -> None:  # noqa: A002 - click's name
+        super().__init__(name, commands=cast("Any", Commands(words)), help=help, **settings)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Return the command of that name; an error in loading it is raised, not taken for an unknown name."""
-        return self.commands[cmd_name] if cmd_name in list(self.commands) else None
+        return self.commands[cmd_name] if cmd_name in self.commands else None  # noqa: SIM401 - get hides a KeyError
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the names of all verbs, and what each does."""
-        if isinstance(self.commands, Verbs):
-            with formatter.section("Commands"):
-                formatter.write_dl(sorted(self.commands.summaries.items()))
-
-
-VERBS = Verbs(
-    {
-        "advise": (
-            "advice:advise",
-            "Compare the ways to keep a copy of TABLE in S3: what each costs a month, takes, and cannot do.",
-        ),
-        "apply": (
-            "lake:apply",
-            "Merge what is new of LOG into TABLE of a lake: the newest state of each item wins.",
-        ),
-        "archive": (
-            "archive:archive",
-            "Archive at DEST the items that the time to live has deleted, by SOURCE, the log of a table's changes.",
-        ),
-        "backup": ("tables:backup", "Make backups of tables, and new tables of backups or of a table's past."),
-        "bootstrap": (
-            "lake_maintenance:bootstrap",
-            "Make LAKE, a table of a lake, hold what TABLE holds, or bring it up to date: log, base and changes.",
-        ),
-        "bulk": ("imports:bulk", "Let the service put files from S3 into a table that is there (new; experimental)."),
-        "capacity": (
-            "capacity:capacity",
-            "Recommend mode, capacity and class of TABLE by what it has consumed.",
-        ),
-        "capture": (
-            "capture:capture",
-            "Write every change of TABLE once into a log of Parquet files at DEST, s3://bucket/prefix or a folder.",
-        ),
-        "catalog": ("catalog:catalog", "Make folders of files tables of a catalog."),
-        "changes": ("changes:changes", "Read and write changes as Firehose delivers them."),
-        "compact": ("folders:compact", "Rewrite the small files of folder PATH as few large ones, in one commit."),
-        "copy": (
-            "writing:copy",
-            "Copy every item of table SOURCE into table TARGET, also of another region or account.",
-        ),
-        "demo": (
-            "demo:demo",
-            "Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them.",
-        ),
-        "digest": (
-            "reading:digest",
-            "Print the digest of SOURCE: a table, an export, or files of Parquet or JSON Lines.",
-        ),
-        "doctor": (
-            "inspection:doctor",
-            "Check this machine, credentials and endpoints, a --table and the bucket of LOCATION, and say what to do.",
-        ),
-        "export": ("exports:export", "Work with DynamoDB's native exports to S3."),
-        "files": (
-            "folders:files",
-            "Print the live files of folder PATH, one a line: those that belong to its newest, or another, version.",
-        ),
-        "history": (
-            "lake_proof:history",
-            "Print the states of the item KEY, or of every item, that SOURCE has, a log of changes or a lake table.",
-        ),
-        "iam": (
-            "iam:iam",
-            "Print the IAM policy for what VERB does with these arguments and options, and for nothing else.",
-        ),
-        "import": ("imports:import_table", "Work with DynamoDB's own import of new tables from S3."),
-        "layout": (
-            "inspection:layout",
-            "Report how a dataset at PATH lies in files: sizes, small files, partitions, columns.",
-        ),
-        "load": (
-            "writing:load",
-            "Write the rows of SOURCE, a file, folder or glob of any format, here or on S3, into TABLE.",
-        ),
-        "maintain": (
-            "lake:maintain",
-            "Rewrite small files of the lake table TABLE; let old tombstones and files go.",
-        ),
-        "plan": ("plan:plan", "Print what a verb would do and cost, and do none of it."),
-        "prices": ("prices:prices", "Show and refresh the prices that plans use."),
-        "publish": (
-            "folders:publish",
-            "Make the live files of folder STAGING the next version of folder CURATED; --rollback takes it back.",
-        ),
-        "read": ("reading:read", "Print the items of SOURCE, a table or an export, on stdout, one a line."),
-        "reconcile": (
-            "lake_maintenance:reconcile",
-            "Compare closed windows of LOG with incremental exports of TABLE; count and repair what was lost.",
-        ),
-        "replay": (
-            "changes:replay",
-            "Put the changes under SOURCE, delivered or failed, through again: into a log at DEST, or a --table.",
-        ),
-        "scan": ("reading:scan", "Scan TABLE into files at DEST: s3://bucket/prefix or a local folder."),
-        "schema": (
-            "reading:schema",
-            "Print the columns inferred from SOURCE: a table, an export, or files of DynamoDB JSON.",
-        ),
-        "simulate": ("simulate:simulate", "Find out how long a job of any size would take, without AWS."),
-        "table": ("tables:table", "Create and describe tables."),
-        "validate": (
-            "inspection:validate",
-            "Tell whether TARGET holds the same items as SOURCE, which keys differ, and which quality rules hold.",
-        ),
-        "vacuum": ("folders:vacuum", "Delete old versions of folder PATH, and the files that only they name."),
-        "verify": (
-            "lake_proof:verify",
-            "Tell whether LAKE, a table of a lake, holds what TABLE holds; exit code 1 if it does not.",
-        ),
-        "view": (
-            "lake_proof:view",
-            "Print the SQL of views over a log of changes, for Spark, DuckDB and Athena.",
-        ),
-        "warm": ("warm:warm", "Compile all loops ahead of their first use, or load stored ones."),
-    }
-)
+        """Write the name of each command, and what it does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(cast("Commands", self.commands).summaries.items()))
 
 
 @click.group(
-    cls=LazyGroup, commands=VERBS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    cls=CommandGroup, words="", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
 )
 @click.version_option(__version__, prog_name="ddbio")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", help="Log to stderr from this level on.")  # fmt: skip # noqa: E501

@@ -6,11 +6,13 @@ import os
 import sys
 import threading
 from collections import deque
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ddbio.cli.show import format_duration, format_export_plan, format_load_plan, format_plan
+from ddbio.cli.plans import format_plan_of_run
+from ddbio.cli.reports import text_of
+from ddbio.cli.show import format_duration
 from ddbio.cli.terminal import escaped, plain
 
 if TYPE_CHECKING:
@@ -26,71 +28,51 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.25
 LINE_SECONDS = 10.0
-# More of them than these are counted where a job runs, and listed by its plan.
-MOST_COLUMNS = 20
 WINDOW_SECONDS = 5.0
 JOB_LINE_SECONDS = 30.0
 
 
-class ScanProgress:
-    """Print the plan of a scan, then items, MB/s, RCU/s against the budget and the time left."""
+class JobProgress:
+    """Print the plan of a job, then how far it is: items, MB/s, units/s against the budget and the time left.
 
-    def __init__(self, *, show_plan: bool) -> None:
-        self._show_plan = show_plan
-
-    @contextmanager
-    def running(self, plan: ScanPlan, budget: LocalBudget) -> Iterator[None]:
-        """Show the job while the context is open."""
-        if self._show_plan:
-            sys.stderr.write(format_plan(plan, most_columns=MOST_COLUMNS) + "\n\n")
-        with shown(plan.outline, budget):
-            yield
-
-
-class LoadProgress:
-    """Print the plan of a load and its job id, then items, WCU/s against the budget and the time left."""
-
-    def __init__(self, *, show_plan: bool, job_id: str | None, quiet: bool = False) -> None:
-        self._show_plan, self._job_id, self._quiet = show_plan, job_id, quiet
-        self.written = 0
-
-    @contextmanager
-    def running(self, plan: LoadPlan, budget: LocalBudget) -> Iterator[None]:
-        """Show the load while the context is open."""
-        if self._show_plan:
-            sys.stderr.write(f"{format_load_plan(plan)}\njob      {self._job_id}\n\n")
-        try:
-            with nullcontext() if self._quiet else shown(plan.outline, budget):
-                yield
-        finally:
-            self.written = budget.usage().items
-
-
-class CopyProgress:
-    """Print the plan of a copy, then items written, WCU/s against the budget and the time left; say when it verifies.
+    Parameters
+    ----------
+    note
+        A line below the plan.
 
     Attributes
     ----------
     written
-        Items that were written, when the writing has ended.
+        Items that the job has counted, when it has ended.
     """
 
-    def __init__(self, *, show_plan: bool, quiet: bool = False) -> None:
-        self._show_plan, self._quiet = show_plan, quiet
+    def __init__(self, *, show_plan: bool, quiet: bool, note: str = "") -> None:
+        self._show_plan, self._quiet, self._note = show_plan, quiet, note
         self.written = 0
 
-    @contextmanager
-    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
-        """Show the copy while the context is open."""
-        from ddbio.jobs.job_outline import outline_of
+    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the job while the context is open."""
+        return self._follow(plan, plan.outline, budget)
 
+    @contextmanager
+    def _follow(self, plan: Any, outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
         if self._show_plan:
-            sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
+            sys.stderr.write(f"{_plan_text(plan)}\n{self._note}\n")
         try:
-            with nullcontext() if self._quiet else shown(outline_of(scan, write), budget):
+            with nullcontext() if self._quiet else shown(outline, budget):
                 yield
         finally:
             self.written = budget.usage().items
+
+
+class CopyProgress(JobProgress):
+    """Print the plan of a copy, then how many items are written, WCU/s and the time left, then that it is verified."""
+
+    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> AbstractContextManager[None]:
+        """Show the copy while the context is open."""
+        from ddbio.jobs.job_outline import outline_of
+
+        return self._follow(scan, outline_of(scan, write), budget)
 
     def verifying(self, table: str) -> None:
         """Say that the target is being read."""
@@ -99,19 +81,8 @@ class CopyProgress:
             sys.stderr.flush()
 
 
-class ExportProgress:
-    """Print what of an export is to be read, then items, MB of text a second and the time left."""
-
-    def __init__(self, *, show_plan: bool, quiet: bool = False) -> None:
-        self._show_plan, self._quiet = show_plan, quiet
-
-    @contextmanager
-    def running(self, plan: ExportReadPlan, budget: LocalBudget) -> Iterator[None]:
-        """Show the job while the context is open."""
-        if self._show_plan:
-            sys.stderr.write(format_export_plan(plan) + "\n\n")
-        with nullcontext() if self._quiet else shown(plan.outline, budget):
-            yield
+def _plan_text(plan: Any) -> str:
+    return format_plan_of_run(plan) if type(plan).__name__ == "ScanPlan" else text_of(plan)
 
 
 @contextmanager

@@ -78,8 +78,8 @@ def data_out() -> TextIO:
     return sys.stdout if sys.stdout.isatty() else plain(sys.stdout)
 
 
-def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], whole: int = 0) -> None:
-    """Print a table, its first column as text and the others as numbers, and how many rows there are beyond it."""
+def table_text(names: Sequence[str], rows: Iterable[Sequence[str]], whole: int = 0) -> str:
+    """Return a table, its first column as text and the others as numbers, and how many rows there are beyond it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -92,7 +92,8 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], whole: int 
     for row in rows:
         # Escaped here, since columns are as wide as what is shown; a line end is no other row.
         shown.add_row(*(Text(escaped(each).replace("\n", "\\n").replace("\t", "\\t")) for each in row))
-    console.print()
-    console.print(shown)
-    if whole > MOST_ROWS:
-        console.print(f"… and {whole - MOST_ROWS:,} more: --json has all")
+    with console.capture() as captured:
+        console.print(shown)
+        if whole > MOST_ROWS:
+            console.print(f"… and {whole - MOST_ROWS:,} more: --json has all")
+    return f"\n{captured.get()}"[:-1]

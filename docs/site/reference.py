@@ -22,7 +22,8 @@ import ddbio
 import ddbio.spark
 import ddbio.testing
 from ddbio import capacity, errors, options
-from ddbio.cli.main import cli
+from ddbio.cli.commands import COMMANDS
+from ddbio.cli.making import make_command
 from ddbio.options import camel_case, descriptions_of
 from ddbio.public import arguments_of
 from ddbio.spark import functions
@@ -135,18 +136,6 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def commands(command: click.Command, words: str, parent: click.Context | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield each command with the words that call it, groups left out."""
-    context = click.Context(command, info_name=words.rpartition(" ")[2], parent=parent)
-    if not isinstance(command, click.Group):
-        yield words, (command, context)
-        return
-    for name in sorted(command.list_commands(context)):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from commands(found, f"{words} {name}", context)
-
-
 def cli_page() -> str:
     """Return the page of the command line, a table of options for each command."""
     lines = [
@@ -156,13 +145,14 @@ def cli_page() -> str:
         "1 failed, 2 wrong usage, 130 interrupted.",
         "",
     ]
-    found = list(commands(cli, "ddbio"))
+    made = {f"ddbio {name}": make_command(row) for name, row in sorted(COMMANDS.items())}
     lines += ["| command | does |", "|---|---|"]
     lines += [
         f"| [`{words}`](#{words.replace(' ', '-')}) | {plain(command.get_short_help_str(200))} |"
-        for words, (command, _) in found
+        for words, command in made.items()
     ]
-    for words, (command, context) in found:
+    for words, command in made.items():
+        context = click.Context(command, info_name=words)
         pieces = " ".join(command.collect_usage_pieces(context))
         lines += ["", f"## {words}", "", plain(inspect.cleandoc(command.help or "")), ""]
         lines += ["```", f"{words} {pieces}", "```", "", "| option | default | meaning |", "|---|---|---|"]
@@ -175,13 +165,6 @@ def cli_page() -> str:
             shown = "" if option.is_flag or default in {None, ""} else f"`{default}`"
             lines.append(f"| {names}{kind} | {shown} | {plain(_DEFAULT.sub('', option.help or ''))} |")
     return "\n".join(lines) + "\n"
-
-
-READERS_AND_WRITERS = {
-    "reading": 'spark.read.format("dynamodb")',
-    "export_reading": 'spark.read.format("dynamodb-export")',
-    "writing": 'df.write.format("dynamodb") and writeStream',
-}
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:

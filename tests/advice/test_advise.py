@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import ddbio
 from ddbio.aws import control_plane
-from ddbio.cli.advice import advise as command
+from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 
 STATS = {"Table": {"TableName": "orders", "TableSizeBytes": 10**12, "ItemCount": 2 * 10**9}, "ChangesPerSecond": 100}
@@ -96,10 +96,12 @@ def test_the_command_prints_writes_and_draws(stats, tmp_path):
     """For people tables, for scripts one object, for reports a page and a picture."""
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"
     flags = ["--from-file", str(stats), "--html", str(page), "--png", str(picture)]
-    shown = CliRunner().invoke(command, flags)
+    shown = CliRunner().invoke(cli, ["advise", *flags])
     assert "costs the least" in shown.output, shown.output
     assert "break even" in shown.output
     assert "USD a month, by changes a second" in page.read_text("utf-8")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    values = json.loads(CliRunner().invoke(command, ["--from-file", str(stats), "--freshness", "1d", "--json"]).output)
+    values = json.loads(
+        CliRunner().invoke(cli, ["advise", "--from-file", str(stats), "--freshness", "1d", "--json"]).output
+    )
     assert values["recommended"] in {road["name"] for road in values["roads"]}

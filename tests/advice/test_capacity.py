@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-from ddbio.cli.capacity import capacity
+from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 
 HEADER = "time,read,write,index,provisioned_read,provisioned_write,throttled_writes\n"
@@ -56,8 +56,8 @@ def test_another_file_is_refused(tmp_path, text):
 def test_the_command_prints_writes_and_draws(consumption, tmp_path):
     """For people tables, for scripts one object, for reports a page."""
     page = tmp_path / "page.html"
-    shown = CliRunner().invoke(capacity, ["orders", "--csv", consumption, "--html", str(page)])
+    shown = CliRunner().invoke(cli, ["capacity", "orders", "--csv", consumption, "--html", str(page)])
     assert "USD a month" in shown.output, shown.output
     assert "provisioned" in page.read_text("utf-8")
-    values = json.loads(CliRunner().invoke(capacity, ["orders", "--csv", consumption, "--json"]).output)
+    values = json.loads(CliRunner().invoke(cli, ["capacity", "orders", "--csv", consumption, "--json"]).output)
     assert {"mode", "table_class", "needs", "reserved", "why"} <= values.keys()

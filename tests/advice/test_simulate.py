@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-from ddbio.cli.simulate import simulate
+from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 
 SMALL = {"table_bytes": 2 * 10**9, "tasks": 4, "rcu_per_second": 8_000}
@@ -77,14 +77,14 @@ def test_a_scenario_that_is_not_there_is_named():
 def test_the_command_prints_lines_or_json():
     """For people lines, for scripts the report; the flags change a scenario's values."""
     flags = ["scan", "--table-bytes", "1GB", "--item-bytes", "500", "--tasks", "2", "--rcu-per-second", "5000"]
-    shown = CliRunner().invoke(simulate, flags)
+    shown = CliRunner().invoke(cli, ["simulate", *flags])
     assert "the ideal" in shown.output, shown.output
-    report = json.loads(CliRunner().invoke(simulate, [*flags, "--json", "--skew", "0.5", "--seed", "7"]).output)
+    report = json.loads(CliRunner().invoke(cli, ["simulate", *flags, "--json", "--skew", "0.5", "--seed", "7"]).output)
     assert {"seconds", "ideal_seconds", "ratio", "units", "throttles"} <= report.keys()
     changed = ["--table-bytes", "10GB", "--tasks", "10", "--segments", "100", "--json"]
-    named = CliRunner().invoke(simulate, ["scan", "--scenario", "long-tail", *changed])
+    named = CliRunner().invoke(cli, ["simulate", "scan", "--scenario", "long-tail", *changed])
     assert json.loads(named.output)["tasks"] == 10
-    told = CliRunner().invoke(simulate, ["scan", "--scenario", "long-tail", *changed[:-1]])
+    told = CliRunner().invoke(cli, ["simulate", "scan", "--scenario", "long-tail", *changed[:-1]])
     assert told.output.startswith("scenario  long-tail")
 
 
@@ -217,14 +217,14 @@ def test_the_commands_simulate_loads_and_draw(tmp_path):
     """The command says what was throttled and lost; a chart is a page or a picture."""
     page, picture = tmp_path / "page.html", tmp_path / "picture.png"
     flags = ["--source-bytes", "20MB", "--item-bytes", "1000", "--wcu-per-second", "5000", "--partitions", "2"]
-    shown = CliRunner().invoke(simulate, ["load", *flags, "--chart", str(page)])
+    shown = CliRunner().invoke(cli, ["simulate", "load", *flags, "--chart", str(page)])
     assert "by partitions" in shown.output, shown.output
     assert "When each tenth is done" in page.read_text("utf-8")
     scan = ["scan", "--table-bytes", "1GB", "--tasks", "8", "--rcu-per-second", "4000", "--lose", "1@10"]
-    drawn = CliRunner().invoke(simulate, [*scan, "--chart", str(picture)])
+    drawn = CliRunner().invoke(cli, ["simulate", *scan, "--chart", str(picture)])
     assert "4 tasks" in drawn.output, drawn.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    values = json.loads(CliRunner().invoke(simulate, ["load", *flags, "--json"]).output)
+    values = json.loads(CliRunner().invoke(cli, ["simulate", "load", *flags, "--json"]).output)
     assert values["throttled_by"]["key_range"] == values["throttles"]
 
 

@@ -1,4 +1,4 @@
-"""Write what is generated from verbs and options: ``ddbio/__init__.pyi``, ``ddbio/keywords.pyi``, ``docs/options.md``.
+"""Write what is generated from verbs and options: ``docs/options.md``, and stubs of ``ddbio`` and ``ddbio.options``.
 
 Run as ``.venv/bin/python tests/api/generated.py`` after a change of an option; the tests compare.
 """
@@ -15,11 +15,13 @@ from pathlib import Path
 import ddbio
 import ddbio.options as package
 from ddbio import public
+from ddbio.cli.commands import COMMANDS
 from ddbio.options import descriptions_of
 from ddbio.verbs import VERBS, Verb
 
 ROOT = Path(__file__).parents[2]
 STUB, KEYWORDS, PAGE = ROOT / "ddbio/__init__.pyi", ROOT / "ddbio/keywords.pyi", ROOT / "docs/options.md"
+OPTIONS_STUB = ROOT / "ddbio/options/__init__.pyi"
 
 _LINE = 120
 _HEADER = '''"""The keyword arguments of the public functions, for editors and type checkers.
@@ -45,68 +47,6 @@ the options of reading tables and exports and of writing tables. Editors and typ
 and their types: `ScanKeywords` of `ddbio`, and its like.
 """
 
-_PAGE_PARTS = [
-    ("Connection: every verb", "ConnectionOptions", "ConnectionOptions"),
-    ("Reading a table: `scan`, `schema`, `digest`, `read_table`, `scan_batches`", "ScanOptions", "ConnectionOptions"),
-    ("Writing files: `scan`, besides those of reading", "ScanToFilesOptions", "ScanOptions"),
-    ("`doctor`", "DoctorOptions", "ConnectionOptions"),
-    ("The layout of files: `layout`", "LayoutOptions", "ConnectionOptions"),
-    ("Validation: `validate`", "ValidateOptions", "ConnectionOptions"),
-    (
-        "Reading an export: `read_export`, `read_export_batches`, `fold_exports`",
-        "ExportReadOptions",
-        "ConnectionOptions",
-    ),
-    ("Files of an export: `export read`, besides those of reading it", "ExportToFilesOptions", "ExportReadOptions"),
-    ("Folding: `export fold`, besides those of `export read`", "ExportFoldOptions", "ExportToFilesOptions"),
-    ("Windows of increments: `export windows`", "ExportWindowsOptions", "ConnectionOptions"),
-    ("Folders: `files`", "FilesListOptions", "ConnectionOptions"),
-    ("Compaction: `compact`", "CompactOptions", "ConnectionOptions"),
-    ("Vacuum: `vacuum`", "VacuumOptions", "ConnectionOptions"),
-    ("Publishing: `publish`", "PublishOptions", "ConnectionOptions"),
-    ("Taking a version back: `publish --rollback`", "RollbackOptions", "ConnectionOptions"),
-    ("Writing a table: `write_table`", "WriteOptions", "ConnectionOptions"),
-    ("Loading files: `load`, besides those of writing", "LoadOptions", "WriteOptions"),
-    ("Copying: `copy`, `table create-like`", "CopyOptions", "ConnectionOptions"),
-    ("`table create`", "CreateTableOptions", "ConnectionOptions"),
-    ("Files for an import: `import files`", "ImportFilesFromOptions", "ConnectionOptions"),
-    ("Change capture: `capture`", "CaptureOptions", "ConnectionOptions"),
-    ("What Firehose delivered: `changes read`", "ChangesReadOptions", "ConnectionOptions"),
-    ("`replay`", "ReplayOptions", "ConnectionOptions"),
-    ("Firehose's layout: `changes write`", "ChangesWriteOptions", "ConnectionOptions"),
-    ("`capture status`", "CaptureStatusOptions", "ConnectionOptions"),
-    ("`capture verify`", "CaptureVerifyOptions", "ConnectionOptions"),
-    ("`capture heal`", "CaptureHealOptions", "ConnectionOptions"),
-    ("`ddbio.lambda_handlers.log_changes`", "StreamEventOptions", "ConnectionOptions"),
-    ("Tables of a lake: `apply`", "ApplyOptions", "ConnectionOptions"),
-    ("`maintain`", "MaintainOptions", "ConnectionOptions"),
-    ("`bootstrap`", "BootstrapOptions", "ConnectionOptions"),
-    ("`reconcile`", "ReconcileOptions", "ConnectionOptions"),
-    ("`verify`", "VerifyOptions", "ConnectionOptions"),
-    ("`history`", "HistoryOptions", "ConnectionOptions"),
-    ("`view latest`, `view history`", "ViewOptions", "ConnectionOptions"),
-    ("Archives of expired items: `archive`", "ArchiveOptions", "ConnectionOptions"),
-    ("`archive restore`", "ArchiveRestoreOptions", "ConnectionOptions"),
-    ("`archive expired`", "ExpiredReadOptions", "ConnectionOptions"),
-    ("`import start`", "ImportStartOptions", "ConnectionOptions"),
-    ("`import wait`", "ImportWaitOptions", "ConnectionOptions"),
-    ("`export start`", "ExportStartOptions", "ConnectionOptions"),
-    ("`export wait`, `bulk wait`", "WaitOptions", "ConnectionOptions"),
-    ("`bulk start`", "BulkStartOptions", "ConnectionOptions"),
-    ("`bulk report`", "BulkReportOptions", "ConnectionOptions"),
-    ("`catalog sync`", "CatalogSyncOptions", "ConnectionOptions"),
-    ("`catalog ddl`", "CatalogDdlOptions", "ConnectionOptions"),
-    ("`backup create`", "BackupCreateOptions", "ConnectionOptions"),
-    ("`backup restore`", "RestoreOptions", "ConnectionOptions"),
-    ("`advise`", "AdviseOptions", "ConnectionOptions"),
-    ("`capacity`", "PlanCapacityOptions", "ConnectionOptions"),
-    ("`plan capture`", "PlanCaptureOptions", "ConnectionOptions"),
-    ("`prices refresh`", "PricesRefreshOptions", "ConnectionOptions"),
-    ("Policies: `iam`", "IamOptions", "IamOptions"),
-    ("`simulate scan`", "SimulateScanOptions", "SimulateScanOptions"),
-    ("`simulate load`", "SimulateLoadOptions", "SimulateLoadOptions"),
-]
-
 
 def options_classes() -> list[type]:
     """Return the options classes, each after those it derives from."""
@@ -122,7 +62,8 @@ def keyword_name(cls: type) -> str:
 def keyword_types(cls: type) -> dict[str, str]:
     """Return the options that a class has of its own, and the types of what users give for them."""
     hints = typing.get_type_hints(cls)
-    own = [name for name in vars(cls).get("__annotations__", {}) if name not in public.ARGUMENTS]
+    known = {field.name for field in dataclasses.fields(cls)} - set(public.ARGUMENTS)
+    own = [name for name in vars(cls).get("__annotations__", {}) if name in known]
     return {name: public.keyword_type(name, hints[name]) for name in own}
 
 
@@ -172,6 +113,16 @@ def _stub_function(verb: Verb, signature: inspect.Signature) -> str:
     return f'def {verb.name}({inner}) -> {signature.return_annotation}:\n    """{text.lstrip()}\n    """\n    ...\n'
 
 
+def options_stub_text() -> str:
+    """Return the stub of ``ddbio.options``: the homes of its names."""
+    names = [f"from ddbio.options.{module} import {name} as {name}" for name, module in sorted(package._HOMES.items())]
+    return "\n".join([_OPTIONS_STUB_HEADER, *names, "", "def option_names() -> frozenset[str]: ..."]) + "\n"
+
+
+_OPTIONS_STUB_HEADER = '''"""Homes of the options classes. Generated: ``python tests/api/generated.py``."""
+'''
+
+
 def _home_of(word: str, run: object) -> str | None:
     """Return the module of a name in the annotations of a function; None if every stub has it."""
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[run.__module__]))):
@@ -200,18 +151,54 @@ def keywords_text() -> str:
 
 
 def page_text() -> str:
-    """Return the page of options."""
-    parts = [_PAGE_HEADER]
-    for title, name, without in _PAGE_PARTS:
-        cls, described = getattr(package, name), descriptions_of(getattr(package, name))
-        left_out = set() if name == without else {field.name for field in dataclasses.fields(getattr(package, without))}
-        rows = [
-            f"| `{field.name}` | {_default(field)} | {_in_markdown(described[field.name])} |"
-            for field in dataclasses.fields(cls)
-            if field.name not in left_out
-        ]
-        parts.append("\n".join([f"## {title}", "", "| option | default | meaning |", "|---|---|---|", *rows]) + "\n")
-    return "\n".join(parts)
+    """Return the page of options: a part for each class of which commands or functions take own options."""
+    users = _users()
+    # A class comes after those from which it derives, and has a part only if it adds to them.
+    classes = dict.fromkeys(base for cls in users for base in reversed(cls.__mro__) if base in users)
+    parts = dict[type, list[str]]()
+    for cls in classes:
+        base = _base_of(cls, parts)
+        if base is None or _fields_of(cls) - _fields_of(base):
+            parts[cls] = users[cls]
+        else:
+            parts[base] += users[cls]
+    return "\n".join([_PAGE_HEADER, *(_part_text(cls, parts) for cls in parts)])
+
+
+def _users() -> dict[type, list[str]]:
+    """Return the commands that take the options of each class, else its first function; plans only if nothing else."""
+    found = defaultdict[str, list[str]](list, ConnectionOptions=["Connection: every verb"])
+    for row in sorted(COMMANDS.values(), key=lambda each: each.name.startswith("plan ")):
+        options = row.options or (row.verb and VERBS[row.verb].options)
+        if options and not (found[options] and (row.name.startswith("plan ") or options == "ConnectionOptions")):
+            found[options].append(f"`{row.name}`")
+    for verb in VERBS.values():
+        found[verb.options] = found[verb.options] or [f"`ddbio.{verb.name}`"]
+    found["StreamEventOptions"] = ["`ddbio.lambda_handlers.log_changes`"]
+    # Most classes derive from that of prices, and have its options.
+    del found["PriceOptions"]
+    return {getattr(package, name): names for name, names in found.items() if names}
+
+
+def _fields_of(cls: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
+
+
+def _base_of(cls: type, parts: dict[type, list[str]]) -> type | None:
+    return next((base for base in cls.__mro__[1:] if base in parts), None)
+
+
+def _part_text(cls: type, parts: dict[type, list[str]]) -> str:
+    base, described = _base_of(cls, parts), descriptions_of(cls)
+    left_out = set() if base is None else _fields_of(base)
+    besides = "" if base in {None, package.ConnectionOptions} else f", besides those of {parts[base][0]}"
+    rows = [
+        f"| `{field.name}` | {_default(field)} | {_in_markdown(described[field.name])} |"
+        for field in dataclasses.fields(cls)
+        if field.name not in left_out
+    ]
+    title = f"## {', '.join(parts[cls])}{besides}"
+    return "\n".join([title, "", "| option | default | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
 def _in_markdown(text: str) -> str:
@@ -245,7 +232,9 @@ def _default(field: dataclasses.Field) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+GENERATED = {STUB: stub_text, OPTIONS_STUB: options_stub_text, KEYWORDS: keywords_text, PAGE: page_text}
+"""What is generated, and the functions that make it."""
+
 if __name__ == "__main__":
-    STUB.write_text(stub_text(), "utf-8")
-    KEYWORDS.write_text(keywords_text(), "utf-8")
-    PAGE.write_text(page_text(), "utf-8")
+    for path, make in GENERATED.items():
+        path.write_text(make(), "utf-8")

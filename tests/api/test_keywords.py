@@ -10,7 +10,7 @@ import ddbio
 from ddbio.options import ScanToFilesOptions, descriptions_of
 from ddbio.public import ARGUMENTS, arguments_of, keyword_class
 from ddbio.verbs import VERBS
-from tests.api.generated import KEYWORDS, PAGE, STUB, keyword_name, keywords_text, options_classes, page_text, stub_text
+from tests.api.generated import GENERATED, PAGE, keyword_name, options_classes
 
 
 def fields_of(options):
@@ -18,19 +18,10 @@ def fields_of(options):
     return {field.name for field in dataclasses.fields(options)} - ARGUMENTS
 
 
-def test_keywords_are_generated():
-    """The module of keywords is what the options classes make it: run tests/api/generated.py after a change."""
-    assert KEYWORDS.read_text("utf-8") == keywords_text()
-
-
-def test_the_stub_is_generated():
-    """The types of the public names are those of the table of verbs: run tests/api/generated.py after a change."""
-    assert STUB.read_text("utf-8") == stub_text()
-
-
-def test_the_page_is_generated():
-    """The page of options is what the options classes make it: run tests/api/generated.py after a change."""
-    assert PAGE.read_text("utf-8") == page_text()
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_files_are_generated(path):
+    """Stubs and the page of options are what verbs and options make them: run tests/api/generated.py after a change."""
+    assert path.read_text("utf-8") == GENERATED[path]()
 
 
 def test_keywords_mirror_their_options():

@@ -11,11 +11,12 @@ from ddbio.errors import SchemaError
 from ddbio.options import ChangesReadOptions, ReplayOptions, ScanOptions
 
 
-@click.command()
-@flags_of(ScanOptions, without=["table"])
-def command(**flags: object) -> None:
-    """Print the columns."""
+def print_columns(**flags):
+    """Print the columns that flags name."""
     click.echo(repr(parse_flags(ScanOptions, {**flags, "table": "t"}).columns))
+
+
+command = click.Command("columns", params=flags_of(ScanOptions, without=["table"]), callback=print_columns)
 
 
 @pytest.mark.parametrize(

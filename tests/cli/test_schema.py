@@ -1,63 +1,67 @@
-from __future__ import annotations
+"""The command ``schema``: what it prints, saves and compares."""
 
 import json
 
 import pytest
 
-from ddbio.cli.main import run
 from ddbio.items.schema.item_schema import ItemSchema
-
-
-def ddbio(capsys, *arguments):
-    """Run the command line; return its exit code and what it printed."""
-    try:
-        run([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        return ended.code, capsys.readouterr().out
-    return 0, capsys.readouterr().out
 
 
 @pytest.fixture
 def files(tmp_path):
-    """Return two files of items, the second with drift."""
+    """Return a folder with two files of items, the second with drift."""
     (tmp_path / "old.json").write_text('{"pk":{"S":"x"},"n":{"N":"1"}}\n')
     (tmp_path / "new.json").write_text('{"pk":{"S":"x"},"n":{"N":"1.5"},"id":{"S":"x"},"Id":{"S":"x"}}\n')
     return tmp_path
 
 
-def test_a_schema_is_saved_and_printed(files, capsys):
+@pytest.fixture
+def schema(ddbio, files):
+    """Return a function that runs the command on a file, and returns its exit code and what it prints."""
+
+    def call(name, *flags):
+        done = ddbio("schema", files / name, *flags)
+        return done.returncode, done.stdout
+
+    assert call("old.json", "--out", files / "schema.json")[0] == 0
+    return call
+
+
+def test_a_schema_is_saved_and_printed(files, schema):
     """The file of --out holds what --json prints, and text is for people."""
-    code, shown = ddbio(capsys, "schema", files / "old.json", "--out", files / "schema.json")
+    code, shown = schema("old.json", "--out", files / "schema.json")
     assert (code, shown.splitlines()[1].split()) == (0, ["pk", "S", "string"])
     saved = (files / "schema.json").read_text()
-    assert ddbio(capsys, "schema", files / "old.json", "--json") == (0, saved)
+    assert schema("old.json", "--json") == (0, saved)
     assert ItemSchema.from_json(saved).to_arrow().names == ["pk", "n", "_rescue"]
 
 
-def test_drift_is_told_by_line_and_by_exit_code(files, capsys):
+def test_drift_is_told_by_line_and_by_exit_code(files, schema):
     """--diff prints what changed; the exit code says so only where asked."""
-    ddbio(capsys, "schema", files / "old.json", "--out", files / "schema.json")
     flags = ["--diff", files / "schema.json"]
-    code, shown = ddbio(capsys, "schema", files / "new.json", *flags)
+    code, shown = schema("new.json", *flags)
     assert code == 0
     assert shown.splitlines() == [
         "widened         n: N int64 -> N decimal128(38, 1)",
         "new attribute   id: S string",
         "new attribute   Id: S string",
     ]
-    code, shown = ddbio(capsys, "schema", files / "new.json", *flags, "--json", "--exit-code")
+    code, shown = schema("new.json", *flags, "--json", "--exit-code")
     assert (code, len(json.loads(shown)["changes"])) == (1, 3)
-    assert ddbio(capsys, "schema", files / "old.json", *flags, "--exit-code") == (0, "no change\n")
-    assert ddbio(capsys, "schema", files / "old.json", "--exit-code")[0] == 2
+    assert schema("old.json", *flags, "--exit-code") == (0, "no change\n")
+    assert schema("old.json", "--exit-code")[0] == 2
 
 
-def test_files_that_cannot_be_had_are_refused(files, capsys):
-    """A schema file that cannot be read or written ends the command with wrong usage."""
-    assert ddbio(capsys, "schema", files / "old.json", "--diff", files / "none.json")[0] == 2
+def test_files_that_cannot_be_had_are_refused(ddbio, files, schema):
+    """A schema file that cannot be read or written is wrong usage; one that is no schema is a failure, and is named."""
+    assert schema("old.json", "--diff", files / "none.json")[0] == 2
     (files / "no.txt").write_bytes(b"\xff")
-    assert ddbio(capsys, "schema", files / "old.json", "--diff", files / "no.txt")[0] == 2
-    assert ddbio(capsys, "plan", "scan", "orders", "--schema", files / "no.txt")[0] == 2
-    assert ddbio(capsys, "schema", files / "old.json", "--out", files / "none" / "schema.json")[0] == 2
+    assert schema("old.json", "--diff", files / "no.txt")[0] == 2
+    assert ddbio("plan", "scan", "orders", "--schema", files / "no.txt").returncode == 2
+    assert schema("old.json", "--out", files / "none" / "schema.json")[0] == 2
+    (files / "broken.json").write_text("{")
+    broken = ddbio("schema", files / "old.json", "--diff", files / "broken.json")
+    assert (broken.returncode, f"schema file '{files}/broken.json'" in broken.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -69,36 +73,26 @@ def test_files_that_cannot_be_had_are_refused(files, capsys):
         ("N int64", "7", 0, "no change"),
     ],
 )
-def test_a_declared_column_that_still_fits_is_no_drift(files, capsys, declared, number, code, kind):
+def test_a_declared_column_that_still_fits_is_no_drift(files, schema, declared, number, code, kind):
     """Who edits a column is not told of drift for ever: only values that have no place in it are."""
-    ddbio(capsys, "schema", files / "old.json", "--out", files / "schema.json")
     text = json.loads((files / "schema.json").read_text())
     (attribute,) = [each for each in text["attributes"] if each["name"] == "n"]
     attribute["column"] = declared
     (files / "schema.json").write_text(json.dumps(text))
     (files / "now.json").write_text(f'{{"pk":{{"S":"x"}},"n":{{"N":"{number}"}}}}\n')
     flags = ["--diff", files / "schema.json", "--exit-code"]
-    found, shown = ddbio(capsys, "schema", files / "now.json", *flags)
+    found, shown = schema("now.json", *flags)
     assert (found, shown.startswith(kind)) == (code, True)
 
 
-def test_a_mixed_attribute_is_no_drift(files, capsys):
+def test_a_mixed_attribute_is_no_drift(files, schema):
     """Another of the types known may be the most frequent one of the next sample; one that was not known is drift."""
     text, number, flag = '{"v":{"S":"x"}}\n', '{"v":{"N":"1"}}\n', '{"v":{"BOOL":true}}\n'
     (files / "one.json").write_text(text * 3 + number * 2)
     (files / "two.json").write_text(text * 2 + number * 3)
     (files / "three.json").write_text(text * 2 + flag * 3)
-    ddbio(capsys, "schema", files / "one.json", "--out", files / "schema.json")
+    schema("one.json", "--out", files / "schema.json")
     flags = ["--diff", files / "schema.json", "--exit-code"]
-    code, shown = ddbio(capsys, "schema", files / "two.json", *flags)
+    code, shown = schema("two.json", *flags)
     assert (code, shown) == (0, "mixed           v: S string -> N int64\n")
-    assert ddbio(capsys, "schema", files / "three.json", *flags)[0] == 1
-
-
-def test_a_broken_schema_file_is_named(files, capsys):
-    """An error in a schema file says in which."""
-    (files / "broken.json").write_text("{")
-    with pytest.raises(SystemExit) as ended:
-        run(["schema", str(files / "old.json"), "--diff", str(files / "broken.json")])
-    assert ended.value.code == 1
-    assert f"schema file '{files}/broken.json'" in capsys.readouterr().err
+    assert schema("three.json", *flags)[0] == 1

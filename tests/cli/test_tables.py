@@ -32,18 +32,8 @@ def run(server, tmp_path):
 
 def test_a_table_is_created_and_described(server, run):
     """Key, indexes and capacity are as asked; a second one of its name is an error."""
-    words = [
-        "--key",
-        "pk:S,sk:N",
-        "--gsi",
-        "by_day=day:S/KEYS_ONLY",
-        "--billing",
-        "provisioned",
-        "--rcu",
-        5,
-        "--wcu",
-        6,
-    ]
+    index, capacity = ["--gsi", "by_day=day:S/KEYS_ONLY"], ["--billing", "provisioned", "--rcu", 5, "--wcu", 6]
+    words = ["--key", "pk:S,sk:N", *index, *capacity]
     code, out = run("table", "create", "made", *words, "--json")
     assert (code, json.loads(out)["table"]) == (0, "made")
     found = ddbio.describe_table("made", endpoint_url=server.endpoint_url)

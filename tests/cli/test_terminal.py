@@ -12,7 +12,7 @@ import unicodedata
 import pytest
 
 from ddbio.cli import main
-from ddbio.cli.terminal import escaped, escaping, print_table
+from ddbio.cli.terminal import escaped, escaping, table_text
 from ddbio.testing import FakeDynamoDB
 
 # A title, a cleared screen, the clipboard, a C1 colour, text from right to left, and a line that is written over.
@@ -142,10 +142,10 @@ def test_data_are_escaped_on_a_terminal(endpoint, monkeypatch):
     assert not raw(out.getvalue())
 
 
-def test_a_cell_of_a_table_is_one_line(capsys):
+def test_a_cell_of_a_table_is_one_line():
     """A line end within a value begins no row, brackets are no style, and columns are as wide as what is shown."""
-    print_table(["a", "b"], [("x\ny[red]\x1b[31m", "1")])
-    assert capsys.readouterr().out.splitlines() == ["", "a                    b", r"x\ny[red]\u001b[31m  1"]
+    shown = table_text(["a", "b"], [("x\ny[red]\x1b[31m", "1")])
+    assert shown.splitlines() == ["", "a                    b", r"x\ny[red]\u001b[31m  1"]
 
 
 def test_an_unexpected_error_is_escaped_and_has_no_secret(ddbio, monkeypatch):
@@ -155,7 +155,7 @@ def test_an_unexpected_error_is_escaped_and_has_no_secret(ddbio, monkeypatch):
         raise RuntimeError(f"{HOSTILE} aws_secret_access_key={SECRET} {TOKEN}")
 
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
-    monkeypatch.setattr(main.VERBS["warm"], "callback", fail)
+    monkeypatch.setattr(main.cli.commands["warm"], "callback", fail)
     done = ddbio("warm")
     assert (done.returncode, "RuntimeError" in done.stderr) == (1, True)
     assert not raw(done.stderr)

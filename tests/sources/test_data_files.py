@@ -19,8 +19,7 @@ from pyarrow import feather
 
 import ddbio
 from ddbio.aws.client import ClientSpec
-from ddbio.cli.show import format_load_plan
-from ddbio.cli.writing import format_write
+from ddbio.cli.reports import text_of
 from ddbio.errors import DecodeError, NotFoundError, OptionError, TargetError
 from ddbio.formats.row_files import RowFiles, read_batches, read_schema
 from ddbio.items.schema.item_schema import ItemSchema
@@ -352,8 +351,8 @@ def test_reports_and_plans_name_what_is_left_out(tmp_path):
         plan = ddbio.plan_load(tmp_path / "in", "rows", **options)
         report = ddbio.load_files(tmp_path / "in", "rows", **options)
     assert plan.files_skipped == report.files_skipped == ("_b.json",)
-    assert "1 file whose names say that they are no data: _b.json" in format_load_plan(plan)
-    assert "1 file whose names say that they are no data: _b.json" in format_write(report)
+    assert "1 file whose names say that they are no data: _b.json" in text_of(plan)
+    assert "1 file whose names say that they are no data: _b.json" in text_of(report)
     assert ddbio.write_import_files(tmp_path / "in", tmp_path / "out", key="id:S").files_skipped == ("_b.json",)
     assert ddbio.plan_import_files(tmp_path / "in", tmp_path / "new", key="id:S").files_skipped == ("_b.json",)
 
