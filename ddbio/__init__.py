@@ -49,7 +49,7 @@ _NAMES = {
     "ddbio.cdc.heal": "CaptureHealPlan CaptureHealReport",
     "ddbio.cdc.replay": "ReplayPlan ReplayReport",
     "ddbio.load.copy": "CopyPlan CopyReport",
-    "ddbio.export.fold_plan": "ExportFoldPlan ExportFoldReport",
+    "ddbio.export.fold": "ExportFoldPlan ExportFoldReport",
     "ddbio.export.read": "ExportReadPlan ExportReadReport",
     "ddbio.folders.compact": "CompactPlan CompactReport",
     "ddbio.folders.listing": "FileList ListedFile",

@@ -42,7 +42,7 @@ from ddbio.cdc.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport
 from ddbio.cdc.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
 from ddbio.load.copy import CopyPlan as CopyPlan, CopyReport as CopyReport
 from ddbio.validation.digest import DigestSource
-from ddbio.export.fold_plan import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
+from ddbio.export.fold import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
 from ddbio.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
 from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile

@@ -15,7 +15,7 @@ from ddbio.advice.doctor_checks import DoctorReport, Finding
 from ddbio.cli.main import cli
 from ddbio.export.backups import BackupJob, RestoreJob
 from ddbio.export.bulk import BulkSummary
-from ddbio.export.fold_plan import ExportFoldReport
+from ddbio.export.fold import ExportFoldReport
 from ddbio.export.import_job import BulkJob, ImportJob
 from ddbio.export.job import ExportJob
 from ddbio.export.read import ExportReadReport

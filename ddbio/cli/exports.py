@@ -33,7 +33,7 @@ from ddbio.options import (
 )
 
 if TYPE_CHECKING:
-    from ddbio.export.fold_plan import ExportFoldReport
+    from ddbio.export.fold import ExportFoldReport
     from ddbio.export.job import ExportJob
     from ddbio.export.read import ExportReadReport
 

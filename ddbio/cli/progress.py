@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.jobs.waiting import Job
-    from ddbio.load.plan import LoadPlan, WritePlan
+    from ddbio.load.copy import CopyPlan
+    from ddbio.load.plan import LoadPlan
     from ddbio.scan.plan import ScanPlan
 
 REFRESH_SECONDS = 0.25
@@ -80,14 +81,12 @@ class CopyProgress:
         self.written = 0
 
     @contextmanager
-    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
+    def running(self, plan: CopyPlan, budget: LocalBudget) -> Iterator[None]:
         """Show the copy while the context is open."""
-        from ddbio.load.copy import outline_of
-
         if self._show_plan:
-            sys.stderr.write(format_plan(scan, most_columns=MOST_COLUMNS) + "\n\n")
+            sys.stderr.write(format_plan(plan.scan, most_columns=MOST_COLUMNS) + "\n\n")
         try:
-            with nullcontext() if self._quiet else shown(outline_of(scan, write), budget):
+            with nullcontext() if self._quiet else shown(plan.outline, budget):
                 yield
         finally:
             self.written = budget.usage().items
