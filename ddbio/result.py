@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import ClassVar
 
 # A result whose fields fit into one line is shown in one.
@@ -33,7 +34,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name, in their order, as plain values; times are ISO 8601 text."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {field.name: _plain(getattr(self, field.name)) for field in self._fields()}
 
     def to_json(self) -> str:
         """Return the fields as one line of JSON."""
@@ -57,8 +58,13 @@ class Result:
         )
         return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
 
+    @classmethod
+    def _fields(cls) -> Sequence[dataclasses.Field[Any]]:
+        """Return the fields in the order in which they are shown."""
+        return dataclasses.fields(cls)
+
     def _informative(self) -> list[tuple[str, Any]]:
-        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        values = ((field.name, getattr(self, field.name)) for field in self._fields())
         return [(name, value) for name, value in values if value is not None and not _is_empty(value)]
 
 

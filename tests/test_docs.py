@@ -14,7 +14,7 @@ import ddbio
 from ddbio.advice.doctor import DoctorReport, Finding
 from ddbio.cli.main import cli
 from ddbio.export.bulk import BulkSummary
-from ddbio.export.fold_plan import ExportFoldReport
+from ddbio.export.fold import ExportFoldReport
 from ddbio.export.import_job import BulkJob, ImportJob
 from ddbio.export.job_descriptions import BackupJob, ExportJob, RestoreJob
 from ddbio.export.read import ExportReadReport

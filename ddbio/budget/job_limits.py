@@ -32,6 +32,17 @@ class JobLimits:
             return f"it has run for {seconds:,.1f} s, longer than {self.seconds:,.1f} s"
         return None
 
+    def require_time(self, seconds: float) -> None:
+        """Stop a job that has run for so long if that is too long.
+
+        Raises
+        ------
+        LimitError
+            Naming the seconds and the limit.
+        """
+        if exceeded := self.exceeded(0.0, seconds):
+            raise LimitError(f"the job was stopped: {exceeded}")
+
 
 def check_estimate(options: PriceOptions, estimate: Estimate) -> None:
     """Refuse a plan that is above a limit, of a job that is billed as a whole or does not count its units.

@@ -59,7 +59,7 @@ from ddbio.items.joined_items import joined_items
 from ddbio.items.kernel.arrays import int64_array
 from ddbio.items.schema.own_names import columns_of, item_fields
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
 from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
@@ -91,8 +91,8 @@ _NO_ROWS = pa.schema(_ROW_TYPES).empty_table()
 _MARKED_BY = "change ids"
 
 
-@dataclass(frozen=True)
-class ArchiveReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class ArchiveReport(JobReport):
     """What a run archived.
 
     Attributes
@@ -112,10 +112,6 @@ class ArchiveReport(Report):
         Files that this run wrote.
     hours
         Hours of the log that had something new.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     source: str
@@ -125,13 +121,11 @@ class ArchiveReport(Report):
     inferred: int
     files: int
     hours: int
-    seconds: float
-    cpu_seconds: float
     lost: int = 0
 
 
-@dataclass(frozen=True)
-class ArchiveRestoreReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRestoreReport(JobReport):
     """What was put back into a table.
 
     Attributes
@@ -144,10 +138,6 @@ class ArchiveRestoreReport(Report):
         Items that were written.
     skipped
         Items that the table has, and that were left alone.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     wcu_consumed
         Write units the service charged.
     actual
@@ -159,8 +149,6 @@ class ArchiveRestoreReport(Report):
     items: int
     written: int
     skipped: int
-    seconds: float
-    cpu_seconds: float
     wcu_consumed: float = 0.0
     actual: Figures | None = None
 
@@ -372,19 +360,15 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
     require_same(job_id, state.begin(identity), identity, {})
-    claim = Claim(state.store, job_id, "append")
-    claim.take()
-    job = Archiver(store, state, ttl, options.infer, options.compression)
-    try:
-        with claim.renewed():
+    with Claim(state.store, job_id, "append").held():
+        job = Archiver(store, state, ttl, options.infer, options.compression)
+        try:
             hours = job.run()
-    except OptionError:
-        if not job.number:
-            # Nothing is archived yet: the next run may have other options.
-            state.forget()
-        raise
-    finally:
-        claim.release()
+        except OptionError:
+            if not job.number:
+                # Nothing is archived yet: the next run may have other options.
+                state.forget()
+            raise
     return ArchiveReport(
         source=store.uri,
         dest=options.dest,
@@ -394,8 +378,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
         lost=job.lost,
         files=job.files,
         hours=hours,
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
     )
 
 
@@ -444,8 +427,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
         items=report.rows if report else 0,
         written=report.written if report else 0,
         skipped=report.skipped if report else 0,
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
         wcu_consumed=report.wcu_consumed if report else 0.0,
         actual=report.actual if report else None,
     )

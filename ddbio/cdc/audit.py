@@ -36,7 +36,7 @@ from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.item_key import Fingerprints
 from ddbio.items.schema.own_names import is_own
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import open_store
 from ddbio.storage.meta import claim_path
 from ddbio.storage.object_store import RangeFile
@@ -102,8 +102,8 @@ class CaptureStatus(Report):
     lost_shards: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class CaptureVerifyReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class CaptureVerifyReport(JobReport):
     """What a verification of a log found.
 
     Attributes
@@ -137,10 +137,6 @@ class CaptureVerifyReport(Report):
         Likewise, where the gap between the two is healed: what the item became is there, not each change.
     examples
         Some of those that are lost.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     dest: str
@@ -160,8 +156,6 @@ class CaptureVerifyReport(Report):
     lost: int | None
     healed: int | None
     examples: tuple[str, ...]
-    seconds: float
-    cpu_seconds: float
 
 
 def capture_status(options: CaptureStatusOptions) -> list[CaptureStatus]:
@@ -356,8 +350,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         lost=audited.lost,
         healed=audited.healed,
         examples=audited.examples,
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
     )
 
 

@@ -45,7 +45,7 @@ from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.estimate import Figures
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.stores import open_store
 from ddbio.options import ScanOptions, connection_of, parse_options
 from ddbio.scan.describe import observe_table
@@ -70,8 +70,8 @@ _LEASE_SECONDS = 30.0
 _RECORD_BYTES = 335
 
 
-@dataclass(frozen=True)
-class CaptureReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class CaptureReport(PlannedReport):
     """What a capture wrote.
 
     Attributes
@@ -94,10 +94,6 @@ class CaptureReport(Report):
         Places at which changes were gone, or where another stream of the table followed, with ``on_gap=continue``.
     foreign
         Records of a data stream that are of other tables, or no changes at all: they are left out.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     planned
         The time after which it ends, if one was given; what changes there will be is not known before.
     actual
@@ -112,10 +108,6 @@ class CaptureReport(Report):
     batches: int
     lag_seconds: float
     gaps: tuple[str, ...]
-    seconds: float
-    cpu_seconds: float
-    planned: Figures | None = None
-    actual: Figures | None = None
     foreign: int = 0
 
 
@@ -167,8 +159,7 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         batches=sum({each.log.job_id: each.log.number for each in loops}.values()),
         lag_seconds=round(max((each.lag_seconds for each in loops), default=0.0), 3),
         gaps=tuple(itertools.chain.from_iterable(each.gaps for each in loops)),
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
         planned=planned,
         actual=actual,
         foreign=sum(each.log.foreign for each in loops),
@@ -197,12 +188,8 @@ def open_capture(options: CaptureOptions, stop: threading.Event) -> Iterator[Ope
     found = find_stream(options)
     state, begun = _begin(options, found)
     claim = Claim(state.store, found.job_id, "append", lease_seconds=_LEASE_SECONDS)
-    claim.take()
-    try:
-        with claim.renewed(), _Opening(options, found, state, state, begun, stop).opened() as opened:
-            yield opened
-    finally:
-        claim.release()
+    with claim.held(), _Opening(options, found, state, state, begun, stop).opened() as opened:
+        yield opened
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ddbio.cdc.transform import change_line, change_time, partition_keys
 from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError
 from ddbio.items.change_images import ImageReader
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ _GZIP_LEVEL = 2
 _HOUR_SECONDS = 3600
 
 
-@dataclass(frozen=True)
-class DeliveryReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class DeliveryReport(JobReport):
     """What was written in Firehose's layout.
 
     Attributes
@@ -54,18 +54,12 @@ class DeliveryReport(Report):
         Changes of other tables, which were left out.
     files
         Objects, those below the error prefix included.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     dest: str
     records: int
     rejected: int
     files: int
-    seconds: float
-    cpu_seconds: float
     foreign: int = 0
 
 
@@ -197,8 +191,7 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
         records=records,
         rejected=rejected,
         files=delivery.files,
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
         foreign=foreign,
     )
 

@@ -45,7 +45,7 @@ from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
 from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.export.fold_rows import Window
-    from ddbio.options import CaptureHealOptions
+    from ddbio.options import CaptureHealOptions, ReconcileOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 
@@ -69,18 +69,16 @@ _BATCH_ROWS = 100_000
 _TOO_LATE = "InvalidExportTimeException"
 
 
-@dataclass(frozen=True)
-class CaptureHealPlan(EstimatedPlan):
-    """Describe how the gaps of a log would be healed.
+@dataclass(frozen=True, kw_only=True)
+class WindowsPlan(EstimatedPlan):
+    """Base of the plans of jobs that compare windows of a log with incremental exports.
 
     Attributes
     ----------
     table, dest
         The table and its log.
-    gaps
-        The gaps that are not healed yet.
     windows
-        The windows to export, in the order of the gaps.
+        The windows, in their order.
     exports
         How many exports the service would be asked for; none if they are there.
     estimate
@@ -89,52 +87,68 @@ class CaptureHealPlan(EstimatedPlan):
 
     table: str
     dest: str
-    gaps: tuple[Gap, ...]
     windows: tuple[Window, ...]
     exports: int
     estimate: Estimate = field(default_factory=Estimate)
 
 
-@dataclass(frozen=True)
-class CaptureHealReport(Report):
-    """What healing the gaps of a log did.
+@dataclass(frozen=True, kw_only=True)
+class WindowsReport(JobReport):
+    """Base of the reports of jobs that compare windows of a log with incremental exports.
 
     Attributes
     ----------
     table, dest
         The table and its log.
-    gaps
-        Gaps that this run healed.
-    exports
-        Folders of the exports.
     changes
-        Items that changed within their windows.
-    rows
-        Rows that the log has got by this run: items of which changes were lost.
+        Items that changed within the windows.
     settled
         Items that no export tells, which were read from the table.
-    files
-        Files that this run wrote.
     planned, actual
         What the plan said, and what the exports took.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     table: str
     dest: str
-    gaps: int
-    exports: tuple[str, ...]
     changes: int
-    rows: int
     settled: int
-    files: int
     planned: Figures
     actual: Figures
-    seconds: float
-    cpu_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureHealPlan(WindowsPlan):
+    """Describe how the gaps of a log would be healed.
+
+    Attributes
+    ----------
+    gaps
+        The gaps that are not healed yet.
+    """
+
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureHealReport(WindowsReport):
+    """What healing the gaps of a log did.
+
+    Attributes
+    ----------
+    gaps
+        Gaps that this run healed.
+    exports
+        Folders of the exports.
+    rows
+        Rows that the log has got by this run: items of which changes were lost.
+    files
+        Files that this run wrote.
+    """
+
+    gaps: int
+    exports: tuple[str, ...]
+    rows: int
+    files: int
 
 
 def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
@@ -154,19 +168,48 @@ def plan_of(options: CaptureHealOptions) -> CaptureHealPlan:
 
 
 def _plan(options: CaptureHealOptions, gaps: Sequence[Gap]) -> CaptureHealPlan:
-    spec = dynamodb_spec(options)
-    table = describe_table(spec, options.table)
-    windows = tuple(window for gap in gaps for window in heal_windows(gap.since, gap.until))
+    windows = [window for gap in gaps for window in heal_windows(gap.since, gap.until)]
     # Those of a run that was killed are there already.
     store = open_store(options.dest, options)
     left = [gap for gap in gaps if JobState(store, gap.heal_id, CAPTURE).read("exports") is None]
     asked = [] if options.from_export else [each for gap in left for each in heal_windows(gap.since, gap.until)]
     if asked:
         _require_recovery(options, asked[0])
-    exports = len(asked)
+    return CaptureHealPlan(gaps=tuple(gaps), **plan_windows(options, windows, len(asked)))
+
+
+def plan_windows(
+    options: CaptureHealOptions | ReconcileOptions, windows: Sequence[Window], exports: int
+) -> dict[str, Any]:
+    """Return the fields of a plan that are those of ``WindowsPlan``.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    LimitError
+        If the plan is above a limit.
+    """
+    table = describe_table(dynamodb_spec(options), options.table)
     estimate = heal_estimate(exports, prices_of(table.region, options.prices))
     check_estimate(options, estimate)
-    return CaptureHealPlan(table.name, options.dest, tuple(gaps), windows, exports, estimate)
+    own = {"windows": tuple(windows), "exports": exports, "estimate": estimate}
+    return {"table": table.name, "dest": options.dest, **own}
+
+
+def require_export_to(options: CaptureHealOptions | ReconcileOptions, plan: WindowsPlan) -> None:
+    """Refuse exports for which no place is named.
+
+    Raises
+    ------
+    OptionError
+        Naming the windows.
+    """
+    if plan.exports and options.export_to is None:
+        raise OptionError(
+            "export_to is missing, an s3:// prefix for the incremental exports; or give from_export, folders of "
+            f"exports that cover {', '.join(map(str, plan.windows))}"
+        )
 
 
 def _require_recovery(options: CaptureHealOptions, first: Window) -> None:
@@ -202,12 +245,8 @@ def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
     states = captures_in(store, options.job_id)
     found = find_gaps(states)
     plan = _plan(options, found.gaps)
-    if plan.exports and options.export_to is None:
-        raise OptionError(
-            "export_to is missing, an s3:// prefix for the incremental exports; or give from_export, folders of "
-            f"exports that cover {', '.join(map(str, plan.windows))}"
-        )
-    _LOG.info("heal %d gaps of %s: planned: %s", len(plan.gaps), store.uri, plan.estimate.figures)
+    require_export_to(options, plan)
+    _LOG.info("heal %d gaps of %s: planned: %s", len(plan.gaps), store.uri, plan.figures)
     done = [heal_gap(options, store, gap, found.written_at) for gap in found.gaps]
     usd = [each.usd for each in done if each.usd is not None]
     return CaptureHealReport(
@@ -219,12 +258,11 @@ def heal_capture(options: CaptureHealOptions) -> CaptureHealReport:
         rows=sum(each.rows for each in done),
         settled=sum(each.settled for each in done),
         files=sum(each.files for each in done),
-        planned=plan.estimate.figures,
+        planned=plan.figures,
         actual=Figures(
             None, clock.seconds(), sum(each.billed_bytes for each in done) or None, sum(usd) if usd else None
         ),
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
     )
 
 
@@ -267,15 +305,10 @@ def heal_gap(
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
     require_same(gap.heal_id, state.begin(identity), identity, {})
-    claim = Claim(store, gap.heal_id, "append")
-    claim.take()
-    try:
-        with claim.renewed():
-            job = _Job(options, state, gap, capture, HealedGap(), look)
-            job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
-            capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
-    finally:
-        claim.release()
+    with Claim(store, gap.heal_id, "append").held():
+        job = _Job(options, state, gap, capture, HealedGap(), look)
+        job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
+        capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
     return job.counts
 
 

@@ -28,7 +28,7 @@ from ddbio.items.kernel.arrays import int64_values
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.own_names import columns_of
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
 from ddbio.options import WriteOptions, connection_of, parse_options
@@ -73,8 +73,8 @@ class ReplayPlan(Result):
     done: int
 
 
-@dataclass(frozen=True)
-class ReplayReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class ReplayReport(JobReport):
     """What a replay did.
 
     Attributes
@@ -99,10 +99,6 @@ class ReplayReport(Report):
         Files of the log that this run wrote.
     wcu_consumed
         Write units that the table's service charged.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     source: str
@@ -114,8 +110,6 @@ class ReplayReport(Report):
     rejected: int
     duplicates: int
     files: int
-    seconds: float
-    cpu_seconds: float
     wcu_consumed: float = 0.0
     foreign: int = 0
 
@@ -275,15 +269,10 @@ def replay(options: ReplayOptions) -> ReplayReport:
     if options.table is not None:
         job.keys = tuple(name for name, _ in describe_table(dynamodb_spec(options), options.table).key_types)
     job.begin()
-    claim = Claim(job.state.store, job.state.job_id, "append")
-    claim.take()
-    try:
-        with claim.renewed():
-            if job.left:
-                job.prepare()
-                (job.to_log if options.table is None else job.to_table)()
-    finally:
-        claim.release()
+    with Claim(job.state.store, job.state.job_id, "append").held():
+        if job.left:
+            job.prepare()
+            (job.to_log if options.table is None else job.to_table)()
     return ReplayReport(
         source=job.found.store.uri,
         target=job.target,
@@ -295,8 +284,7 @@ def replay(options: ReplayOptions) -> ReplayReport:
         duplicates=job.found.duplicates,
         foreign=job.found.foreign,
         files=job.files,
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
         wcu_consumed=job.units,
     )
 

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections import deque
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.job_outline import JobOutline
     from ddbio.jobs.waiting import Job
-    from ddbio.load.plan import LoadPlan, WritePlan
+    from ddbio.load.copy import CopyPlan
+    from ddbio.load.plan import LoadPlan
     from ddbio.scan.plan import ScanPlan
 
 REFRESH_SECONDS = 0.25
@@ -50,16 +51,13 @@ class JobProgress:
         self._show_plan, self._quiet, self._note = show_plan, quiet, note
         self.written = 0
 
-    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the job while the context is open."""
-        return self._follow(plan, plan.outline, budget)
-
     @contextmanager
-    def _follow(self, plan: Any, outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
+    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget) -> Iterator[None]:
+        """Show the job while the context is open."""
         if self._show_plan:
             sys.stderr.write(f"{_plan_text(plan)}\n{self._note}\n")
         try:
-            with nullcontext() if self._quiet else shown(outline, budget):
+            with nullcontext() if self._quiet else shown(plan.outline, budget):
                 yield
         finally:
             self.written = budget.usage().items
@@ -67,12 +65,6 @@ class JobProgress:
 
 class CopyProgress(JobProgress):
     """Print the plan of a copy, then how many items are written, WCU/s and the time left, then that it is verified."""
-
-    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the copy while the context is open."""
-        from ddbio.jobs.job_outline import outline_of
-
-        return self._follow(scan, outline_of(scan, write), budget)
 
     def verifying(self, table: str) -> None:
         """Say that the target is being read."""
@@ -82,7 +74,10 @@ class CopyProgress(JobProgress):
 
 
 def _plan_text(plan: Any) -> str:
-    return format_plan_of_run(plan) if type(plan).__name__ == "ScanPlan" else text_of(plan)
+    kind = type(plan).__name__
+    if kind == "CopyPlan":
+        return format_plan_of_run(plan.scan)
+    return format_plan_of_run(plan) if kind == "ScanPlan" else text_of(plan)
 
 
 @contextmanager

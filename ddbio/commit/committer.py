@@ -124,6 +124,22 @@ class Claim:
             ended.set()
             renewer.join()
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Take the claim, renew it while the context is open, and release it.
+
+        Raises
+        ------
+        TargetError
+            As :func:`take` says.
+        """
+        self.take()
+        try:
+            with self.renewed():
+                yield
+        finally:
+            self.release()
+
     def require(self) -> None:
         """Refuse to go on if another job took this one for dead and cleaned up after it.
 

@@ -5,67 +5,146 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.budget import LocalBudget
-from ddbio.budget.job_limits import check_actual
-from ddbio.catalog.sync import check_catalog, with_catalog
-from ddbio.commit import committer
 from ddbio.errors import ExportIncompleteError
-from ddbio.export.fold_plan import ExportFoldReport, FoldSources, fold_figures, plan_fold_files
 from ddbio.export.fold_rows import fold, missing_windows, plan_fold
 from ddbio.export.fold_tasks import (
     BucketsTask,
     ChangesTask,
     ItemsTask,
+    ResultColumns,
     fold_buckets,
     spill_changes,
     split_items,
 )
-from ddbio.export.read import engine_name, read_source
+from ddbio.export.output_files import ExportFilesPlan, plan_files
+from ddbio.export.read import ExportFilesJob, read_source
 from ddbio.export.spill import Spill, claimed_folder
-from ddbio.export.tasks import ExportColumns, ExportCounts, export_columns, export_tasks, spark_task_count
+from ddbio.export.tasks import (
+    ExportColumns,
+    ExportCounts,
+    ExportFilesResult,
+    export_columns,
+    export_tasks,
+    spark_task_count,
+)
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.declare import ColumnRules
-from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.times import stored_schema
-from ddbio.jobs.engine import cluster_of, open_engine
-from ddbio.jobs.file_estimates import run_limits
-from ddbio.jobs.report import (
-    Clock,
-    file_reports,
-    layout_of,
-    merged_nulls,
-    misfit_reports,
-)
-from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.jobs.stores import committed_report, open_store, protect_sources, require_shared
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.jobs.report import RowsReport
+from ddbio.jobs.stores import open_store
 from ddbio.sources.export_source import open_export
 from ddbio.storage.local_store import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ddbio.export.fold_plan import ExportFoldPlan
     from ddbio.export.fold_rows import Window
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
-    from ddbio.lake_formats.base_load import LakeTarget
     from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
+    from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
 
-_LOG = logging.getLogger("ddbio.export")
 # Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
 _BUCKET_BYTES = 8 * 1024 * 1024
 _MOST_BUCKETS = 4096
+
+
+@dataclass(frozen=True)
+class FoldSources:
+    """Hold a full export and the increments to fold into it, with the columns into which all of them are read.
+
+    Attributes
+    ----------
+    options
+        How everything is read, with the columns as schema.
+    rows
+        The columns of the result, which may be times.
+    windows
+        Number of increments that follow the full export, including those without changes.
+    reached
+        The end of the last one.
+    folders
+        The folders of all exports that were given, including those that are not folded.
+    """
+
+    options: ExportReadOptions
+    full: ExportSource
+    columns: ExportColumns
+    rows: pa.Schema
+    changed: tuple[tuple[ExportSource, ExportColumns], ...]
+    windows: int
+    reached: datetime
+    folders: tuple[str, ...]
+
+    @property
+    def result(self) -> ResultColumns:
+        """Return what the rows of the result are."""
+        return ResultColumns(self.rows, self.options.on_misfit, self.options.drop or ())
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the table's key attributes; they are not known if nothing has changed."""
+        return (self.changed[0][1].keys or ()) if self.changed else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFoldReport(RowsReport):
+    """Describe what was read of a full export and its increments, and the state that was written.
+
+    Misfits and merged NULLs are those of items and of images.
+
+    Attributes
+    ----------
+    source
+        The full export as given.
+    windows
+        Incremental exports that were folded; those that end before the full export are not counted.
+    state_at
+        The time at which the table held these rows.
+    items, changes
+        Items of the full export, and changes of the increments.
+    files_read
+        Data files read and verified; empty files are not opened.
+    json_bytes
+        Bytes of text in the files, uncompressed.
+    """
+
+    source: str
+    windows: int
+    state_at: str
+    items: int
+    changes: int
+    files_read: int
+    json_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFoldPlan(ExportFilesPlan):
+    """Describe what folding exports would do; their manifests are verified.
+
+    Attributes
+    ----------
+    windows
+        Incremental exports that are folded.
+    state_at
+        The time at which the table held the rows.
+    changes
+        Changes of the increments, as their manifests say.
+    """
+
+    windows: int
+    state_at: str
+    changes: int
 
 
 def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: datetime | None = None) -> FoldSources:
@@ -160,7 +239,18 @@ def plan_of(options: ExportFoldOptions, increments: Sequence[str]) -> ExportFold
     LimitError
         If the plan is above a limit.
     """
-    return plan_fold_files(options, open_fold(options, increments, options.as_of))
+    return _plan(options, open_fold(options, increments, options.as_of), estimates_files=True)
+
+
+def _plan(options: ExportFoldOptions, sources: FoldSources, *, estimates_files: bool) -> ExportFoldPlan:
+    sizes = [sources.full.sizes(), *(source.sizes() for source, _ in sources.changed)]
+    columns = ExportColumns(sources.rows)
+    return ExportFoldPlan(
+        windows=sources.windows,
+        state_at=sources.reached.isoformat(),
+        changes=sum(source.summary.items for source, _ in sources.changed),
+        **plan_files(options, sources.full, columns, sizes, estimates_files=estimates_files),
+    )
 
 
 def fold_to_files(
@@ -186,69 +276,64 @@ def fold_to_files(
     SchemaError
         If a key does not fit its column.
     """
-    clock = Clock()
-    sources = open_fold(options, increments, options.as_of)
-    plan = plan_fold_files(options, sources, estimates_files=options.partition_by is not None)
-    for warning in plan.warnings:
-        _LOG.warning("fold %s to %s: %s", options.source, options.dest, warning)
-    _LOG.info(
-        "fold %s to %s: %d windows, planned: %s", options.source, options.dest, plan.windows, plan.estimate.figures
-    )
-    if engine_name(options) == "spark":
-        require_shared(
-            cluster_of(master, conf), {"dest": options.dest, "spill": options.spill}, shared_paths=options.shared_paths
-        )
-    staging = open_staging(options, stored_format(options.format), sources.keys)
-    protect_sources(staging.store, options.mode, sources.folders)
-    lake = _lake(options, sources)
-    try:
-        # An engine raises only after its tasks have ended.
-        target = target_of(options, staging.store) if lake is None else lake
-        with committer.publishing(target, staging.job_id) as complete:
-            if lake is None:
-                require_same_columns(options, staging, sources.rows)
-                check_catalog(options, staging, sources.rows, options.format)
-            else:
-                keys = options.key or sources.keys or lake.keys_of(options, sources.full.summary.table_arn)
-                lake.describe(sources.rows, keys, options.buckets)
-            cpu_planned = clock.cpu_seconds()
-            with contextlib.closing(open_engine(engine_name(options), master=master, conf=conf)) as engine:
-                job = _Job(options, sources, staging if lake is None else lake.staging(staging), engine)
-                budget = LocalBudget(None, job="fold of the exports")
-                budget.bound(run_limits(options, plan.estimate))
-                with budget.within_limits():
-                    staged, counts = job.run(budget)
-                files = staged or job.without_rows()
-                report = job.report(files, counts, clock.seconds(), cpu_planned + engine.cpu_seconds())
-                report = dataclasses.replace(report, planned=plan.estimate.figures)
-                check_actual(options, fold_figures(options, plan, report))
-                complete(files, job.facts(report))
-                cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
-    except committer.AlreadyCommittedError as done:
-        return with_catalog(options, committed_report(ExportFoldReport, done))
-    report = dataclasses.replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
-    return with_catalog(options, dataclasses.replace(report, actual=fold_figures(options, plan, report)))
+    return _FoldJob(options, increments, master=master, conf=conf).run()
 
 
-def _lake(options: ExportFoldOptions, sources: FoldSources) -> LakeTarget | None:
-    """Return the lake table whose base the rows become, behind which changes are applied; None for files."""
-    if options.format not in LAKE_FORMATS:
-        return None
-    # Who writes plain files does not wait for it.
-    from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
+class _FoldJob(ExportFilesJob[ExportFoldReport]):
+    report_class = ExportFoldReport
+    options: ExportFoldOptions
 
-    return base_target(options, options.format, round(sources.reached.timestamp() * 1_000_000))
+    def __init__(self, options: ExportFoldOptions, increments: Sequence[str], **run: Any) -> None:
+        super().__init__(options, **run)
+        self.places["spill"] = options.spill
+        self._increments = increments
+
+    def open(self) -> None:
+        options = self.options
+        self.sources = open_fold(options, self._increments, options.as_of)
+        self.title = f"fold {options.source} to {options.dest}"
+        self.plan = _plan(options, self.sources, estimates_files=options.partition_by is not None)
+        self.extent = f"{self.sources.windows} windows"
+        self.columns, self.keys = self.sources.rows, self.sources.keys
+        self.table_arn = self.sources.full.summary.table_arn
+        self.open_output(self.sources.folders, lambda: self.sources.reached)
+        self.budget = LocalBudget(None, job="fold of the exports")
+
+    def work(self, engine: Engine) -> list[ExportFilesResult]:
+        self.changes, results = Fold(self.options, self.sources, self.output.staging, engine).run(self.budget)
+        self.other_misfits = [self.changes.misfits]
+        return results
+
+    def counts(self, results: Sequence[ExportFilesResult], staged: Sequence[StagedFile]) -> dict[str, Any]:
+        items, changes = ExportCounts.total(result.counts for result in results), self.changes
+        return {
+            **super().counts(results, staged),
+            "items": items.items,
+            "changes": changes.items,
+            "files_read": items.files_read + changes.files_read,
+            "json_bytes": items.json_bytes + changes.json_bytes,
+        }
+
+    def source(self) -> dict[str, Any]:
+        names = ("export_arn", "table_arn", "table_id", "export_time")
+        return {
+            **{name: getattr(self.sources.full.summary, name) for name in names},
+            "increments": [source.summary.export_arn for source, _ in self.sources.changed],
+            "state_at": self.sources.reached.isoformat(),
+        }
 
 
 @dataclass(frozen=True)
-class _Job:
+class Fold:
+    """Fold opened exports on an engine, and stage the rows."""
+
     options: ExportFoldOptions
     sources: FoldSources
     staging: Staging
     engine: Engine
 
-    def run(self, budget: LocalBudget) -> tuple[tuple[StagedFile, ...], list[ExportCounts]]:
-        """Return the staged files, and the counts of the increments and of the full export."""
+    def run(self, budget: LocalBudget) -> tuple[ExportCounts, list[ExportFilesResult]]:
+        """Return the counts of the increments, and the results of the tasks that have staged rows."""
         sources, engine = self.sources, self.engine
         with self._spill() as spill:
             changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
@@ -269,13 +354,7 @@ class _Job:
                 if buckets and sources.changed
             ]
             folded = engine.run(fold_buckets, tasks, budget)
-        results = [*passed, *folded]
-        staged = tuple(file for result in results for file in result.staged)
-        return staged, [_sum(changes), _sum([result.counts for result in results])]
-
-    def without_rows(self) -> tuple[StagedFile, ...]:
-        # Without rows no partition is touched.
-        return () if self.options.overwrite_partitions else self.staging.empty(self.sources.rows)
+        return ExportCounts.total(changes), [*passed, *folded]
 
     @property
     def _parallelism(self) -> int:
@@ -324,53 +403,7 @@ class _Job:
         reads = export_tasks(sources.full, sources.columns, sources.options, usual, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging, sources.result) for read in reads]
 
-    def facts(self, report: ExportFoldReport) -> committer.CommitInfo:
-        summary = self.sources.full.summary
-        names = ("export_arn", "table_arn", "table_id", "export_time")
-        return committer.CommitInfo(
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            source={
-                **{name: getattr(summary, name) for name in names},
-                "increments": [source.summary.export_arn for source, _ in self.sources.changed],
-                "state_at": self.sources.reached.isoformat(),
-            },
-            schema=schema_to_json(self.sources.rows),
-            report=report.to_dict(),
-            partition_by=self.staging.described_partitions(self.sources.rows),
-        )
-
-    def report(
-        self, files: Sequence[StagedFile], counts: Sequence[ExportCounts], seconds: float, cpu_seconds: float
-    ) -> ExportFoldReport:
-        changes, items = counts
-        return ExportFoldReport(
-            source=self.options.source,
-            dest=self.options.dest,
-            job_id=self.staging.job_id,
-            engine=self.engine.name,
-            windows=self.sources.windows,
-            state_at=self.sources.reached.isoformat(),
-            items=items.items,
-            changes=changes.items,
-            rows=sum(file.rows for file in files),
-            files_read=items.files_read + changes.files_read,
-            seconds=round(seconds, 3),
-            cpu_seconds=round(cpu_seconds, 3),
-            json_bytes=items.json_bytes + changes.json_bytes,
-            misfits=misfit_reports([items.misfits, changes.misfits]),
-            files=file_reports(self.options.dest, files),
-            layout=layout_of(each.size_bytes for each in files),
-            merged_nulls=merged_nulls([items.misfits, changes.misfits]),
-        )
-
 
 def _neighbours(buckets: int, tasks: int) -> list[range]:
     """Return the buckets of each task: neighbours, which lie side by side in each spilled object."""
     return [range(buckets * number // tasks, buckets * (number + 1) // tasks) for number in range(tasks)]
-
-
-def _sum(counts: Sequence[ExportCounts]) -> ExportCounts:
-    total = ExportCounts()
-    for each in counts:
-        total.add(each)
-    return total

@@ -25,7 +25,7 @@ from ddbio.jobs.balance import balance
 from ddbio.sources.export_source import FileText
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -137,6 +137,14 @@ class ExportCounts:
     json_bytes: int = 0
     misfits: MisfitLog = field(default_factory=MisfitLog)
 
+    @classmethod
+    def total(cls, counts: Iterable[ExportCounts]) -> ExportCounts:
+        """Return the counts of several tasks together."""
+        whole = cls()
+        for each in counts:
+            whole.add(each)
+        return whole
+
     def add(self, other: ExportCounts) -> None:
         """Add the counts of another task."""
         self.items += other.items
@@ -217,6 +225,11 @@ class ExportFilesResult:
 
     staged: tuple[StagedFile, ...]
     counts: ExportCounts
+
+    @property
+    def misfits(self) -> MisfitLog:
+        """Return what did not fit."""
+        return self.counts.misfits
 
 
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:

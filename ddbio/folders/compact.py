@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from ddbio.budget import LocalBudget
-from ddbio.budget.job_limits import check_actual
-from ddbio.catalog.sync import check_folder, registered
+from ddbio.catalog.sync import check_folder
 from ddbio.cdc.log_jobs import number_log
 from ddbio.cdc.log_reader import mixed_hours
-from ddbio.commit import committer
 from ddbio.commit.contents import require_own_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
 from ddbio.folders.counting import count_rows
-from ddbio.folders.rewrite import RewriteGroup, RewriteTask, rewrite_task
+from ddbio.folders.rewrite import RewriteGroup, RewriteResult, RewriteTask, rewrite_task
 from ddbio.folders.vacuum import parse_age
 from ddbio.formats.manifests import describe_files, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, format_of, holds_dynamodb_json
@@ -31,12 +28,13 @@ from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.own_names import told_apart
 from ddbio.jobs.balance import balance
-from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
-from ddbio.jobs.estimate import ARROW_RATIO, Estimate, EstimatedPlan, Figures, input_parts, output_parts
-from ddbio.jobs.file_estimates import file_estimate, file_figures, run_limits
-from ddbio.jobs.report import Clock, Report, layout_of
+from ddbio.jobs.engine import engine_for
+from ddbio.jobs.estimate import ARROW_RATIO, Estimate, EstimatedPlan, input_parts, output_parts
+from ddbio.jobs.file_estimates import file_estimate, file_figures
+from ddbio.jobs.report import FilesReport, layout_of
 from ddbio.jobs.speeds import REWRITE_SPEED
-from ddbio.jobs.stores import committed_report, new_job_id, open_store, require_shared
+from ddbio.jobs.stores import open_store
+from ddbio.runner.files_job import FilesJob
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
@@ -47,12 +45,12 @@ if TYPE_CHECKING:
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot import LiveFile, Snapshot
     from ddbio.folders.compaction import CompactGroup
-    from ddbio.folders.rewrite import RewriteResult
-    from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.estimate import Figures
     from ddbio.options import CompactOptions, Compression
     from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StagedFile
 
-_LOG = logging.getLogger("ddbio.compact")
 # Assumed: the footer, the columns, and the new file read again for its digest.
 _READS_OF_A_FILE = 3
 
@@ -99,16 +97,14 @@ class CompactPlan(EstimatedPlan):
     estimate: Estimate = field(default_factory=Estimate)
 
 
-@dataclass(frozen=True)
-class CompactReport(Report):
-    """What a compaction did.
+@dataclass(frozen=True, kw_only=True)
+class CompactReport(FilesReport):
+    """What a compaction did; the layout is that of all live files afterwards.
 
     Attributes
     ----------
     path
         The folder as given.
-    job_id
-        The job; its manifest is ``_ddbio/<job_id>.json`` in the folder.
     engine, tasks
         What ran it.
     files_before, files_after, bytes_before, bytes_after
@@ -126,18 +122,11 @@ class CompactReport(Report):
         Groups of files that were left as they are because ``max_seconds`` were over.
     files_left
         Files that were left as they are because Arrow would write other types, each with the reason.
-    seconds, cpu_seconds
-        Wall time, and processor time of all that took part.
-    planned, actual
-        Seconds, bytes of files and USD, as planned and as it was.
-    layout
-        How the live files lie now: their sizes, and how many are small.
     catalog
         What was registered in the catalog, if that was asked for.
     """
 
     path: str
-    job_id: str
     engine: str
     tasks: int
     files_before: int
@@ -153,11 +142,6 @@ class CompactReport(Report):
     bytes_rewritten: int
     bytes_written: int
     groups_left: int
-    seconds: float
-    cpu_seconds: float
-    planned: Figures | None = None
-    actual: Figures | None = None
-    layout: LayoutSummary | None = None
     catalog: CatalogReport | None = None
     files_left: dict[str, str] = field(default_factory=dict)
 
@@ -193,71 +177,43 @@ def compact(
         If another job replaces files of the folder now, or did meanwhile; the folder is then as it was left by that
         job. Or if the files could not be the table that ``catalog`` names.
     """
-    clock = Clock()
-    report = _compacted(options, clock, master, conf)
-    return registered(report, options.path, options.catalog, options)
+    return _CompactJob(options, master=master, conf=conf).run()
 
 
-def _compacted(
-    options: CompactOptions, clock: Clock, master: str | None, conf: Mapping[str, str] | None
-) -> CompactReport:
-    store, job_id = open_store(options.path, options), options.job_id or new_job_id()
-    require_own_files(store, "a compaction would break it", changes=True)
-    check_folder(options.path, options.catalog, options, options.format)
-    if _engine_of(options) == "spark":
-        require_shared(cluster_of(master, conf), {"path": options.path}, shared_paths=options.shared_paths)
-    operation = {"operation": "compact", "keeps_replaced": options.keep_old}
-    target = Target(store=store, mode="replace", **operation)  # type: ignore[arg-type]
-    # Of a log each file is known to its readers before it is replaced.
-    number_log(store)
-    try:
-        # An engine raises only after its tasks have ended.
-        with committer.publishing(target, job_id) as publish:
-            before = _live(store, options)
-            plan = _plan(options, before)
-            _LOG.info("compact %s: %d files, planned: %s", options.path, plan.files_rewritten, plan.estimate.figures)
-            job = _Job(options, store, job_id, before, plan, clock)
-            if not plan.groups and not job.kept:
-                target.abort(job_id)
-                return job.report([], 0, 0.0)
-            began = clock.cpu_seconds()
-            with closing(open_engine(_engine_of(options), master=master, conf=conf)) as engine:
-                tasks = job.tasks(options.tasks or engine.parallelism)
-                with closing(LocalBudget(None, job=f"compaction of {options.path}")) as budget:
-                    budget.bound(run_limits(options, plan.estimate))
-                    with budget.within_limits():
-                        results = engine.run(rewrite_task, tasks, budget)
-                report = job.report(results, len(tasks), began + engine.cpu_seconds())
-                if report.files_rewritten:
-                    check_actual(options, _actual(options, report, clock.seconds()))
-                    job.publish(publish, results, report)
-                else:
-                    # No group is worth it, or the time was over before any was begun.
-                    target.abort(job_id)
-                cpu_seconds = round(began + engine.cpu_seconds(), 3)
-    except committer.AlreadyCommittedError as done:
-        return committed_report(CompactReport, done)
-    seconds = round(clock.seconds(), 3)
-    actual = _actual(options, report, seconds)
-    return dataclasses.replace(report, seconds=seconds, cpu_seconds=cpu_seconds, actual=actual)
-
-
-def _actual(options: CompactOptions, report: CompactReport, seconds: float) -> Figures:
-    """Return what a compaction took."""
-    reads = report.files_rewritten * _READS_OF_A_FILE
-    outputs = output_parts(options.path, report.files_written, report.bytes_written)
-    parts = [*input_parts(options.path, report.files_before, reads), *outputs]
-    return file_figures(options, parts, report.bytes_rewritten, seconds)
-
-
-@dataclass(frozen=True)
-class _Job:
+class _CompactJob(FilesJob[RewriteResult, CompactReport]):
+    log = logging.getLogger("ddbio.compact")
+    report_class = CompactReport
     options: CompactOptions
-    store: ObjectStore
-    job_id: str
-    before: Snapshot
     plan: CompactPlan
-    clock: Clock
+
+    def open(self) -> None:
+        options = self.options
+        self.title = f"compact {options.path}"
+        self.store = open_store(options.path, options)
+        require_own_files(self.store, "a compaction would break it", changes=True)
+        check_folder(options.path, options.catalog, options, options.format)
+        self.target = Target(store=self.store, mode="replace", operation="compact", keeps_replaced=options.keep_old)
+        # Of a log each file is known to its readers before it is replaced.
+        number_log(self.store)
+        self.budget = LocalBudget(None, job=f"compaction of {options.path}")
+
+    def prepare(self) -> None:
+        self.before = _live(self.store, self.options)
+        self.plan = _plan(self.options, self.before)
+        self.extent = f"{self.plan.files_rewritten} files"
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.plan.groups or self.kept)
+
+    def work(self, engine: Engine) -> list[RewriteResult]:
+        return engine.run(rewrite_task, self.tasks(self.options.tasks or engine.parallelism), self.budget)
+
+    def figures(self, report: CompactReport) -> Figures:
+        reads = report.files_rewritten * _READS_OF_A_FILE
+        outputs = output_parts(self.place, report.files_written, report.bytes_written)
+        parts = [*input_parts(self.place, report.files_before, reads), *outputs]
+        return file_figures(self.options, parts, report.bytes_rewritten, report.seconds)
 
     @property
     def kept(self) -> tuple[LiveFile, ...]:
@@ -307,22 +263,21 @@ class _Job:
 
     def _stays(self, results: Sequence[RewriteResult]) -> tuple[int, Digest | None]:
         """Return the number of rows that stay where they are, and their digest if it is known."""
-        read = _merged(each.kept for each in results)
+        read = Digest.merged(each.kept for each in results)
         passed = {each.path for each in self.kept} | {path for each in results for path in each.replaced}
         others = [each for each in self.before.files if each.path not in passed]
         rows = read.count + count_rows(self.store, others)
         if self.options.verify == "rows":
             return rows, None
         noted = [Digest.from_hex(each.rows, each.digest) for each in others if each.rows is not None and each.digest]
-        return rows, _merged([read, *noted]) if len(noted) == len(others) else None
+        return rows, Digest.merged([read, *noted]) if len(noted) == len(others) else None
 
-    def report(self, results: Sequence[RewriteResult], tasks: int, cpu_seconds: float) -> CompactReport:
+    def counts(self, results: Sequence[RewriteResult], staged: Sequence[StagedFile]) -> dict[str, Any]:
         before = self.before
         replaced = {path for each in results for path in each.replaced}
-        staged = [file for each in results for file in each.staged]
         old = sum(each.size_bytes for each in before.files if each.path in replaced)
         new = sum(each.size_bytes for each in staged)
-        digests = _merged(each.before for each in results), _merged(each.after for each in results)
+        digests = Digest.merged(each.before for each in results), Digest.merged(each.after for each in results)
         if digests[0].as_tuple() != digests[1].as_tuple() and self.options.verify != "rows":
             raise TargetError(
                 f"the rewritten files of {self.store.uri} hold {digests[1].count:,} rows with digest "
@@ -332,33 +287,24 @@ class _Job:
             )
         rows_rewritten = sum(each.rows for each in results)
         rows_kept, kept = self._stays(results)
-        shown = [None if kept is None else _merged([kept, each]).hexdigest() for each in digests]
+        shown = [None if kept is None else Digest.merged([kept, each]).hexdigest() for each in digests]
         size = sum(each.size_bytes for each in before.files)
         sizes = [each.size_bytes for each in before.files if each.path not in replaced]
-        return CompactReport(
-            path=self.options.path,
-            job_id=self.job_id,
-            engine=self.plan.engine,
-            tasks=tasks,
-            files_before=len(before.files),
-            files_after=len(before.files) - len(replaced) + len(staged),
-            bytes_before=size,
-            bytes_after=size - old + new,
-            rows=rows_kept + rows_rewritten,
-            digest_before=shown[0],
-            digest_after=shown[1],
-            rows_rewritten=rows_rewritten,
-            files_rewritten=len(replaced),
-            files_written=len(staged),
-            bytes_rewritten=old,
-            bytes_written=new,
-            groups_left=sum(each.groups_left for each in results),
-            seconds=round(self.clock.seconds(), 3),
-            cpu_seconds=round(cpu_seconds, 3),
-            layout=layout_of([*sizes, *(each.size_bytes for each in staged)]),
-            planned=self.plan.estimate.figures,
-            files_left={path: reason for each in results for path, reason in sorted(each.left.items())},
-        )
+        return {
+            "files_after": len(before.files) - len(replaced) + len(staged),
+            "bytes_after": size - old + new,
+            "rows": rows_kept + rows_rewritten,
+            "digest_before": shown[0],
+            "digest_after": shown[1],
+            "rows_rewritten": rows_rewritten,
+            "files_rewritten": len(replaced),
+            "files_written": len(staged),
+            "bytes_rewritten": old,
+            "bytes_written": new,
+            "groups_left": sum(each.groups_left for each in results),
+            "layout": layout_of([*sizes, *(each.size_bytes for each in staged)]),
+            "files_left": {path: reason for each in results for path, reason in sorted(each.left.items())},
+        }
 
     def require_one_schema(self, schemas: Sequence[pa.Schema]) -> None:
         """Refuse several schemas of files that do not tell their own: a manifest has one for all."""
@@ -371,23 +317,20 @@ class _Job:
                 self.store.uri,
             )
 
-    def publish(self, publish: committer.Publish, results: Sequence[RewriteResult], report: CompactReport) -> None:
+    def described(self, report: CompactReport, results: Sequence[RewriteResult]) -> dict[str, Any] | None:
+        if not report.files_rewritten:
+            # No group is worth it, or the time was over before any was begun.
+            return None
         schemas = [each for result in results for each in result.schemas]
         self.require_one_schema(schemas)
-        replaced = {path for each in results for path in each.replaced}
-        described = describe_files(
-            self.store, (each for group in self.plan.groups for each in group.files), are_rewritten=True
-        )
-        info = committer.CommitInfo(
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            source={"path": self.options.path, "version": self.plan.version},
-            schema=_schema_text(described.with_folders(schemas[-1])) if schemas else "",
-            partition_by=described.partition_by,
-            digest=None,
-            report=report.to_dict(),
-        )
-        staged = [file for each in results for file in each.staged]
-        publish(staged, info, sorted(replaced))
+        self.replaced = sorted({path for each in results for path in each.replaced})
+        rewritten = (each for group in self.plan.groups for each in group.files)
+        described = describe_files(self.store, rewritten, are_rewritten=True)
+        return {
+            "source": {"path": self.options.path, "version": self.plan.version},
+            "schema": _schema_text(described.with_folders(schemas[-1])) if schemas else "",
+            "partition_by": described.partition_by,
+        }
 
 
 def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
@@ -416,7 +359,7 @@ def _plan(options: CompactOptions, snapshot: Snapshot) -> CompactPlan:
         bytes_rewritten=size,
         bytes_kept=sum(each.size_bytes for each in _kept_unknown(options, snapshot, groups)),
         target_bytes=target,
-        engine=_engine_of(options),
+        engine=engine_for(options.engine),
         groups=groups,
         estimate=file_estimate(options, parts, size, size * ARROW_RATIO, REWRITE_SPEED),
     )
@@ -446,12 +389,6 @@ def _live(store: ObjectStore, options: CompactOptions) -> Snapshot:
     return snapshot
 
 
-def _engine_of(options: CompactOptions) -> Literal["local", "spark"]:
-    if options.engine != "auto":
-        return options.engine
-    return "local" if running_spark_parallelism() is None else "spark"
-
-
 def _is_compactable(path: str) -> bool:
     found = format_of(path)
     if found is None or found.open_writer is None or holds_dynamodb_json(path):
@@ -478,13 +415,6 @@ def _written_as(options: CompactOptions, path: str) -> tuple[str, Compression]:
     # A name that tells no codec says nothing: files of pyarrow and polars are called so whatever theirs is.
     own = next((codec for codec, ending in endings if codec != "none" and path.endswith(f".{ending}")), None)
     return form, FORMATS[form].codec(options.compression or own)
-
-
-def _merged(digests: Iterable[Digest]) -> Digest:
-    whole = Digest()
-    for each in digests:
-        whole.merge(each)
-    return whole
 
 
 def _schema_text(schema: pa.Schema) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ddbio.budget.job_limits import check_estimate
 from ddbio.catalog.sync import check_folder, registered
 from ddbio.commit import committer
+from ddbio.commit.committer import CommitInfo
 from ddbio.commit.contents import recognize, require_own_files, require_target
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import PUBLISHED, LiveFile, format_links, live_files, read_history
-from ddbio.errors import LimitError, NotFoundError, TargetError
+from ddbio.errors import NotFoundError, TargetError
 from ddbio.formats.manifests import describe_files, look_up
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.costs import prices_of
@@ -31,11 +32,12 @@ from ddbio.jobs.estimate import (
     output_parts,
     s3_requests,
 )
-from ddbio.jobs.file_estimates import run_limits
+from ddbio.jobs.file_estimates import file_figures, run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
-from ddbio.jobs.stores import committed_report, new_job_id, open_store
+from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.options import ValidateOptions, connection_of
+from ddbio.runner.files_job import FilesJob, StagedFiles
 from ddbio.sources.data_files import find_data
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.object_store import stage_copy
@@ -43,18 +45,17 @@ from ddbio.storage.staged import FileNaming
 from ddbio.validation.digest import digest_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ddbio.budget.job_limits import JobLimits
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot import Snapshot
     from ddbio.formats.layout import LayoutSummary
+    from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Part
     from ddbio.options import PublishOptions, RollbackOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
 
-_LOG = logging.getLogger("ddbio.publish")
 LINKS = "_symlink_format_manifest/manifest"
 """Symlink manifest of the newest version: https://docs.delta.io/latest/presto-integration.html has the layout."""
 
@@ -90,7 +91,7 @@ class PublishPlan(EstimatedPlan):
     estimate: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishReport(Report):
     """What was published.
 
@@ -151,55 +152,78 @@ def publish(options: PublishOptions, check: Callable[[list[str]], None] | None =
         If the files do not hold what is expected, or break a rule, or another job replaces files of the target now. Or
         if they could not be the table that ``catalog`` names.
     """
-    _require_publishable(options)
-    require_target(open_store(options.dest, options))
-    check_folder(options.source, options.catalog, options, None, options.dest)
-    return registered(_published(options, check), options.dest, options.catalog, options)
+    return _PublishJob(options, check).run()
 
 
-def _published(options: PublishOptions, check: Callable[[list[str]], None] | None) -> PublishReport:
-    clock = Clock()
-    source, store = open_store(options.source, options), open_store(options.dest, options)
-    job_id, found = options.job_id or new_job_id(), live_files(source)
-    plan = _plan(options, found)
-    planned = plan.estimate.figures
-    limits = run_limits(options, plan.estimate)
-    _LOG.info("publish %s as %s: %d files, planned: %s", options.source, options.dest, plan.files, planned)
-    target = Target(store=store, mode="replace", operation="publish", keeps_replaced=True)
-    try:
-        with committer.publishing(target, job_id) as move:
-            before = live_files(store)
-            facts = {"folder": source.uri, "version": found.version, "files": sorted(found.paths)}
-            if _was_published(store, before, facts):
-                target.abort(job_id)
-            else:
-                _require_expected(options, source, found, check)
-                staged = _stage(source, store, job_id, found, lambda: _require_time(clock, limits))
-                added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
-                newer = before.changed((job_id, "publish", ""), added, before.paths)
-                report = _report(options.source, options.dest, newer, before, clock)
-                described = describe_files(source, found.files)
-                info = committer.CommitInfo(
-                    created_at=_now(),
-                    source=facts,
-                    schema="" if described.schema is None else schema_to_json(described.schema),
-                    report=report.to_dict(),
-                    partition_by=described.partition_by,
-                )
-                move(staged, info, sorted(before.paths))
-    except committer.AlreadyCommittedError as done:
-        earlier = committed_report(PublishReport, done)
-        write_links(store, live_files(store))
-        return replace(earlier, changed=False)
-    after = live_files(store)
-    # Also where the run that published them was killed before it could.
-    write_links(store, after)
-    report = _report(options.source, options.dest, after, before, clock)
-    if not report.changed:
-        return replace(report, planned=planned, actual=Figures(0.0, report.seconds, 0, 0.0))
-    parts = _parts(options, plan.files, planned.bytes or 0, report.seconds, reads_files=plan.reads_files)
-    usd = prices_of(options.region, options.prices).cost(parts).usd
-    return replace(report, planned=planned, actual=Figures(0.0, report.seconds, planned.bytes, usd))
+class _PublishJob(FilesJob[StagedFiles, PublishReport]):
+    log = logging.getLogger("ddbio.publish")
+    report_class = PublishReport
+    options: PublishOptions
+    plan: PublishPlan
+
+    def __init__(self, options: PublishOptions, check: Callable[[list[str]], None] | None) -> None:
+        super().__init__(options)
+        self._check = check
+
+    def open(self) -> None:
+        options = self.options
+        self.title = f"publish {options.source} as {options.dest}"
+        _require_publishable(options)
+        self.store = open_store(options.dest, options)
+        require_target(self.store)
+        check_folder(options.source, options.catalog, options, None, options.dest)
+        self.source = open_store(options.source, options)
+        self.found = live_files(self.source)
+        self.plan = _plan(options, self.found)
+        self.extent = f"{self.plan.files} files"
+        self.target = Target(store=self.store, mode="replace", operation="publish", keeps_replaced=True)
+        self.facts = {"folder": self.source.uri, "version": self.found.version, "files": sorted(self.found.paths)}
+
+    def prepare(self) -> None:
+        self.before = self.after = live_files(self.store)
+        self.replaced = sorted(self.before.paths)
+
+    @property
+    def has_work(self) -> bool:
+        return not _was_published(self.store, self.before, self.facts)
+
+    def work(self, engine: Engine) -> list[StagedFiles]:
+        del engine
+        _require_expected(self.options, self.source, self.found, self._check)
+        limits = run_limits(self.options, self.plan.estimate)
+        staged = _stage(
+            self.source, self.store, self.job_id, self.found, lambda: limits.require_time(self.clock.seconds())
+        )
+        added = [LiveFile.from_dict(each.manifest_entry()) for each in staged]
+        self.after = self.before.changed((self.job_id, "publish", ""), added, self.before.paths)
+        return [StagedFiles(staged)]
+
+    def counts(self, results: Sequence[StagedFiles], staged: Sequence[StagedFile]) -> dict[str, Any]:
+        del results, staged
+        return _facts_of(self.options.source, self.options.dest, self.after, self.before)
+
+    def figures(self, report: PublishReport) -> Figures:
+        if not report.changed:
+            return Figures(0.0, report.seconds, 0, 0.0)
+        size = self.plan.estimate.bytes or 0
+        parts = _file_parts(self.options, self.plan.files, size, reads_files=self.plan.reads_files)
+        return file_figures(self.options, parts, size, report.seconds)
+
+    def described(self, report: PublishReport, results: Sequence[StagedFiles]) -> dict[str, Any]:
+        del report, results
+        described = describe_files(self.source, self.found.files)
+        schema = "" if described.schema is None else schema_to_json(described.schema)
+        return {"source": self.facts, "schema": schema, "partition_by": described.partition_by}
+
+    def committed(self, report: PublishReport) -> PublishReport:
+        # Also where the run that published them was killed before it could.
+        after = live_files(self.store)
+        write_links(self.store, after)
+        return replace(report, **_facts_of(self.options.source, self.options.dest, after, self.before))
+
+    def committed_before(self, report: PublishReport) -> PublishReport:
+        write_links(self.store, live_files(self.store))
+        return replace(report, changed=False)
 
 
 def plan_publish(options: PublishOptions) -> PublishPlan:
@@ -254,22 +278,17 @@ def _plan(options: PublishOptions, found: Snapshot) -> PublishPlan:
         seconds += _COPY_SECONDS * max(1.0, (count + size / _COPY_BYTES) / _THREADS)
     if reads_files:
         seconds += ARROW_RATIO * size / DIGEST_SPEED
-    parts = _parts(options, count, size, seconds, reads_files=reads_files)
+    files = _file_parts(options, count, size, reads_files=reads_files)
+    parts = [*files, *compute_parts(options.compute, seconds)]
     cost = prices_of(options.region, options.prices).cost(parts)
     estimate = Estimate(0.0, s3_requests(parts), size, seconds, PROCESSORS if reads_files else "copies", cost)
     check_estimate(options, estimate)
     return PublishPlan(options.source, options.dest, found.version, count, rows, reads_files, estimate)
 
 
-def _parts(options: PublishOptions, count: int, size: int, seconds: float, *, reads_files: bool) -> list[Part]:
+def _file_parts(options: PublishOptions, count: int, size: int, *, reads_files: bool) -> list[Part]:
     reads = count * (2 if reads_files else 1)
-    files = [*output_parts(options.dest, count, size), *input_parts(options.source, count, reads)]
-    return [*files, *compute_parts(options.compute, seconds)]
-
-
-def _require_time(clock: Clock, limits: JobLimits) -> None:
-    if exceeded := limits.exceeded(0.0, clock.seconds()):
-        raise LimitError(f"the job was stopped: {exceeded}")
+    return [*output_parts(options.dest, count, size), *input_parts(options.source, count, reads)]
 
 
 def rollback(options: RollbackOptions) -> PublishReport:
@@ -299,11 +318,13 @@ def rollback(options: RollbackOptions) -> PublishReport:
                 "an overwrite or a vacuum deleted them"
             )
         restored = tuple(each for each in found.files if each.path not in before.paths)
-        info = committer.CommitInfo(created_at=_now(), source={"version": wanted}, schema="", restored=restored)
+        created_at = datetime.now(UTC).isoformat(timespec="seconds")
+        info = CommitInfo(created_at=created_at, source={"version": wanted}, schema="", restored=restored)
         move((), info, sorted(before.paths - found.paths))
     after = live_files(store)
     write_links(store, after)
-    return registered(_report(None, options.path, after, before, clock), options.path, options.catalog, options)
+    report = PublishReport(**_facts_of(None, options.path, after, before), seconds=round(clock.seconds(), 3))
+    return registered(report, options.path, options.catalog, options)
 
 
 def write_links(store: ObjectStore, snapshot: Snapshot) -> None:
@@ -411,22 +432,18 @@ def _rows(found: Snapshot) -> int | None:
     return None if None in rows else sum(each for each in rows if each is not None)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _report(source: str | None, dest: str, after: Snapshot, before: Snapshot, clock: Clock) -> PublishReport:
-    return PublishReport(
-        source=source,
-        dest=dest,
-        job_id=after.job_id,
-        version=after.version,
-        version_before=before.version,
-        changed=after.version != before.version,
-        files=len(after.files),
-        bytes=sum(each.size_bytes for each in after.files),
-        rows=_rows(after),
-        manifest=f"{dest.rstrip('/')}/{LINKS}",
-        seconds=round(clock.seconds(), 3),
-        layout=layout_of(each.size_bytes for each in after.files),
-    )
+def _facts_of(source: str | None, dest: str, after: Snapshot, before: Snapshot) -> dict[str, Any]:
+    """Return what a report says of the versions of the target."""
+    return {
+        "source": source,
+        "dest": dest,
+        "job_id": after.job_id,
+        "version": after.version,
+        "version_before": before.version,
+        "changed": after.version != before.version,
+        "files": len(after.files),
+        "bytes": sum(each.size_bytes for each in after.files),
+        "rows": _rows(after),
+        "manifest": f"{dest.rstrip('/')}/{LINKS}",
+        "layout": layout_of(each.size_bytes for each in after.files),
+    }

@@ -68,6 +68,14 @@ class Digest:
         self.total = (self.total + other.total) % _MODULUS
 
     @classmethod
+    def merged(cls, digests: Iterable[Digest]) -> Digest:
+        """Return the digest of all items of some digests."""
+        whole = cls()
+        for each in digests:
+            whole.merge(each)
+        return whole
+
+    @classmethod
     def from_hex(cls, count: int, text: str) -> Digest:
         """Return the digest of so many items whose ``hexdigest`` a text is."""
         return cls(count, int(text, 16))

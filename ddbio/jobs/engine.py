@@ -159,6 +159,13 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def engine_for(asked: Literal["auto", "local", "spark"]) -> Literal["local", "spark"]:
+    """Return the engine that a job asks for; ``auto`` is Spark if a session runs in this process, else local."""
+    if asked != "auto":
+        return asked
+    return "local" if running_spark_parallelism() is None else "spark"
+
+
 class EngineProvider(Protocol):
     """What the module of an engine offers."""
 

@@ -133,7 +133,7 @@ class Figures(Result):
 
 
 class EstimatedPlan(Result):
-    """Give a plan that has an estimate the keys that every plan in JSON has."""
+    """Base of the plans: each has an estimate, whose figures are among its keys in JSON."""
 
     __slots__ = ()
 
@@ -143,10 +143,15 @@ class EstimatedPlan(Result):
         def estimate(self) -> Estimate:
             """Return what the job is expected to take and to cost."""
 
+    @property
+    def figures(self) -> Figures:
+        """Return what is compared with what the job took."""
+        return self.estimate.figures
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, those of its estimate among them."""
         values = super().to_dict()
-        del values["estimate"]
+        values.pop("estimate", None)
         return {**values, **self.estimate.to_dict()}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_estimate
+from ddbio.budget.job_limits import STOP_RATIO, JobLimits, check_estimate, check_limits
 from ddbio.formats.partitions import Partitioner, partitioning_of
 from ddbio.formats.registry import file_row_bytes
 from ddbio.jobs.costs import prices_of
@@ -17,7 +17,7 @@ from ddbio.jobs.estimate import START_SECONDS, Estimate, Figures, compute_parts,
 from ddbio.jobs.partition_estimate import PartitionSample
 from ddbio.jobs.speeds import PROCESSORS
 from ddbio.jobs.staging import partition_by_of
-from ddbio.options import TimeLimitOptions
+from ddbio.options import LimitOptions, TimeLimitOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,9 @@ def file_estimate(
 
 
 def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
-    """Return when a job on files is stopped: a tenth above its seconds, or when its cluster costs a tenth too much."""
+    """Return when a job that writes files is stopped: a tenth above its limits, or when its cluster costs too much."""
+    if isinstance(options, LimitOptions):
+        return check_limits(options, estimate.units, estimate.seconds, estimate.cost)
     most = options.max_seconds if isinstance(options, TimeLimitOptions) else None
     seconds = math.inf if most is None else STOP_RATIO * most
     if options.max_usd is not None and options.compute is not None:
@@ -93,7 +95,7 @@ def run_limits(options: PriceOptions, estimate: Estimate) -> JobLimits:
     return JobLimits(seconds=seconds)
 
 
-def file_figures(options: PriceOptions, parts: Iterable[Part], size_bytes: int, seconds: float) -> Figures:
+def file_figures(options: PriceOptions, parts: Iterable[Part], size_bytes: int | None, seconds: float) -> Figures:
     """Return what a job on files took."""
     cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
     return Figures(0.0, seconds, size_bytes, cost.usd)

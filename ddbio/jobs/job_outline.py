@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ddbio.load.plan import WritePlan
-    from ddbio.scan.plan import ScanPlan
 
 
 @dataclass(frozen=True)
@@ -33,8 +28,3 @@ class JobOutline:
     goal: int | None
     units_per_second: float | None
     done: int = 0
-
-
-def outline_of(scan: ScanPlan, write: WritePlan) -> JobOutline:
-    """Return the outline of a copy."""
-    return JobOutline(f"copy {scan.table} to {write.table}", "WCU", scan.item_count or None, write.wcu_per_second)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.jobs.job_outline import outline_of
 from ddbio.result import Result
 
 if TYPE_CHECKING:
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget
     from ddbio.export.read import ExportReadPlan
-    from ddbio.jobs.job_outline import JobOutline
-    from ddbio.load.plan import LoadPlan, WritePlan
+    from ddbio.load.copy import CopyPlan
+    from ddbio.load.plan import LoadPlan
     from ddbio.scan.plan import ScanPlan
 
 REPORT_SECONDS = 1.0
@@ -56,23 +55,13 @@ class ProgressReporter:
     def __init__(self, report: Callable[[Progress], None]) -> None:
         self._report = report
 
-    @contextmanager
-    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan, budget: LocalBudget) -> Iterator[None]:
-        """Report a scan, a load or the reading of an export while the context is open."""
-        with self._reporting(plan.outline, budget):
-            yield
-
-    @contextmanager
-    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> Iterator[None]:
-        """Report a copy while the context is open."""
-        with self._reporting(outline_of(scan, write), budget):
-            yield
-
     def verifying(self, table: str) -> None:
         """Report nothing: a copy that verifies has written everything."""
 
     @contextmanager
-    def _reporting(self, outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
+    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget) -> Iterator[None]:
+        """Report a job while the context is open."""
+        outline = plan.outline
         ended = threading.Event()
         budget.is_followed = True
         # What was read before, as a sample, is no part of the job.

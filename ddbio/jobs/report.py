@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.jobs.estimate import Figures
@@ -104,7 +104,7 @@ def _joined(logs: Iterable[MisfitLog]) -> MisfitLog:
 
 @dataclass(frozen=True)
 class Report(Result):
-    """Base of the reports; the fields are the keys of the JSON form."""
+    """Base of the reports; the fields are the keys of the JSON form, those of a class before those of its bases."""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -122,33 +122,109 @@ class Report(Result):
                 found[name] = tuple(kind(**each) for each in found[name])
         return cls(**found)
 
+    @classmethod
+    def _fields(cls) -> list[Field[Any]]:
+        """Return the fields of this class, then those of its bases."""
+        groups: list[list[Field[Any]]] = []
+        known: set[str] = set()
+        for base in reversed(cls.__mro__):
+            declared: dict[str, Field[Any]] = vars(base).get("__dataclass_fields__", {})
+            groups.append([each for name, each in declared.items() if name not in known])
+            known.update(declared)
+        return [each for group in reversed(groups) for each in group]
 
-@dataclass(frozen=True)
-class ScanReport(Report):
+
+@dataclass(frozen=True, kw_only=True)
+class JobReport(Report):
+    """Base of the reports of jobs.
+
+    Attributes
+    ----------
+    seconds
+        Wall time from the verb's start, engine start included.
+    cpu_seconds
+        User + system seconds of this process, all workers and the JVM.
+    """
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedReport(JobReport):
+    """Base of the reports of jobs that have a plan.
+
+    Attributes
+    ----------
+    planned, actual
+        Units, seconds, bytes that are read and USD, as planned and as it was; null without a plan.
+    """
+
+    planned: Figures | None = None
+    actual: Figures | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesReport(PlannedReport):
+    """Base of the reports of jobs that write files.
+
+    Attributes
+    ----------
+    job_id
+        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
+    layout
+        How the files lie: their sizes, and how many are small.
+    """
+
+    job_id: str
+    layout: LayoutSummary | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsReport(FilesReport):
+    """Base of the reports of jobs that write items as rows of files.
+
+    Attributes
+    ----------
+    dest
+        The target as given.
+    engine
+        ``local`` or ``spark``.
+    rows
+        Rows in the files.
+    misfits
+        Values that did not fit their column.
+    files
+        What was written.
+    merged_nulls
+        NULLs that are no longer told from missing values, by attribute: see ``nulls``.
+    catalog
+        What was registered in the catalog, if that was asked for.
+    """
+
+    dest: str
+    engine: str
+    rows: int
+    misfits: tuple[MisfitReport, ...] = ()
+    files: tuple[FileReport, ...] = ()
+    merged_nulls: dict[str, int] = field(default_factory=dict)
+    catalog: CatalogReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanReport(RowsReport):
     """What a scan read and wrote.
 
     Attributes
     ----------
     table
         The table that was read.
-    dest
-        The target as given.
-    job_id
-        The job; its manifest is ``_ddbio/<job_id>.json`` under the target.
-    engine
-        ``local`` or ``spark``.
     segments, tasks, lanes
         How the table was split: TotalSegments, Spark tasks, segments read at the same time.
     items
-        Items the service returned.
-    rows
-        Rows in the files; equal to items.
+        Items the service returned, as many as there are rows.
     rescued
         Rows whose ``_rescue`` is not null.
-    seconds
-        Wall time from the verb's start, engine start included.
-    cpu_seconds
-        User + system seconds of the driver's Python, all workers and the JVM.
     wire_bytes
         Bytes of the response bodies.
     rcu_asked_per_second
@@ -159,61 +235,36 @@ class ScanReport(Report):
         The highest 10 s window of granted units over 10 × the budget; null without a budget or under 10 s of run.
     throttles
         Throttled requests by reason.
-    misfits
-        Values that did not fit their column.
-    files
-        What was written.
     digest
         Order-independent digest of the items as the service returned them, or null.
-    merged_nulls
-        NULLs that are no longer told from missing values, by attribute: see ``nulls``.
-    catalog
-        What was registered in the catalog, if that was asked for.
-    planned, actual
-        Units, seconds, bytes of answers and USD, as planned and as it was.
-    layout
-        How the files lie: their sizes, and how many are small.
     scanned_items
         Items the service read and charged: more than it returned where they had to meet a condition; of items that
         were looked up, their keys.
-    resumed_items
-        Items that earlier runs of the same job had read.
     missing_keys, missing_examples
         Keys that were looked up and have no item, and some of them, as DynamoDB JSON, if keys are among the columns.
+    resumed_items
+        Items that earlier runs of the same job had read.
     """
 
     table: str
-    dest: str
-    job_id: str
-    engine: str
     segments: int
     tasks: int
     lanes: int
     items: int
-    rows: int
     rescued: int
-    seconds: float
-    cpu_seconds: float
     wire_bytes: int
     rcu_asked_per_second: float | None
     rcu_consumed: float
     rcu_peak_10s_ratio: float | None
     throttles: dict[str, int] = field(default_factory=dict)
-    misfits: tuple[MisfitReport, ...] = ()
-    files: tuple[FileReport, ...] = ()
     digest: str | None = None
-    merged_nulls: dict[str, int] = field(default_factory=dict)
-    catalog: CatalogReport | None = None
-    planned: Figures | None = None
-    actual: Figures | None = None
-    layout: LayoutSummary | None = None
     scanned_items: int = 0
     missing_keys: int = 0
     missing_examples: tuple[str, ...] = ()
     resumed_items: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DemoReport(ScanReport):
     """What the demo did: a scan's report, and whether the files hold what the table held.
 
@@ -230,8 +281,8 @@ class DemoReport(ScanReport):
     digest_target: str = ""
 
 
-@dataclass(frozen=True)
-class WriteReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class WriteReport(PlannedReport):
     """What a load or a write did.
 
     Attributes
@@ -256,10 +307,6 @@ class WriteReport(Report):
         Throttled requests by reason; ``unprocessed`` counts answers that left some rows.
     retries
         Requests that were sent again, whole or in part.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     job_id
         The load; under the same one it goes on where it stopped. Null where rows did not come from files.
     resumed_rows
@@ -270,8 +317,6 @@ class WriteReport(Report):
         Where the rejected rows of this run lie, or null.
     hottest_keys
         Partition keys whose rows were throttled most often, or came back unprocessed, and how often; at most five.
-    planned, actual
-        Units, seconds, bytes of files and USD, as planned and as it was; rows in memory have no plan.
     source
         The files that were written, or null for rows in memory.
     table, mode
@@ -290,15 +335,11 @@ class WriteReport(Report):
     write_seconds: float
     throttles: dict[str, int]
     retries: int
-    seconds: float
-    cpu_seconds: float
     job_id: str | None = None
     resumed_rows: int = 0
     earlier_job_id: str | None = None
     rejects_uri: str | None = None
     hottest_keys: dict[str, int] = field(default_factory=dict)
-    planned: Figures | None = None
-    actual: Figures | None = None
     source: str | None = None
     table: str = ""
     mode: str = "upsert"
@@ -318,6 +359,10 @@ class Clock:
     def cpu_seconds(self) -> float:
         """Return user + system seconds of this process so far."""
         return time.process_time() - self._cpu_began
+
+    def times(self) -> dict[str, Any]:
+        """Return both, rounded, by the names of their fields in reports."""
+        return {"seconds": round(self.seconds(), 3), "cpu_seconds": round(self.cpu_seconds(), 3)}
 
 
 @dataclass(frozen=True)

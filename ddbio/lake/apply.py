@@ -21,7 +21,7 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.jobs.engine import check_engine, cluster_of, open_engine
 from ddbio.jobs.providers import provider
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.lake.change_source import AppliedTo
 from ddbio.lake.changes import given_changes, open_changes
@@ -51,8 +51,8 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _STATE_KIND = "apply"
 
 
-@dataclass(frozen=True)
-class ApplyReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class ApplyReport(JobReport):
     """What a run did: each change was inserted, updated or deleted an item, or was stale.
 
     Attributes
@@ -65,10 +65,6 @@ class ApplyReport(Report):
         Changes that changed nothing, since a newer one of the item was there, in the table or in the run itself.
     version
         Version of the table at the end.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     changes: int
@@ -77,8 +73,6 @@ class ApplyReport(Report):
     deleted: int
     stale: int
     version: int
-    seconds: float
-    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -491,8 +485,7 @@ def apply_source(
         deleted=job.outcome.deleted,
         stale=job.outcome.stale,
         version=version,
-        seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(clock.cpu_seconds(), 3),
+        **clock.times(),
     )
 
 

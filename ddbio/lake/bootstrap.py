@@ -25,7 +25,7 @@ from ddbio.export import jobs
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.providers import provider
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store, require_shared
 from ddbio.lake.apply import apply_log
 from ddbio.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
@@ -59,8 +59,8 @@ _MOST_BASES = 5
 _LAKE = ("format", "engine", "buckets")
 
 
-@dataclass(frozen=True)
-class BootstrapReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class BootstrapReport(JobReport):
     """What a run did.
 
     Attributes
@@ -77,10 +77,6 @@ class BootstrapReport(Report):
         What was applied over the base.
     version
         Version of the lake table at the end.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     table: str
@@ -96,8 +92,6 @@ class BootstrapReport(Report):
     deleted: int
     stale: int
     version: int
-    seconds: float
-    cpu_seconds: float
 
 
 def bootstrap(

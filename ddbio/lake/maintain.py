@@ -21,7 +21,7 @@ from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
 from ddbio.jobs.engine import check_engine
 from ddbio.jobs.providers import provider
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
 from ddbio.lake.registering import check_lake_catalog, register_lake
@@ -45,8 +45,8 @@ SMALL_RATIO = 0.75
 _BATCH_ROWS = 65_536
 
 
-@dataclass(frozen=True)
-class MaintainReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class MaintainReport(JobReport):
     """What a run did.
 
     Attributes
@@ -67,10 +67,6 @@ class MaintainReport(Report):
         Files of the table's own log, in which it kept versions that are too old.
     since_version
         The oldest version that can still be read; null if no files were deleted for their age.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
     table: str
@@ -79,8 +75,6 @@ class MaintainReport(Report):
     rewritten_files: int
     written_files: int
     gc_floor_us: int | None
-    seconds: float
-    cpu_seconds: float
     deleted_files: int = 0
     deleted_bytes: int = 0
     deleted_log_files: int = 0
@@ -340,8 +334,7 @@ def maintain(
         rewritten_files=job.rewritten,
         written_files=job.written,
         gc_floor_us=None if floor is None else int(floor),
-        seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(clock.cpu_seconds(), 3),
+        **clock.times(),
         **_deleted(options, sweep, log),
     )
 

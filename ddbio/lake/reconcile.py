@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import describe_recovery, describe_table
-from ddbio.budget.job_limits import check_estimate
+from ddbio.aws.control_plane import describe_recovery
 from ddbio.cdc.audit import capture_status
 from ddbio.cdc.gaps import Gap, captures_in
-from ddbio.cdc.heal import heal_gap
+from ddbio.cdc.heal import WindowsPlan, WindowsReport, heal_gap, plan_windows, require_export_to
 from ddbio.cdc.healing import MARGIN_SECONDS, heal_windows
 from ddbio.cdc.table_items import read_items
 from ddbio.errors import OptionError
 from ddbio.export.fold_rows import MAX_WINDOW, MIN_WINDOW, Window
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.costs import prices_of
-from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.jobs.report import Clock, Report
-from ddbio.jobs.service_estimates import heal_estimate
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import open_store
 from ddbio.lake.apply import apply_log
 from ddbio.lake_formats.registry import lake_format
@@ -78,62 +75,28 @@ class ReconciledWindow(Result):
     settled: int
 
 
-@dataclass(frozen=True)
-class ReconcilePlan(EstimatedPlan):
-    """Describe which windows would be reconciled.
+@dataclass(frozen=True, kw_only=True)
+class ReconcilePlan(WindowsPlan):
+    """Describe which windows would be reconciled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconcileReport(WindowsReport):
+    """What a run did; ``lost`` of ``changes`` is the measured loss of the stream.
 
     Attributes
     ----------
-    table, dest
-        The table and its log.
-    windows
-        The windows, in their order.
-    exports
-        How many exports the service would be asked for; none if they are given.
-    estimate
-        What they take and cost, at the least.
-    """
-
-    table: str
-    dest: str
-    windows: tuple[Window, ...]
-    exports: int
-    estimate: Estimate = field(default_factory=Estimate)
-
-
-@dataclass(frozen=True)
-class ReconcileReport(Report):
-    """What a run did.
-
-    Attributes
-    ----------
-    table, dest
-        The table and its log.
     windows
         The windows that were reconciled.
-    changes, lost, settled
-        The sums of theirs: ``lost`` of ``changes`` is the measured loss of the stream.
+    lost
+        Items of which the log lacked a change.
     applied
         What was applied to the lake table afterwards; null without one.
-    planned, actual
-        What the plan said, and what the exports took.
-    seconds
-        Wall time from the verb's start.
-    cpu_seconds
-        User + system seconds of this process.
     """
 
-    table: str
-    dest: str
     windows: tuple[ReconciledWindow, ...]
-    changes: int
     lost: int
-    settled: int
     applied: ApplyReport | None
-    planned: Figures
-    actual: Figures
-    seconds: float
-    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -161,12 +124,8 @@ def plan_reconcile(options: ReconcileOptions) -> ReconcilePlan:
 
 
 def _plan(options: ReconcileOptions, windows: Sequence[Window]) -> ReconcilePlan:
-    table = describe_table(dynamodb_spec(options), options.table)
     asked = [part for each in windows for part in heal_windows(each.start, each.end)]
-    exports = 0 if options.from_export else len(asked)
-    estimate = heal_estimate(exports, prices_of(table.region, options.prices))
-    check_estimate(options, estimate)
-    return ReconcilePlan(table.name, options.dest, tuple(windows), exports, estimate)
+    return ReconcilePlan(**plan_windows(options, windows, 0 if options.from_export else len(asked)))
 
 
 def reconcile(
@@ -195,12 +154,7 @@ def reconcile(
     applying = _applying(options)
     windows = closed_windows(options, store)
     plan = _plan(options, windows)
-    if plan.exports and options.export_to is None:
-        shown = ", ".join(map(str, windows))
-        raise OptionError(
-            f"export_to is missing, an s3:// prefix for the incremental exports; or give from_export, folders of "
-            f"exports that cover {shown}"
-        )
+    require_export_to(options, plan)
     job = Reconciler(options, store)
     done = [job.reconcile(each) for each in windows]
     return ReconcileReport(
@@ -211,10 +165,9 @@ def reconcile(
         lost=sum(each.lost for each in done),
         settled=sum(each.settled for each in done),
         applied=None if applying is None else apply_log(applying, master=master, conf=conf),
-        planned=plan.estimate.figures,
+        planned=plan.figures,
         actual=Figures(None, clock.seconds(), job.billed_bytes or None, job.usd),
-        seconds=clock.seconds(),
-        cpu_seconds=clock.cpu_seconds(),
+        **clock.times(),
     )
 
 

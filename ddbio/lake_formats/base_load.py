@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ddbio.commit.committer import CommitInfo, WriteMode
     from ddbio.items.rescue import MisfitLog
     from ddbio.lake_formats.table import LakeState, LakeTable
-    from ddbio.options import ExportToFilesOptions, FilesOptions
+    from ddbio.options import ConnectionOptions, FilesOptions
     from ddbio.storage.staged import StagedFile
 
 _KIND, _DONE = "load", "done"
@@ -119,15 +119,15 @@ class LakeTarget:
         state = self.table.load()
         return () if state is None else tuple(json.loads(state.properties.get(KEYS, "[]")))
 
-    def keys_of(self, options: ExportToFilesOptions, table_arn: str | None) -> tuple[str, ...]:
-        """Return the key attributes of a table that is made of an export: as given, as it has, or as DynamoDB says.
+    def keys_of(self, options: ConnectionOptions, table_arn: str | None) -> tuple[str, ...]:
+        """Return the key attributes of a table that is made of an export: as it has, or as DynamoDB says.
 
         Raises
         ------
         OptionError
             If nothing tells them.
         """
-        known = options.key or self.keys()
+        known = self.keys()
         if known:
             return known
         try:

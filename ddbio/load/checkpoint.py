@@ -222,15 +222,10 @@ def open_checkpoints(
     require_same(job_id, begun, identity, _SAID)
     if options.state is None:
         _sweep(state.store, job_id)
-    claim = Claim(state.store, job_id, "append")
-    claim.take()
-    try:
-        with claim.renewed():
-            found = _read(state)
-            found.earlier = _replace_latest(state, identity, is_new=begun is identity)
-            yield found
-    finally:
-        claim.release()
+    with Claim(state.store, job_id, "append").held():
+        found = _read(state)
+        found.earlier = _replace_latest(state, identity, is_new=begun is identity)
+        yield found
 
 
 def _sweep(store: ObjectStore, spared: str) -> None:

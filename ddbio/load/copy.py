@@ -20,18 +20,19 @@ from ddbio.items.index_units import SampledWrites
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.create_table import create_table_request
-from ddbio.jobs.estimate import Figures
-from ddbio.jobs.prices import cost_values, joined_cost
-from ddbio.jobs.report import Clock, Report
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
+from ddbio.jobs.job_outline import JobOutline
+from ddbio.jobs.prices import Cost, joined_cost
+from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.service_estimates import verification_units
 from ddbio.jobs.table_limits import limits_of
 from ddbio.jobs.table_statistics import read_statistics
+from ddbio.jobs.watch import Watch
 from ddbio.load.encode import raw_item_reader
 from ddbio.load.load import write_raw_items
 from ddbio.load.plan import BATCH_LANES, plan_write, requests_of, write_estimate
 from ddbio.load.tables import create_like, is_table
 from ddbio.options import ScanOptions, WriteOptions, connection_of
-from ddbio.result import Result
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.scan.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.scan.read import read_digest
@@ -39,13 +40,11 @@ from ddbio.scan.rotation import RotatedStream
 from ddbio.scan.stream import PageStream
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from typing import Any
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.items.digest import Digest
     from ddbio.items.raw_items import RawItems
-    from ddbio.jobs.prices import Cost
     from ddbio.load.plan import WritePlan
     from ddbio.options import CopyOptions
     from ddbio.scan.plan import ScanPlan
@@ -55,7 +54,7 @@ _LOG = logging.getLogger("ddbio.copy")
 
 
 @dataclass(frozen=True)
-class CopyPlan(Result):
+class CopyPlan(EstimatedPlan):
     """Describe a copy before it starts: its scan, its write, and the CreateTable request of a new target.
 
     Attributes
@@ -86,26 +85,27 @@ class CopyPlan(Result):
         return self.scan.units + self.write_units + self.verify_units
 
     @property
-    def figures(self) -> Figures:
-        """Return what is compared with what the copy took."""
-        usd = None if self.cost is None else self.cost.usd
-        return Figures(self.units, self.estimated_seconds, self.scan.bytes, usd)
+    def outline(self) -> JobOutline:
+        """Return what is known of the copy's extent."""
+        target, rate = ("", None) if self.write is None else (self.write.table, self.write.wcu_per_second)
+        return JobOutline(f"copy {self.scan.table} to {target}", "WCU", self.scan.item_count or None, rate)
+
+    @property
+    def estimate(self) -> Estimate:
+        """Return what the copy is expected to take and to cost."""
+        cost = self.cost or Cost(())
+        requests, seconds = self.requests, self.estimated_seconds
+        return Estimate(self.units, requests, self.scan.bytes, seconds, self.limited_by, cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values; ``units`` are those of reads and writes together."""
         values = super().to_dict()
         del values["cost"]
-        return {
-            **values,
-            "units": self.units,
-            "bytes": self.scan.bytes,
-            "seconds": self.estimated_seconds,
-            **cost_values(self.cost),
-        }
+        return values
 
 
-@dataclass(frozen=True)
-class CopyReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class CopyReport(PlannedReport):
     """Report what a copy did.
 
     Attributes
@@ -122,14 +122,10 @@ class CopyReport(Report):
         Units the service charged, schema sampling and secondary indexes included.
     throttles
         Throttled requests by reason, of reads and writes.
-    seconds, cpu_seconds
-        Wall time, and user + system seconds of this process.
     verified
         Whether the target was found to hold what was read; null without ``verify``.
     digest
         Digest of what was read, with ``verify``.
-    planned, actual
-        Units of reads and writes, seconds, bytes of answers and USD, as planned and as it was.
     scanned_items
         Items the service read and charged: more than those that were copied, with ``where``.
     """
@@ -144,12 +140,8 @@ class CopyReport(Report):
     rcu_consumed: float
     wcu_consumed: float
     throttles: dict[str, int]
-    seconds: float
-    cpu_seconds: float
     verified: bool | None = None
     digest: str | None = None
-    planned: Figures | None = None
-    actual: Figures | None = None
     scanned_items: int = 0
 
 
@@ -231,12 +223,8 @@ def _plan(
     return made, limits
 
 
-class CopyWatch(Protocol):
+class CopyWatch(Watch[CopyPlan], Protocol):
     """Follow a running copy, to show its progress."""
-
-    def writing(self, scan: ScanPlan, write: WritePlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then the usage of the write budget while the context is open."""
-        ...
 
     def verifying(self, table: str) -> None:
         """Show that the target is being read to verify it."""
@@ -272,7 +260,7 @@ def copy(options: CopyOptions, watch: CopyWatch | None = None) -> CopyReport:
     (task,) = scan_tasks(plan, scan, table)
     # Raw items: the bytes that the source answered go into the target's requests, and no value is decoded.
     stream = _stream_of(replace(task, digest=options.verify), budget, write)
-    progress = None if watch is None else partial(watch.writing, plan)
+    progress = None if watch is None else lambda _, budget: watch.running(made, budget)
     with budget.within_limits(), closing(iter(stream)) as items:
         report = write_raw_items(items, _write_options(options, limits), progress, _read_bytes_per_second(plan))
     read = stream.counts.digest

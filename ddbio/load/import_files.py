@@ -8,16 +8,14 @@ import logging
 import os
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ddbio.aws.control_plane import describe_table, parse_table_description
-from ddbio.budget.job_limits import check_actual, check_estimate
-from ddbio.commit import committer
+from ddbio.budget.job_limits import check_estimate
 from ddbio.commit.contents import require_target
-from ddbio.errors import EncodeError, LimitError, OptionError
+from ddbio.errors import EncodeError, OptionError
 from ddbio.export.import_job import FOLDER
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.registry import is_splittable
@@ -37,33 +35,33 @@ from ddbio.jobs.estimate import (
     START_SECONDS,
     Estimate,
     EstimatedPlan,
-    Figures,
     compute_parts,
     input_parts,
     output_parts,
     s3_requests,
 )
-from ddbio.jobs.file_estimates import run_limits
-from ddbio.jobs.report import Clock, FileReport, Report, file_reports, layout_of
+from ddbio.jobs.file_estimates import file_figures, run_limits
+from ddbio.jobs.report import FileReport, FilesReport
 from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import LINES_SPEED, PROCESSORS
 from ddbio.jobs.staging import target_of
-from ddbio.jobs.stores import committed_report, new_job_id, open_store, protect_sources
+from ddbio.jobs.stores import open_store, protect_sources
 from ddbio.load.import_lines import LineFormat, line_encoder
 from ddbio.load.sources import batches_of, open_source
 from ddbio.load.unit_reader import read_unit
 from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
+from ddbio.runner.files_job import FilesJob, StagedFiles
 from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     import pyarrow as pa
 
-    from ddbio.formats.layout import LayoutSummary
-    from ddbio.jobs.estimate import Part
+    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.estimate import Figures
     from ddbio.load.import_lines import LineEncoder
     from ddbio.load.sources import FileSource, Rows
     from ddbio.options import ImportFilesFromOptions
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
 
     Key: TypeAlias = tuple[tuple[str, str], ...]
 
-_LOG = logging.getLogger("ddbio.import")
 _ENDINGS = {"dynamodb_json": "json", "ion": "ion", "csv": "csv"}
 
 
@@ -102,16 +99,14 @@ class ImportFilesPlan(EstimatedPlan):
     files_skipped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ImportFilesReport(Report):
-    """Describe the files that were written for an import.
+@dataclass(frozen=True, kw_only=True)
+class ImportFilesReport(FilesReport):
+    """Describe the files that were written for an import; rows in memory have no plan.
 
     Attributes
     ----------
     dest, uri
         The target as given, and the prefix to import.
-    job_id
-        The job; its manifest is ``_ddbio/<job_id>.json`` under the target, outside the prefix.
     key
         The key for which every item was checked.
     format, compression, delimiter
@@ -126,22 +121,14 @@ class ImportFilesReport(Report):
         Bytes of text before compression. AWS bills an import by them.
     digest
         Digest of the items, if requested.
-    seconds, cpu_seconds
-        Wall time, and user + system seconds of this process.
     files
         What was written.
-    layout
-        How the files lie: their sizes, and how many are small.
-    planned, actual
-        Bytes of files that are read, seconds and USD of the objects, as planned and as it was; rows in memory have no
-        plan.
     files_skipped
         Paths of files that were passed over, since their names say that they are no data.
     """
 
     dest: str
     uri: str
-    job_id: str
     key: str
     format: str
     compression: str
@@ -153,12 +140,7 @@ class ImportFilesReport(Report):
     duplicates: int
     json_bytes: int
     digest: str | None
-    seconds: float
-    cpu_seconds: float
     files: tuple[FileReport, ...] = ()
-    layout: LayoutSummary | None = None
-    planned: Figures | None = None
-    actual: Figures | None = None
     files_skipped: tuple[str, ...] = ()
 
 
@@ -196,14 +178,7 @@ def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     NotFoundError, DecodeError
         If there is no such file, or one is not what its name says.
     """
-    key = key_of(options)
-    source = open_source(options, dict(key), options.timestamps)
-    target = open_store(options.dest, options)
-    protect_sources(target, options.mode, (f"{source.store.uri}/{each.path}" for each in source.files))
-    plan = _plan(source, options)
-    planned = plan.estimate.figures
-    _LOG.info("import files of %s to %s: planned: %s", options.source, options.dest, planned)
-    return _write(_unit_batches(source, key, options.duplicates), key, options, options.source, plan)
+    return _ImportJob(options).run()
 
 
 def plan_of(options: ImportFilesFromOptions) -> ImportFilesPlan:
@@ -223,7 +198,9 @@ def _plan(source: FileSource, options: ImportFilesFromOptions) -> ImportFilesPla
     read_bytes = sum(each.size_bytes for each in source.files)
     text = round(sum(each.size_bytes * _text_ratio(each) for each in source.files))
     seconds = START_SECONDS + text / LINES_SPEED
-    parts = [*input_parts(options.source, len(source.files)), *_output_parts(options, text, None)]
+    objects = max(1, -(-text // options.target_file_bytes))
+    written = output_parts(options.dest, objects, text / TEXT_RATIOS[options.compression])
+    parts = [*input_parts(options.source, len(source.files)), *written]
     cost = prices_of(options.region, options.prices).cost([*parts, *compute_parts(options.compute, seconds)])
     estimate = Estimate(0.0, s3_requests(parts), read_bytes, seconds, PROCESSORS, cost)
     check_estimate(options, estimate)
@@ -239,14 +216,6 @@ def _text_ratio(file: StoredObject) -> float:
     return TEXT_RATIOS[next((codec for ending, codec in codecs.items() if path.endswith(ending)), "none")]
 
 
-def _output_parts(options: ImportFilesOptions, text_bytes: int, staged: Sequence[StagedFile] | None) -> list[Part]:
-    """Return what the objects cost: those that were written, or those that so much text is expected to need."""
-    if staged is not None:
-        return output_parts(options.dest, len(staged), sum(each.size_bytes for each in staged))
-    objects = max(1, -(-text_bytes // options.target_file_bytes))
-    return output_parts(options.dest, objects, text_bytes / TEXT_RATIOS[options.compression])
-
-
 def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     """Read and check every row as :func:`write_import_files` does, and write nothing.
 
@@ -257,14 +226,7 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
     DdbioError
         What else went wrong.
     """
-    clock = Clock()
-    key = key_of(options)
-    source = open_source(options, dict(key), options.timestamps)
-    plan = _plan(source, options)
-    batches = _in_time(_unit_batches(source, key, options.duplicates), options, plan, clock)
-    buffer = _write_batches(LineCounter(), batches, key, options)
-    report = _report(buffer, options, "", clock)
-    return dataclasses.replace(report, planned=plan.estimate.figures, files_skipped=plan.files_skipped)
+    return _ImportJob(options).check()
 
 
 def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
@@ -277,10 +239,7 @@ def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
     DdbioError
         After any error nothing is visible at the target.
     """
-    batches: Iterable[pa.RecordBatch] = batches_of(data, options.timestamps)
-    if options.duplicates == "last":
-        batches = map(_backwards, reversed(list(batches)))
-    return _write(batches, key_of(options), options, "rows in memory")
+    return _ImportJob(options, data).run()
 
 
 def key_of(options: ImportFilesOptions) -> Key:
@@ -316,106 +275,103 @@ def _unit_batches(source: FileSource, key: Key, duplicates: str) -> Iterator[pa.
         yield from map(_backwards, reversed(list(read_unit(files, unit))))
 
 
-def _write(
-    batches: Iterable[pa.RecordBatch],
-    key: Key,
-    options: ImportFilesOptions,
-    source: str,
-    plan: ImportFilesPlan | None = None,
-) -> ImportFilesReport:
-    clock = Clock()
-    batches = _in_time(batches, options, plan, clock)
-    store, job_id = open_store(options.dest, options), options.job_id or new_job_id()
-    require_target(store)
-    try:
-        with committer.publishing(target_of(options, store), job_id) as complete:
-            writer = ImportObjectWriter(
-                store, FOLDER, FileNaming(job_id, 0), _ENDINGS[options.format], options.compression
-            )
-            try:
-                buffer = _write_batches(writer, batches, key, options)
-                staged = writer.finish()
-            except BaseException:
-                writer.abort()
-                raise
-            report = _report(buffer, options, job_id, clock, staged)
-            planned = None if plan is None else plan.estimate.figures
-            actual = _actual(options, plan, staged, report.seconds)
-            check_actual(options, actual)
-            skipped = () if plan is None else plan.files_skipped
-            report = dataclasses.replace(report, planned=planned, actual=actual, files_skipped=skipped)
-            complete(staged, _facts(report, source))
-    except committer.AlreadyCommittedError as done:
-        return committed_report(ImportFilesReport, done)
-    return report
+class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
+    """Write rows as files for an import, one after the other: each is compared with all keys before it."""
 
+    log = logging.getLogger("ddbio.import")
+    report_class = ImportFilesReport
+    options: ImportFilesOptions
+    plan: ImportFilesPlan
+    lines: _LineCollector
 
-def _actual(
-    options: ImportFilesOptions, plan: ImportFilesPlan | None, staged: Sequence[StagedFile], seconds: float
-) -> Figures:
-    """Return what writing took; nothing is known of the bytes of rows in memory."""
-    parts = [*_output_parts(options, 0, staged), *compute_parts(options.compute, seconds)]
-    if plan is not None:
-        parts += input_parts(plan.source, plan.files)
-    usd = prices_of(options.region, options.prices).cost(parts).usd
-    return Figures(0.0, seconds, None if plan is None else plan.estimate.bytes, usd)
+    def __init__(self, options: ImportFilesOptions, data: Rows | None = None) -> None:
+        super().__init__(options)
+        self._data = data
 
+    def open(self) -> None:
+        options = self.options
+        self.title = f"import files to {options.dest}"
+        self._store = open_store(options.dest, options)
+        protect_sources(self._store, options.mode, self._open_rows())
+        require_target(self._store)
+        self.target = target_of(options, self._store)
+        self.extent = f"{self.plan.files} files of {self.plan.source}"
 
-def _in_time(
-    batches: Iterable[pa.RecordBatch], options: ImportFilesOptions, plan: ImportFilesPlan | None, clock: Clock
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches until the job is to be stopped."""
-    limits = run_limits(options, Estimate() if plan is None else plan.estimate)
-    for batch in batches:
-        if exceeded := limits.exceeded(0.0, clock.seconds()):
-            raise LimitError(f"the job was stopped: {exceeded}")
-        yield batch
+    def _open_rows(self) -> list[str]:
+        """Open the rows, and plan what they take; return the files that hold them."""
+        options = self.options
+        self.key = key_of(options)
+        if self._data is None:
+            given = cast("ImportFilesFromOptions", options)
+            source = open_source(given, dict(self.key), given.timestamps)
+            self.plan, self.batches = _plan(source, given), _unit_batches(source, self.key, given.duplicates)
+            return [f"{source.store.uri}/{each.path}" for each in source.files]
+        self.plan = ImportFilesPlan("rows in memory", options.dest, 0, None, 0, Estimate())
+        rows = batches_of(self._data, options.timestamps)
+        self.batches = iter(rows)
+        if options.duplicates == "last":
+            self.batches = map(_backwards, reversed(list(rows)))
+        return []
 
+    def work(self, engine: Engine) -> list[StagedFiles]:
+        del engine
+        naming, ending = FileNaming(self.job_id, 0), _ENDINGS[self.options.format]
+        writer = ImportObjectWriter(self._store, FOLDER, naming, ending, self.options.compression)
+        try:
+            self._collect(writer)
+            return [StagedFiles(writer.finish())]
+        except BaseException:
+            writer.abort()
+            raise
 
-def _write_batches(
-    writer: ImportObjectWriter | LineCounter, batches: Iterable[pa.RecordBatch], key: Key, options: ImportFilesOptions
-) -> _LineCollector:
-    buffer = _LineCollector(writer, key, options)
-    for batch in batches:
-        buffer.add(batch)
-    buffer.flush()
-    return buffer
+    def _collect(self, writer: ImportObjectWriter | LineCounter) -> None:
+        """Pass the rows to a writer, until the job is to be stopped."""
+        self.lines = _LineCollector(writer, self.key, self.options)
+        limits = run_limits(self.options, self.plan.estimate)
+        for batch in self.batches:
+            limits.require_time(self.clock.seconds())
+            self.lines.add(batch)
+        self.lines.flush()
 
+    def counts(self, results: Sequence[StagedFiles], staged: Sequence[StagedFile]) -> dict[str, Any]:
+        del results, staged
+        options, lines = self.options, self.lines
+        condition = lines.line_format.condition
+        return {
+            "uri": f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
+            "key": format_key(tuple(lines.key.items())),
+            "format": options.format,
+            "compression": options.compression,
+            "delimiter": lines.line_format.delimiter if options.format == "csv" else None,
+            "gsi": options.gsi,
+            "condition": str(condition["ConditionExpression"]) if condition else None,
+            "rows": lines.rows,
+            "items": lines.items,
+            "duplicates": lines.rows - lines.items,
+            "json_bytes": lines.json_bytes,
+            "digest": lines.digest.digest.hexdigest() if options.digest else None,
+            # Nothing is known of rows in memory before they are written.
+            "planned": self.plan.figures if self._data is None else None,
+        }
 
-def _report(
-    buffer: _LineCollector, options: ImportFilesOptions, job_id: str, clock: Clock, staged: Sequence[StagedFile] = ()
-) -> ImportFilesReport:
-    return ImportFilesReport(
-        dest=options.dest,
-        uri=f"{options.dest.rstrip('/')}/{FOLDER.rstrip('/')}",
-        job_id=job_id,
-        key=format_key(tuple(buffer.key.items())),
-        format=options.format,
-        compression=options.compression,
-        delimiter=buffer.line_format.delimiter if options.format == "csv" else None,
-        gsi=options.gsi,
-        condition=str(buffer.line_format.condition["ConditionExpression"]) if buffer.line_format.condition else None,
-        rows=buffer.rows,
-        items=buffer.items,
-        duplicates=buffer.rows - buffer.items,
-        json_bytes=buffer.json_bytes,
-        digest=buffer.digest.digest.hexdigest() if options.digest else None,
-        seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(clock.cpu_seconds(), 3),
-        files=file_reports(options.dest, staged),
-        layout=layout_of(each.size_bytes for each in staged),
-    )
+    def figures(self, report: ImportFilesReport) -> Figures:
+        parts = output_parts(self.options.dest, len(report.files), sum(file.bytes for file in report.files))
+        if self._data is None:
+            parts += input_parts(self.plan.source, self.plan.files)
+        size = self.plan.estimate.bytes if self._data is None else None
+        return file_figures(self.options, parts, size, report.seconds)
 
+    def described(self, report: ImportFilesReport, results: Sequence[StagedFiles]) -> dict[str, Any]:
+        del results
+        names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
+        settings = {name: getattr(report, name) for name in names}
+        return {"source": {"rows": self.plan.source, "import": settings}, "schema": ""}
 
-def _facts(report: ImportFilesReport, source: str) -> committer.CommitInfo:
-    names = ("key", "format", "compression", "delimiter", "gsi", "condition", "items", "json_bytes", "digest")
-    settings: dict[str, Any] = {name: getattr(report, name) for name in names}
-    return committer.CommitInfo(
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        source={"rows": source, "import": settings},
-        schema="",
-        report=report.to_dict(),
-    )
+    def check(self) -> ImportFilesReport:
+        """Read and check the rows, and write nothing."""
+        self._open_rows()
+        self._collect(LineCounter())
+        return dataclasses.replace(self.report([], [], self.clock.cpu_seconds()), job_id="", actual=None)
 
 
 class _LineCollector:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.prices import Cost
+    from ddbio.jobs.watch import Watch
     from ddbio.load.plan import WritePlan
     from ddbio.load.sources import FileSource, Rows
     from ddbio.load.write import WriteInput
@@ -67,14 +68,6 @@ _LOG = logging.getLogger("ddbio.load")
 # A smaller window will do for items that come from all partitions of a table anyway.
 _ROTATED_WINDOW_BYTES = 32 * 1024 * 1024
 _LEAST_WINDOW_BYTES, _WINDOW_SECONDS = 1024 * 1024, 2.0
-
-
-class LoadWatch(Protocol):
-    """Follow a running load, to show its progress."""
-
-    def running(self, plan: LoadPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan of what is left, then the budget's usage while the context is open."""
-        ...
 
 
 def plan_of(options: WriteOptions) -> WritePlan:
@@ -175,7 +168,7 @@ def load_files(
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    watch: LoadWatch | None = None,
+    watch: Watch[LoadPlan] | None = None,
     can_continue: bool = True,
 ) -> WriteReport:
     """Write the rows of files into a live table; see :func:`write_table`.
@@ -225,7 +218,7 @@ class _Run:
     clock: Clock
     master: str | None
     conf: Mapping[str, str] | None
-    watch: LoadWatch | None
+    watch: Watch[LoadPlan] | None
 
 
 def _load(
@@ -399,8 +392,7 @@ def _report(
         write_seconds=round(counts.write_seconds, 3),
         throttles=throttles,
         retries=counts.retries,
-        seconds=round(clock.seconds(), 3),
-        cpu_seconds=round(clock.cpu_seconds(), 3),
+        **clock.times(),
         rejects_uri=options.reject_to if counts.rejected else None,
         hottest_keys=counts.hot_keys.hottest(),
         source=getattr(options, "source", None),

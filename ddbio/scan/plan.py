@@ -11,13 +11,12 @@ from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.errors import OptionError
 from ddbio.items.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.items.schema.file import schema_to_json
-from ddbio.jobs.estimate import SENT_RATIO, START_SECONDS, Figures
+from ddbio.jobs.estimate import SENT_RATIO, START_SECONDS, Estimate, EstimatedPlan
 from ddbio.jobs.job_outline import JobOutline
 from ddbio.jobs.partition_estimate import estimate_files
-from ddbio.jobs.prices import cost_values
+from ddbio.jobs.prices import Cost
 from ddbio.jobs.speeds import PROCESSORS, SCAN_SPEED
 from ddbio.jobs.table_limits import limits_of
-from ddbio.result import Result
 from ddbio.scan.selection import selection_of
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import TableDescription
     from ddbio.items.index_units import SampledWrites
     from ddbio.jobs.partition_estimate import PartitionSample
-    from ddbio.jobs.prices import Cost
     from ddbio.jobs.table_limits import Served
     from ddbio.options import Engine, ScanOptions
 
@@ -74,7 +72,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class ScanPlan(Result):
+class ScanPlan(EstimatedPlan):
     """The plan of a scan: everything that its run will do."""
 
     table: str
@@ -154,25 +152,23 @@ class ScanPlan(Result):
         return self.estimated_seconds - self.burst_saves_seconds + START_SECONDS + self.sample_seconds
 
     @property
-    def figures(self) -> Figures:
-        """Return what is compared with what the scan took."""
-        usd = None if self.cost is None else self.cost.usd
-        return Figures(self.units, self.seconds, self.bytes, usd)
+    def estimate(self) -> Estimate:
+        """Return what the scan is expected to take and to cost."""
+        cost = self.cost or Cost(())
+        return Estimate(self.units, self.requests, self.bytes, self.seconds, self.limited_by, cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
-        values = {
+        own = {
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name not in {"schema", "cost", "writes"}
         }
         return {
-            **values,
+            **own,
             "lanes_per_task": self.lanes_per_task,
             "schema": json.loads(schema_to_json(self.schema)),
-            "units": self.units,
-            "seconds": self.seconds,
-            **cost_values(self.cost),
+            **self.estimate.to_dict(),
         }
 
     def groups(self) -> list[tuple[int, ...]]:

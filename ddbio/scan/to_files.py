@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import secrets
 from collections import Counter
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ddbio.budget import LocalBudget
-from ddbio.catalog.sync import check_catalog, with_catalog
-from ddbio.commit import committer
+from ddbio.catalog.sync import check_catalog
 from ddbio.commit.export_target import FOLDER, ExportTarget
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
 from ddbio.formats.partitioned_writer import PartitionedWriter
@@ -21,16 +19,13 @@ from ddbio.formats.text_writers import RollingGzipWriter
 from ddbio.items.digest import Digest
 from ddbio.items.raw_items import PageSplitter
 from ddbio.items.rescue import MisfitLog
-from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.costs import job_cost
-from ddbio.jobs.engine import cluster_of, open_engine
-from ddbio.jobs.estimate import Figures, output_parts
-from ddbio.jobs.report import Clock, ScanReport, file_reports, layout_of, merged_nulls, misfit_reports
-from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
-from ddbio.jobs.stores import committed_report, require_shared
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.jobs.estimate import Figures
+from ddbio.jobs.report import ScanReport
+from ddbio.jobs.staging import target_of
+from ddbio.runner.rows_job import RowsJob, RowsOutput
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
-from ddbio.scan.plan import ScanPlan, budget_of
+from ddbio.scan.plan import budget_of
 from ddbio.scan.progress import (
     PARTITIONED_STEP_SECONDS,
     STEP_SECONDS,
@@ -44,37 +39,23 @@ from ddbio.scan.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, Se
 from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget
-    from ddbio.commit.committer import Committer, Publish
+    from ddbio.commit.committer import CommitInfo, Publish
+    from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
-    from ddbio.lake_formats.base_load import LakeTarget
+    from ddbio.jobs.watch import Watch
     from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ReadPage
     from ddbio.storage.staged import StagedFile
 
-_LOG = logging.getLogger("ddbio.scan")
-
-
-class Watch(Protocol):
-    """Follow a running job, to show its progress."""
-
-    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Show the plan, then the use of the budget while the context is open."""
-        ...
-
-
-class Unwatched:
-    """Show nothing."""
-
-    def running(self, plan: ScanPlan, budget: LocalBudget) -> AbstractContextManager[None]:
-        """Return a context that does nothing."""
-        del plan, budget
-        return nullcontext()
+# What is counted of all that a job has read, in this run and in earlier ones.
+_COUNTS = ("items", "scanned_items", "wire_bytes", "missing_keys")
 
 
 def scan_to_files(
@@ -82,7 +63,7 @@ def scan_to_files(
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    watch: Watch | None = None,
+    watch: Watch[ScanPlan] | None = None,
 ) -> ScanReport:
     """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
 
@@ -98,94 +79,18 @@ def scan_to_files(
     DdbioError
         Nothing of this job is then visible at the target, and running it again just works.
     """
-    settings = _Settings(master, conf, watch or Unwatched())
-    if options.format != "hudi":
-        return _scan_to_files(options, settings)
-    # Hudi's own writer commits, by the session: what lacks it is told before anything is read.
-    with closing(open_engine("spark", master=master, conf=conf)):
-        return _scan_to_files(options, replace(settings, master=None, conf=None))
+    return _ScanJob(options, master=master, conf=conf, watch=watch).run()
 
 
-def _scan_to_files(options: ScanToFilesOptions, settings: _Settings) -> ScanReport:
-    clock = Clock()
-    if options.engine == "spark":
-        cluster = cluster_of(settings.master, settings.conf)
-        require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
-    table = describe_scan(options)
-    form = stored_format(options.format)
-    staging = open_staging(options, form, [name for name, _ in table.key_types])
-    try:
-        # An engine raises only after its tasks have ended.
-        job = _job_of(options, table, staging)
-        with committer.publishing(job.target(), staging.job_id) as publish:
-            report = _run(job, publish, clock, settings)
-    except committer.AlreadyCommittedError as done:
-        if goes_on(options):
-            # The run that committed may have ended before it could.
-            with suppress(DdbioError):
-                forget_progress(options, staging)
-        report = committed_report(ScanReport, done)
-    return with_catalog(options, report)
+class _ExportOutput(RowsOutput):
+    """Lines of items, and the manifests of a full export."""
 
-
-@dataclass(frozen=True)
-class _Job:
-    options: ScanToFilesOptions
-    table: TableDescription
-    staging: Staging
-
-    def target(self) -> Committer:
-        """Return what publishes the files."""
-        return replace(target_of(self.options, self.staging.store), keeps_staged=goes_on(self.options))
-
-    def check(self, plan: ScanPlan) -> None:
-        """Refuse rows that do not go with what is at the target."""
-        require_same_columns(self.options, self.staging, plan.schema)
-
-    @property
-    def task(self) -> Callable[[FilesTask, Budget], FilesResult]:
-        """Return what the engine runs for each task."""
-        return write_task
-
-    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
-        """Return what is staged if no item was read."""
-        # Without rows no partition is touched.
-        return () if self.options.overwrite_partitions else self.staging.empty(plan.schema)
-
-    def tasks(self, plan: ScanPlan, progress: ScanProgress | None = None) -> list[FilesTask]:
-        scans = scan_tasks(plan, self.options, self.table)
-        if progress is None:
-            return [FilesTask(scan, self.staging) for scan in scans]
-        return [FilesTask(scan, self.staging, progress.of_task(scan)) for scan in scans]
-
-    def commit_info(self, plan: ScanPlan, report: ScanReport) -> committer.CommitInfo:
-        return committer.CommitInfo(
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            source={
-                "table_arn": self.table.arn,
-                "table_id": self.table.table_id,
-                "key": dict(self.table.key_types),
-                "index": plan.index,
-                "columns": plan.columns,
-                "where": plan.where,
-                "nulls": self.options.nulls,
-            },
-            schema=schema_to_json(plan.schema),
-            digest=report.digest,
-            report=report.to_dict(),
-            partition_by=self.staging.described_partitions(plan.schema),
-        )
-
-
-class _ExportJob(_Job):
-    """Write lines of items, and the manifests of a full export."""
-
-    def target(self) -> Committer:
-        options = self.options
-        return ExportTarget(
+    def __init__(self, options: ScanToFilesOptions, table: TableDescription) -> None:
+        super().__init__(options, options.format)
+        self.committer = ExportTarget(
             folder=target_of(options, self.staging.store),
-            table_arn=self.table.arn,
-            table_id=self.table.table_id,
+            table_arn=table.arn,
+            table_id=table.table_id,
             began=datetime.now(UTC),
             filtered={
                 **{name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))},
@@ -193,151 +98,121 @@ class _ExportJob(_Job):
             },
         )
 
-    def check(self, plan: ScanPlan) -> None:
-        """Accept any: lines have no columns."""
+    def check(self, columns: pa.Schema, keys: Sequence[str], table_arn: str | None) -> None:
+        """Accept any columns: lines have none."""
+        del keys, table_arn
+        check_catalog(self.options, self.staging, columns, self.file_format)
+
+    def without_rows(self, columns: pa.Schema) -> tuple[StagedFile, ...]:
+        """Return nothing: an export says by its manifests that it is empty."""
+        del columns
+        return ()
+
+
+class _ScanJob(RowsJob["FilesResult", ScanReport]):
+    log = logging.getLogger("ddbio.scan")
+    report_class = ScanReport
+    options: ScanToFilesOptions
+    plan: ScanPlan
+    progress: ScanProgress | None = None
+
+    def open(self) -> None:
+        options = self.options
+        self.table = describe_scan(options)
+        self.title = f"scan {self.table.name} to {options.dest}"
+        self.keys, self.table_arn = tuple(name for name, _ in self.table.key_types), self.table.arn
+        self.budget = LocalBudget(budget_of(self.table, options), job=f"scan of {self.table.name}")
+        if options.format == "dynamodb-export":
+            self.use_output(_ExportOutput(options, self.table))
+            return
+        self.open_output()
+        if goes_on(options):
+            self.target = replace(target_of(options, self.output.staging.store), keeps_staged=True)
 
     @property
-    def task(self) -> Callable[[FilesTask, Budget], FilesResult]:
-        return write_lines_task
+    def known_engine(self) -> Literal["local", "spark"]:
+        return "spark" if self.options.engine == "spark" else "local"
 
-    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
-        del plan
-        return ()
+    def prepare(self) -> None:
+        # A sample costs units, and a job that is committed needs none.
+        self.plan = plan_of(self.options, self.budget, self.table)
+        if goes_on(self.options):
+            self.progress = open_progress(self.options, self.output.staging, self.table)
+            self.plan = self.progress.planned(self.plan)
+        plan = self.plan
+        self.extent = f"{plan.segments} segments, {plan.tasks} tasks on {plan.engine}, about {plan.item_count} items"
+        self.columns = plan.schema
+        super().prepare()
 
+    def work(self, engine: Engine) -> list[FilesResult]:
+        scans, staging, progress = scan_tasks(self.plan, self.options, self.table), self.output.staging, self.progress
+        tasks = [FilesTask(scan, staging, progress.of_task(scan) if progress else None) for scan in scans]
+        function = write_lines_task if self.options.format == "dynamodb-export" else write_task
+        return engine.run(function, tasks, self.budget)
 
-class _LakeJob(_Job):
-    """Write the base of a lake table, which changes are applied to."""
+    def staged(self, results: Sequence[FilesResult]) -> Sequence[StagedFile]:
+        earlier = self.progress.files if self.progress else ()
+        return [*earlier, *(file for result in results for file in result.staged)] or super().staged(results)
 
-    @functools.cached_property
-    def lake(self) -> LakeTarget:
-        # Who writes plain files does not wait for it.
-        from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
+    def counts(self, results: Sequence[FilesResult], staged: Sequence[StagedFile]) -> dict[str, Any]:
+        usage, read = self.budget.usage(), [result.read for result in results]
+        before = Counter[str](self.progress.counts if self.progress else ())
+        earlier = [self.progress.digest] if self.progress else []
+        digest = Digest.merged([*earlier, *(each.digest for each in read)])
+        return {
+            **super().counts(results, staged),
+            **{name: before[name] + sum(getattr(each, name) for each in read) for name in _COUNTS},
+            "rescued": before["rescued"] + sum(result.rescued for result in results),
+            "resumed_items": before["items"] + sum(result.resumed_items for result in results),
+            "rcu_asked_per_second": self.plan.rcu_per_second,
+            "rcu_consumed": usage.consumed_units,
+            "rcu_peak_10s_ratio": usage.peak_10s_ratio,
+            "throttles": usage.throttles,
+            "digest": digest.hexdigest() if self.options.digest else None,
+            "missing_examples": tuple(key.decode() for each in read for key in each.missing)[:MOST_MISSING],
+        }
 
-        return base_target(self.options, self.options.format)
+    def figures(self, report: ScanReport) -> Figures:
+        used: list[tuple[Literal["reads", "writes"], float | None, TableDescription]]
+        used = [("reads", report.rcu_consumed, self.table)]
+        cost = job_cost(self.options, used, self.written_parts(report), report.seconds)
+        return Figures(report.rcu_consumed, report.seconds, report.wire_bytes, cost.usd)
 
-    def target(self) -> Committer:
-        return self.lake
+    def source(self) -> dict[str, Any]:
+        return {
+            "table_arn": self.table.arn,
+            "table_id": self.table.table_id,
+            "key": dict(self.table.key_types),
+            "index": self.plan.index,
+            "columns": self.plan.columns,
+            "where": self.plan.where,
+            "nulls": self.options.nulls,
+        }
 
-    def check(self, plan: ScanPlan) -> None:
-        """Decide the columns of the table."""
-        self.lake.describe(plan.schema, [name for name, _ in self.table.key_types], self.options.buckets)
-
-    def tasks(self, plan: ScanPlan, progress: ScanProgress | None = None) -> list[FilesTask]:
-        del progress
-        staging = self.lake.staging(self.staging)
-        return [FilesTask(scan, staging) for scan in scan_tasks(plan, self.options, self.table)]
-
-    def without_rows(self, plan: ScanPlan) -> tuple[StagedFile, ...]:
-        del plan
-        return ()
-
-
-def _job_of(options: ScanToFilesOptions, table: TableDescription, staging: Staging) -> _Job:
-    if options.format in LAKE_FORMATS:
-        return _LakeJob(options, table, staging)
-    return (_ExportJob if options.format == "dynamodb-export" else _Job)(options, table, staging)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    master: str | None
-    conf: Mapping[str, str] | None
-    watch: Watch
-
-
-def _run(job: _Job, publish: Publish, clock: Clock, settings: _Settings) -> ScanReport:
-    options, staging = job.options, job.staging
-    budget = LocalBudget(budget_of(job.table, options), job=f"scan of {job.table.name}")
-    plan = plan_of(options, budget, job.table)
-    progress = open_progress(options, staging, job.table) if goes_on(options) else None
-    if progress is not None:
-        plan = progress.planned(plan)
-    check_catalog(options, staging, plan.schema, options.format)
-    job.check(plan)
-    if plan.engine == "spark":
-        cluster = cluster_of(settings.master, settings.conf)
-        require_shared(cluster, {"dest": options.dest}, shared_paths=options.shared_paths)
-    for warning in plan.warnings:
-        _LOG.warning("scan %s to %s: %s", plan.table, options.dest, warning)
-    cpu_planned = clock.cpu_seconds()
-    _LOG.info(
-        "scan %s to %s: job %s, %d segments, %d tasks on %s, about %d items; planned: %s",
-        *(plan.table, options.dest, staging.job_id, plan.segments, plan.tasks, plan.engine, plan.item_count),
-        plan.figures,
-    )
-    with (
-        closing(open_engine(plan.engine, master=settings.master, conf=settings.conf)) as engine,
-        budget.within_limits(),
-    ):
-        with settings.watch.running(plan, budget):
-            results = engine.run(job.task, job.tasks(plan, progress), budget)
-        before = Counter[str]() if progress is None else Counter(progress.counts)
-        staged = [] if progress is None else list(progress.files)
-        files = staged + [file for result in results for file in result.staged] or job.without_rows(plan)
-        digests = [result.digest for result in results] + ([] if progress is None else [progress.digest])
-        digest = _merged(digests).hexdigest() if options.digest else None
-        usage = budget.usage()
-        report = ScanReport(
-            table=plan.table,
-            dest=options.dest,
-            job_id=staging.job_id,
-            engine=plan.engine,
-            segments=plan.segments,
-            tasks=plan.tasks,
-            lanes=plan.lanes,
-            items=sum(result.items for result in results) + before["items"],
-            scanned_items=sum(result.scanned_items for result in results) + before["scanned_items"],
-            resumed_items=before["items"] + sum(result.resumed_items for result in results),
-            rows=sum(file.rows for file in files),
-            rescued=sum(result.rescued for result in results) + before["rescued"],
-            seconds=round(clock.seconds(), 3),
-            cpu_seconds=round(cpu_planned + engine.cpu_seconds(), 3),
-            wire_bytes=sum(result.wire_bytes for result in results) + before["wire_bytes"],
-            rcu_asked_per_second=plan.rcu_per_second,
-            rcu_consumed=usage.consumed_units,
-            rcu_peak_10s_ratio=usage.peak_10s_ratio,
-            throttles=usage.throttles,
-            misfits=misfit_reports(result.misfits for result in results),
-            # Hudi writes files of its own.
-            files=file_reports(options.dest, () if options.format == "hudi" else files),
-            layout=layout_of(each.size_bytes for each in files),
-            digest=digest,
-            merged_nulls=merged_nulls(result.misfits for result in results),
-            missing_keys=sum(result.missing_keys for result in results) + before["missing_keys"],
-            missing_examples=tuple(key.decode() for result in results for key in result.missing)[:MOST_MISSING],
-            planned=plan.figures,
-        )
-        report = replace(report, actual=_actual(job, report))
+    def commit(self, publish: Publish, staged: Sequence[StagedFile], info: CommitInfo) -> None:
         try:
-            publish(files, job.commit_info(plan, report))
+            publish(staged, info)
         except NotFoundError:
             # What an earlier run had staged is gone: the next one begins anew.
-            if progress is not None:
-                forget_progress(options, staging)
+            if self.progress is not None:
+                forget_progress(self.options, self.output.staging)
             raise
-        if progress is not None:
+
+    def committed(self, report: ScanReport) -> ScanReport:
+        self._forget()
+        took = report.rows, report.seconds, report.rcu_consumed
+        self.log.info("scan %s: %d rows in %.1f s, %.1f RCU", report.table, *took)
+        return report
+
+    def committed_before(self, report: ScanReport) -> ScanReport:
+        # The run that committed may have ended before it could.
+        self._forget()
+        return report
+
+    def _forget(self) -> None:
+        if goes_on(self.options):
             with suppress(DdbioError):
-                forget_progress(options, staging)
-        cpu_seconds = round(cpu_planned + engine.cpu_seconds(), 3)
-    _LOG.info("scan %s: %d rows in %.1f s, %.1f RCU", plan.table, report.rows, clock.seconds(), report.rcu_consumed)
-    report = replace(report, seconds=round(clock.seconds(), 3), cpu_seconds=cpu_seconds)
-    return replace(report, actual=_actual(job, report))
-
-
-def _actual(job: _Job, report: ScanReport) -> Figures:
-    """Return what a scan took."""
-    options, files = job.options, report.files
-    is_encrypted = options.s3_sse_kms_key_id is not None
-    parts = output_parts(options.dest, len(files), sum(file.bytes for file in files), is_encrypted=is_encrypted)
-    cost = job_cost(options, [("reads", report.rcu_consumed, job.table)], parts, report.seconds)
-    return Figures(report.rcu_consumed, report.seconds, report.wire_bytes, cost.usd)
-
-
-def _merged(digests: Sequence[Digest]) -> Digest:
-    whole = Digest()
-    for digest in digests:
-        whole.merge(digest)
-    return whole
+                forget_progress(self.options, self.output.staging)
 
 
 @dataclass(frozen=True)
@@ -354,16 +229,15 @@ class FilesResult:
     """What a task read, and its staged files."""
 
     staged: tuple[StagedFile, ...]
-    items: int
-    rescued: int
-    wire_bytes: int
-    misfits: MisfitLog
-    digest: Digest
-    scanned_items: int
-    missing_keys: int = 0
-    missing: tuple[bytes, ...] = ()
+    read: ScanCounts
+    rescued: int = 0
     resumed_items: int = 0
     """Those of the items that earlier runs had read, and that were kept in the page journal."""
+
+    @property
+    def misfits(self) -> MisfitLog:
+        """Return what did not fit."""
+        return self.read.misfits
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -383,9 +257,8 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
     # Closed in any case, so that no lane goes on reading for a writer that failed.
     with closing(iter(stream)) as batches:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number, log)
-    counts = stream.counts
-    counts.misfits.merge(log)
-    return _result(staged, rescued, counts)
+    stream.counts.misfits.merge(log)
+    return FilesResult(staged, stream.counts, rescued)
 
 
 def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> FilesResult:
@@ -407,12 +280,9 @@ def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> Fil
         journal.finish(staging.job_id)
     if isinstance(writer, PartitionedWriter):
         stream.counts.misfits.merge(writer.log)
-    return FilesResult(
-        *(tuple(pages.files), pages.counts["items"], pages.counts["rescued"], pages.counts["wire_bytes"]),
-        *(stream.counts.misfits, pages.digest, pages.counts["scanned_items"], pages.counts["missing_keys"]),
-        missing=tuple(stream.counts.missing),
-        resumed_items=pages.counts["resumed_items"],
-    )
+    counts: dict[str, Any] = {name: pages.counts[name] for name in _COUNTS}
+    whole = replace(stream.counts, digest=pages.digest, **counts)
+    return FilesResult(tuple(pages.files), whole, pages.counts["rescued"], pages.counts["resumed_items"])
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
@@ -432,12 +302,4 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
         raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")
-    return _result(staged, 0, counts)
-
-
-def _result(staged: tuple[StagedFile, ...], rescued: int, counts: ScanCounts) -> FilesResult:
-    return FilesResult(
-        *(staged, counts.items, rescued, counts.wire_bytes, counts.misfits, counts.digest, counts.scanned_items),
-        missing_keys=counts.missing_keys,
-        missing=tuple(counts.missing),
-    )
+    return FilesResult(staged, counts)

@@ -24,6 +24,7 @@ import ddbio.testing
 from ddbio import capacity, errors, options
 from ddbio.cli.commands import COMMANDS
 from ddbio.cli.making import make_command
+from ddbio.jobs import report
 from ddbio.options import camel_case, descriptions_of
 from ddbio.public import arguments_of
 from ddbio.spark import functions
@@ -105,6 +106,9 @@ def classes_page() -> str:
         if inspect.isclass(value) and not issubclass(value, Exception) and not name.endswith("Keywords"):
             first_sentence(value)
             lines.append(f"::: ddbio.{name}\n")
+    lines += ["## What reports have in common", "", "The classes from which reports derive, with their attributes.", ""]
+    shared = (report.JobReport, report.PlannedReport, report.FilesReport, report.RowsReport)
+    lines += [f"::: {each.__module__}.{each.__name__}\n" for each in shared]
     lines += ["## For tests", "", plain(first_sentence(ddbio.testing)), ""]
     for name in ddbio.testing.__all__:
         first_sentence(getattr(ddbio.testing, name))

@@ -117,7 +117,7 @@ class ExportRead:
         return [file for each in results for file in each.staged], sum(each.counts.items for each in results)
 
 
-class VirtualFold(fold._Job):
+class VirtualFold(fold.Fold):
     """A fold that spills where one on Spark does: below the staging of its target."""
 
     @contextlib.contextmanager
@@ -141,8 +141,8 @@ class Fold:
         """Return the staged files; a fold does not count what it kept."""
         changed = tuple((faulty(source, faults), columns) for source, columns in self._sources.changed)
         sources = dataclasses.replace(self._sources, full=faulty(self._sources.full, faults), changed=changed)
-        staged, _ = VirtualFold(self._options, sources, staging, engine).run(LocalBudget(None))
-        return list(staged), len(self.items)
+        _, results = VirtualFold(self._options, sources, staging, engine).run(LocalBudget(None))
+        return [file for each in results for file in each.staged], len(self.items)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from ddbio.jobs.estimate import Estimate, Figures
 from ddbio.jobs.file_estimates import run_limits
 from ddbio.jobs.prices import Cost, CostLine
 from ddbio.options import ExportToFilesOptions
+from ddbio.scan import to_files
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import ExportWriter
 
@@ -59,6 +60,14 @@ def test_a_scan_below_its_limits_runs(connection, tmp_path):
     """Limits that the plan keeps change nothing."""
     report = ddbio.scan_to_files("full", tmp_path, **connection, max_units=1000, max_usd=1, max_seconds=600)
     assert report.rows == len(ITEMS)
+
+
+def test_a_scan_that_costs_too_much_publishes_nothing(connection, tmp_path, monkeypatch):
+    """What is only known when the files are staged stops a scan as well."""
+    monkeypatch.setattr(to_files._ScanJob, "figures", lambda *_: Figures(usd=2.0))
+    with pytest.raises(LimitError, match="nothing was published"):
+        ddbio.scan_to_files("full", tmp_path / "out", **connection, max_usd=1)
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_load_above_a_limit_is_refused_before_it_writes(connection, server, tmp_path):

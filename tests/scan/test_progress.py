@@ -188,11 +188,15 @@ def test_an_attempt_goes_on_where_another_ended(fake, tmp_path):
     first, used = open_progress(options, staging, table), LocalBudget(None)
     result = write_task(task, used)
     assert first.counts["items"] > 0
-    assert (result.items, sum(file.rows for file in result.staged), result.digest.count) == (COUNT, COUNT, COUNT)
+    assert (result.read.items, sum(file.rows for file in result.staged), result.read.digest.count) == (
+        COUNT,
+        COUNT,
+        COUNT,
+    )
     assert {file.path for file in first.files} < {file.path for file in result.staged}
     whole = Digest()
     whole.add_items(ITEMS)
-    assert result.digest == whole
+    assert result.read.digest == whole
     assert used.usage().items == COUNT - first.counts["items"]
 
 

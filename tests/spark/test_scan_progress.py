@@ -76,7 +76,7 @@ def test_a_task_that_spark_runs_again_goes_on(spark, fake, table, tmp_path):
 
     budget = LocalBudget(None)
     results = SparkEngine(None, {}).run(breaking, tasks, budget)
-    assert sum(result.items for result in results) == COUNT
+    assert sum(result.read.items for result in results) == COUNT
     assert sum(file.rows for result in results for file in result.staged) == COUNT
     _, progress = begin(options)
     assert (progress.counts["items"], progress.digest.count) == (COUNT, COUNT)
@@ -92,9 +92,9 @@ def test_a_job_goes_on_on_another_engine(spark, fake, table, tmp_path, first, th
     # Some segments of its first task: as a run that broke off has done.
     part = replace(tasks[0], scan=replace(tasks[0].scan, requests=tasks[0].scan.requests[:4]))
     done = write_task(part, LocalBudget(None))
-    assert 0 < done.items < COUNT
+    assert 0 < done.read.items < COUNT
     report = ddbio.scan_to_files(**{**given, "engine": then, "tasks": 3})
-    assert (report.resumed_items, report.items, report.rows) == (done.items, COUNT, COUNT)
+    assert (report.resumed_items, report.items, report.rows) == (done.read.items, COUNT, COUNT)
     assert sorted(pq.read_table(tmp_path / "out")["n"].to_pylist()) == list(range(COUNT))
     assert report.digest == ddbio.digest(str(tmp_path / "out"))
     assert not [path for path in (tmp_path / "out" / "_ddbio").iterdir() if ".scan" in path.name]
@@ -153,7 +153,7 @@ def test_a_worker_that_was_killed(spark, recorder, table, tmp_path):
     results = SparkEngine(None, {}).run(dying, tasks, LocalBudget(300))
     assert recorder.pages(8).total() > 30
     assert all(count <= 1 for count in recorder.asked_again(8).values())
-    assert sum(result.items for result in results) == COUNT
+    assert sum(result.read.items for result in results) == COUNT
     assert sum(file.rows for result in results for file in result.staged) == COUNT
     # It was read by this run, not by an earlier one.
     assert sum(result.resumed_items for result in results) == 0
