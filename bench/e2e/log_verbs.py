@@ -42,7 +42,7 @@ from ddbio.items.change_images import image_batches
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.kernel.arrays import spans_of, valid_of
 from ddbio.items.kernel.flat_items import flat_members
-from ddbio.items.row_lines import RowLines
+from ddbio.items.row_lines import JsonLinePrinter
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.lake_formats.keys import key_texts
 from ddbio.testing import FakeDynamoDB
@@ -427,7 +427,7 @@ def _members_of(batch: pa.RecordBatch) -> object:
 
 
 def _print(batch: pa.RecordBatch) -> object:
-    return list(RowLines(batch.schema).print_pieces(batch))
+    return list(JsonLinePrinter(batch.schema).print_pieces(batch))
 
 
 if __name__ == "__main__":

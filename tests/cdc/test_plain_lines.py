@@ -184,13 +184,13 @@ import sys
 import numpy as np
 from ddbio.cdc.plain_lines import plain_lines
 from ddbio.items.decode import Decoder, infer_schema_of_body
-from ddbio.items.row_lines import RowLines
+from ddbio.items.row_lines import JsonLinePrinter
 image = b'{"pk":{"S":"a"}}'
 record = b'{"eventName":"INSERT","dynamodb":{"ApproximateCreationDateTime":1,"Keys":%s,"NewImage":%s}}' % (image, image)
 assert b'"pk":"a"' in plain_lines(record)[0].data.tobytes()
 items = b'{"Item":{"pk":{"S":"a"},"n":{"N":"1"}}}'
 for batch in Decoder(infer_schema_of_body(items).to_arrow()).decode_batches(items, "export"):
-    ((_, text),) = RowLines(batch.schema).print_pieces(batch)
+    ((_, text),) = JsonLinePrinter(batch.schema).print_pieces(batch)
     assert b'"pk":"a"' in text
 print("pandas" in sys.modules)
 """
