@@ -10,7 +10,8 @@ from bench import data, orders
 from bench.gate import kernels
 from bench.pairs import interleave
 from ddbio.aws.table_description import TableDescription
-from ddbio.options import ScanOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 
 if TYPE_CHECKING:

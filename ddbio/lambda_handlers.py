@@ -53,8 +53,9 @@ def log_changes(event: dict[str, Any], context: object = None) -> dict[str, Any]
     DdbioError
         If the log cannot be written; Lambda then sends the batch again, whole or divided.
     """
+    from ddbio.cdc.options import StreamEventOptions  # noqa: PLC0415 - the same
     from ddbio.cdc.stream_events import StreamEventLog  # noqa: PLC0415 - a transformation starts without it
-    from ddbio.options import StreamEventOptions, parse_options  # noqa: PLC0415 - the same
+    from ddbio.options import parse_options  # noqa: PLC0415 - the same
 
     del context
     dest, text = os.environ.get(LOG), os.environ.get(LOG_OPTIONS, "{}")

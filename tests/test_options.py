@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.options import ScanOptions, ScanToFilesOptions, WriteOptions, camel_case, parse_options
+from ddbio.load.options import WriteOptions
+from ddbio.options import camel_case, parse_options
+from ddbio.scan.options import ScanOptions, ScanToFilesOptions
 
 
 @pytest.mark.parametrize("spelling", ["rcu_per_second", "rcuPerSecond", "rcupersecond"])

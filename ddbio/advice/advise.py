@@ -20,8 +20,8 @@ from ddbio.jobs.table_statistics import TableStatistics, mean_item_bytes, read_s
 
 if TYPE_CHECKING:
     from ddbio.advice.advice import Advice
+    from ddbio.advice.options import AdviseOptions, MetricsConnectionOptions
     from ddbio.aws.table_description import TableDescription
-    from ddbio.options import AdviseOptions, MetricsConnectionOptions
 
 _WRITES = "ConsumedWriteCapacityUnits"
 _DAYS, _PERIOD_SECONDS = 14, 3600

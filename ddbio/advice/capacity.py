@@ -25,9 +25,9 @@ from ddbio.options.locations import local_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ddbio.advice.options import PlanCapacityOptions
     from ddbio.advice.provisioning import CapacityPlan, What
     from ddbio.aws.table_description import TableDescription
-    from ddbio.options import PlanCapacityOptions
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#metrics-retention
 _RETAINED_DAYS = ((15.0, 60), (63.0, 300), (455.0, 3600))

@@ -30,8 +30,8 @@ from ddbio.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ddbio.advice.options import DoctorOptions
     from ddbio.aws.table_description import RecoveryDescription
-    from ddbio.options import DoctorOptions
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html: 5 minutes; S3 allows 15.
 _WORST_SKEW_SECONDS, _BAD_SKEW_SECONDS = 300.0, 30.0

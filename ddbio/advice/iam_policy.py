@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ddbio.advice.iam_calls import Row
-    from ddbio.options import IamOptions
+    from ddbio.advice.options import IamOptions
 
 VERSION = "2012-10-17"
 """The version of the language of policies."""

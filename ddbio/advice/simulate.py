@@ -25,8 +25,9 @@ from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.errors import OptionError
 from ddbio.items.capacity import scan_units, write_units
 from ddbio.jobs.table_limits import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
-from ddbio.options import LoadOptions, ScanToFilesOptions
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ddbio.advice.options import SimulateLoadOptions, SimulateOptions, SimulateScanOptions
     from ddbio.budget.pacing import Ramp
     from ddbio.load.plan import LoadPlan, WritePlan
-    from ddbio.options import SimulateLoadOptions, SimulateScanOptions
-    from ddbio.options.simulation import SimulateOptions
 
 # Requests that are simulated at most, but for one of each piece.
 MOST_REQUESTS = 250_000

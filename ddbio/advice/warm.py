@@ -20,7 +20,7 @@ from ddbio.lake_formats import keys as lake_keys
 from ddbio.lake_formats import merge as reordering
 from ddbio.load.encode import RowEncoder
 from ddbio.load.plan import WritePlan
-from ddbio.storage import checksums as checksum
+from ddbio.storage import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.aws.retry import repeat
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.storage.paths import contained, outside
+from ddbio.storage.contained import contained, outside
 from ddbio.storage.staged import StagedFile, StoredObject, job_of
 
 if TYPE_CHECKING:

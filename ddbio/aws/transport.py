@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ddbio.aws.connection_pool import HttpExchange, PendingResponse
     from ddbio.aws.endpoint_route import Api, Route
     from ddbio.aws.http_connection import Endpoint, HttpResponse
-    from ddbio.options import AcceptEncoding
+    from ddbio.scan.options import AcceptEncoding
 
 _SUCCESS = 200
 _RAW = "RawBody"

@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
+    from ddbio.catalog.options import CatalogDdlOptions, CatalogSyncOptions
     from ddbio.jobs.report import Report
     from ddbio.jobs.staging import Staging
-    from ddbio.options import CatalogConnectionOptions, CatalogDdlOptions, CatalogSyncOptions, FilesOptions
+    from ddbio.options import CatalogConnectionOptions, FilesOptions
     from ddbio.storage.object_store import ObjectStore
 
 ReportT = TypeVar("ReportT", bound="Report")

@@ -34,10 +34,12 @@ from ddbio.cdc.expiry import (
 from ddbio.cdc.log_jobs import jobs_of
 from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts, in_order, in_time_order, last_of_each
 from ddbio.cdc.log_reader import streams_of_files
+from ddbio.cdc.options import CaptureOptions
 from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.commit.snapshot import LiveFile, live_files
 from ddbio.errors import NotFoundError, OptionError, TargetError
+from ddbio.export.options import ExportReadOptions
 from ddbio.export.read import read_export_batches
 from ddbio.formats.log_columns import (
     ARCHIVE_COLUMNS,
@@ -62,7 +64,9 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
-from ddbio.options import CaptureOptions, ExportReadOptions, ScanOptions, WriteOptions, connection_of, parse_options
+from ddbio.load.options import WriteOptions
+from ddbio.options import connection_of, parse_options
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data
 from ddbio.storage.job_state import JobState, require_same
@@ -72,9 +76,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ddbio.cdc.options import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.jobs.estimate import Figures
     from ddbio.options import Compression
-    from ddbio.options.archive import ArchiveOptions, ArchiveRestoreOptions, ExpiredReadOptions
     from ddbio.storage.object_store import ObjectStore
 
 _KIND, _DONE = "archive", "done"

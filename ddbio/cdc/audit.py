@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.cdc.gaps import Gap
+    from ddbio.cdc.options import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.cdc.shards import ChangeSource, Shard
-    from ddbio.options.capture_audit import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject

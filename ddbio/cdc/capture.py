@@ -47,8 +47,9 @@ from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.stores import open_store
-from ddbio.options import ScanOptions, connection_of, parse_options
+from ddbio.options import connection_of, parse_options
 from ddbio.scan.describe import observe_table
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
 from ddbio.storage.job_state import JobState, require_same
 
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.cdc.finding import FoundStream
+    from ddbio.cdc.options import CaptureOptions
     from ddbio.cdc.shards import ChangeSource
-    from ddbio.options import CaptureOptions
     from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.capture")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.delivered_records import Failure
     from ddbio.cdc.log_rows import LogRows
-    from ddbio.options.changes import ChangesReadOptions, DeliveredOptions
+    from ddbio.cdc.options import ChangesReadOptions, DeliveredOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ddbio.options.changes import ChangesWriteOptions
+    from ddbio.cdc.options import ChangesWriteOptions
     from ddbio.storage.object_store import ObjectStore
 
 _FAILED = "processing-failed"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.table_description import TableDescription
-    from ddbio.options import CaptureOptions
+    from ddbio.cdc.options import CaptureOptions
     from ddbio.storage.object_store import ObjectStore
 
 

@@ -38,6 +38,7 @@ from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.export import jobs
+from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.schema.arrow import RESCUE_NAME
@@ -48,7 +49,7 @@ from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
-from ddbio.options import ExportStartOptions, WaitOptions, connection_of, export_connection_of, parse_options
+from ddbio.options import connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.meta import META
@@ -57,8 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ddbio.cdc.options import CaptureHealOptions
     from ddbio.export.fold_rows import Window
-    from ddbio.options import CaptureHealOptions, ReconcileOptions
+    from ddbio.lake.options import ReconcileOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 

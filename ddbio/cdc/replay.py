@@ -31,7 +31,8 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
-from ddbio.options import WriteOptions, connection_of, parse_options
+from ddbio.load.options import WriteOptions
+from ddbio.options import connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.staged import StoredObject
@@ -39,7 +40,7 @@ from ddbio.storage.staged import StoredObject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ddbio.options.changes import ReplayOptions
+    from ddbio.cdc.options import ReplayOptions
 
 _COLUMNS = "columns"
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE)

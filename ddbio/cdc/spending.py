@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ddbio.cdc.loop import CaptureLoop
+    from ddbio.cdc.options import CaptureOptions
     from ddbio.jobs.estimate import Part, Prices
-    from ddbio.options import CaptureOptions
 
 # Assumed: a file is put, and its batch is recorded.
 _WRITES_A_FILE = 2

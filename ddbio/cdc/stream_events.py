@@ -38,7 +38,7 @@ from ddbio.storage.job_state import JobState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ddbio.options.changes import StreamEventOptions
+    from ddbio.cdc.options import StreamEventOptions
 
 _COLUMNS = "columns"
 _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ddbio.cdc.healing import ExportDecoder
-    from ddbio.options import CaptureHealOptions
+    from ddbio.cdc.options import CaptureHealOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
 _MOST_KEYS = 100

@@ -13,7 +13,8 @@ from ddbio.cli.progress import JobProgress
 from ddbio.cli.reports import print_result
 from ddbio.errors import ValidationError
 from ddbio.jobs.report import DemoReport
-from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.to_files import scan_to_files
 from ddbio.testing import FakeDynamoDB, MotoServer, flights
 from ddbio.validation.digest import digest_files

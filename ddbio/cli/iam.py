@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from ddbio.advice.options import IamOptions
 from ddbio.cli.commands import COMMANDS, GROUPS
 from ddbio.cli.flags import given, parse_flags
 from ddbio.cli.making import make_command
-from ddbio.options import IamOptions
 
 
 def iam(*, command: tuple[str, ...], **flags: Any) -> None:

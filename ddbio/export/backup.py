@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ddbio.export.job_descriptions import BackupJob, RestoreJob
+    from ddbio.export.options import BackupCreateOptions, RestoreOptions
     from ddbio.jobs.waiting import Job
-    from ddbio.options import BackupCreateOptions, ConnectionOptions, RestoreOptions
+    from ddbio.options import ConnectionOptions
     from ddbio.scan.read import ScannedDigest
 
     Watch = Callable[[Job, float], None]

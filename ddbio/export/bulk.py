@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ddbio.export.import_job import BulkEntry, BulkJob, BulkPlan
-    from ddbio.options import BulkReportOptions, BulkStartOptions, ConnectionOptions, WaitOptions
+    from ddbio.export.options import BulkReportOptions, BulkStartOptions, WaitOptions
+    from ddbio.options import ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.export.fold_rows import Window
+    from ddbio.export.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
-    from ddbio.options import ExportFoldOptions, ExportReadOptions, ExportWindowsOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile

@@ -14,7 +14,7 @@ from ddbio.result import Result
 
 if TYPE_CHECKING:
     from ddbio.aws.table_description import TableDescription
-    from ddbio.options import BulkStartOptions, ImportStartOptions
+    from ddbio.export.options import BulkStartOptions, ImportStartOptions
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html

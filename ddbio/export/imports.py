@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.export.import_job import ImportEntry, ImportJob, ImportPlan
-    from ddbio.options import ConnectionOptions, ImportStartOptions, ImportWaitOptions
+    from ddbio.export.options import ImportStartOptions, ImportWaitOptions
+    from ddbio.options import ConnectionOptions
 
 _LOG = logging.getLogger("ddbio.import")
 _MANIFESTS = "_ddbio/"

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ddbio.aws.table_description import RecoveryDescription, TableDescription
-    from ddbio.options import ConnectionOptions, ExportStartOptions
+    from ddbio.export.options import ExportStartOptions
+    from ddbio.options import ConnectionOptions
 
 S3_KEY = "aws/s3"
 """KMS's key for S3, which requests to the service name by naming none."""

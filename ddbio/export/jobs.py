@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddbio.export.job_descriptions import ExportEntry, ExportJob, ExportPlan
-    from ddbio.options import ConnectionOptions, ExportStartOptions, WaitOptions
+    from ddbio.export.options import ExportStartOptions, WaitOptions
+    from ddbio.options import ConnectionOptions
 
 _LOG = logging.getLogger("ddbio.export")
 

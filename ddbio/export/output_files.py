@@ -19,9 +19,9 @@ from ddbio.runner.rows_job import written_parts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.export.options import ExportToFilesOptions
     from ddbio.export.tasks import ExportColumns
     from ddbio.jobs.partition_estimate import FilesEstimate
-    from ddbio.options import ExportToFilesOptions
     from ddbio.sources.export_source import ExportSource
 
 # Changes are read, spilled, and read again with the items that they change.

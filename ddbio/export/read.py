@@ -35,11 +35,11 @@ from ddbio.sources.export_source import open_export
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.export.options import ExportReadOptions, ExportToFilesOptions
     from ddbio.export.tasks import ExportColumns
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Figures
     from ddbio.jobs.watch import Watch
-    from ddbio.options import ExportReadOptions, ExportToFilesOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.budget import Budget
+    from ddbio.export.options import ExportReadOptions
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.items.framing import Framing
     from ddbio.jobs.staging import Staging
-    from ddbio.options import ExportReadOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile
 

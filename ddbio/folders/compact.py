@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot import LiveFile, Snapshot
     from ddbio.folders.compaction import CompactGroup
+    from ddbio.folders.options import CompactOptions
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Figures
-    from ddbio.options import CompactOptions, Compression
+    from ddbio.options import Compression
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ddbio.commit.snapshot import LiveFile
+    from ddbio.folders.options import LayoutOptions
     from ddbio.formats.layout import Footer, LayoutReport
-    from ddbio.options import LayoutOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

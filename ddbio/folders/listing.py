@@ -11,7 +11,7 @@ from ddbio.jobs.stores import open_store
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from ddbio.options import FilesListOptions
+    from ddbio.folders.options import FilesListOptions
 
 
 @dataclass(frozen=True)

@@ -36,23 +36,24 @@ from ddbio.jobs.file_estimates import file_figures, run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
 from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.jobs.stores import new_job_id, open_store
-from ddbio.options import ValidateOptions, connection_of
+from ddbio.options import connection_of
 from ddbio.runner.files_job import FilesJob, StagedFiles
 from ddbio.sources.data_files import find_data
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.object_store import stage_copy
 from ddbio.storage.staged import FileNaming
 from ddbio.validation.digest import digest_paths
+from ddbio.validation.options import ValidateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot import Snapshot
+    from ddbio.folders.options import PublishOptions, RollbackOptions
     from ddbio.formats.layout import LayoutSummary
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Part
-    from ddbio.options import PublishOptions, RollbackOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
 

@@ -17,7 +17,7 @@ from ddbio.storage.meta import META, claim_path, is_claim, is_intent, job_of_sta
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
-    from ddbio.options import VacuumOptions
+    from ddbio.folders.options import VacuumOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ddbio.formats.layout import Footer
     from ddbio.formats.row_lines import Lines, RowLines
     from ddbio.items.raw_items import RawItemReader, RawItems
-    from ddbio.options import Compression, JsonFormat
+    from ddbio.load.options import JsonFormat
+    from ddbio.options import Compression
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.staged import StagedFile, StoredObject
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ddbio.formats.layout import Footer
     from ddbio.formats.row_lines import RowLines
     from ddbio.items.raw_items import RawItemReader, RawItems
-    from ddbio.options import JsonFormat
+    from ddbio.load.options import JsonFormat
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

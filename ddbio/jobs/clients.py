@@ -9,12 +9,8 @@ from ddbio.aws.client import ClientSpec
 from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
-    from ddbio.options import (
-        CatalogConnectionOptions,
-        ConnectionOptions,
-        MetricsConnectionOptions,
-        PricesRefreshOptions,
-    )
+    from ddbio.advice.options import MetricsConnectionOptions, PricesRefreshOptions
+    from ddbio.options import CatalogConnectionOptions, ConnectionOptions
 
 # Keys of data, which the metadata of lake tables is not, and of all objects that stay: a running job's claims and
 # intents do not.

@@ -22,10 +22,11 @@ from ddbio.options.locations import local_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.advice.options import PlanCaptureOptions, PricesRefreshOptions
     from ddbio.aws.table_description import TableDescription
     from ddbio.jobs.estimate import Part
     from ddbio.jobs.prices import Cost
-    from ddbio.options import PlanCaptureOptions, PriceOptions, PricesRefreshOptions
+    from ddbio.options import PriceOptions
 
 # Of a region, among the user's files.
 _FILE = "prices/{}.json"

@@ -10,7 +10,7 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ddbio.options import CreateLikeOptions
+    from ddbio.load.options import CreateLikeOptions
 
 _ON_DEMAND = "PAY_PER_REQUEST"
 _AWS_KEY = "aws/dynamodb"

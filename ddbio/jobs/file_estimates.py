@@ -22,8 +22,10 @@ from ddbio.options import LimitOptions, TimeLimitOptions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.export.options import ExportToFilesOptions
     from ddbio.jobs.estimate import Part
-    from ddbio.options import ExportToFilesOptions, PriceOptions, ScanToFilesOptions
+    from ddbio.options import PriceOptions
+    from ddbio.scan.options import ScanToFilesOptions
 
 
 def sampled_partitions(

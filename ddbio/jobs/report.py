@@ -51,7 +51,7 @@ def layout_of(sizes: Iterable[int]) -> LayoutSummary:
     """Return how files of some sizes lie, small ones counted as ``ddbio layout`` does."""
     # Jobs that write no files need neither.
     from ddbio.formats.layout import LayoutSummary  # noqa: PLC0415
-    from ddbio.options.inspection import SMALL_FILE_BYTES  # noqa: PLC0415
+    from ddbio.options.files import SMALL_FILE_BYTES  # noqa: PLC0415
 
     return LayoutSummary.of_sizes(sizes, SMALL_FILE_BYTES)
 

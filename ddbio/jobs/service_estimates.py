@@ -16,10 +16,10 @@ from ddbio.jobs.table_limits import limits_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ddbio.advice.options import PlanCaptureOptions
     from ddbio.aws.table_description import TableDescription
     from ddbio.export.import_job import BulkPlan, ImportPlan
     from ddbio.jobs.estimate import Part, Prices
-    from ddbio.options import PlanCaptureOptions
 
 ASSUMED_ITEM_BYTES = 400.0
 DIGEST_SAMPLE_ITEMS = 100

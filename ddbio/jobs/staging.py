@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.items.rescue import MisfitLog
-    from ddbio.options import FilesOptions, ImportFilesOptions
+    from ddbio.load.options import ImportFilesOptions
+    from ddbio.options import FilesOptions
     from ddbio.storage.object_store import ObjectStore
 
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import ShufflingEngine
     from ddbio.lake.change_source import ChangePart, ChangeSource
     from ddbio.lake.merging import Merged, Merging
+    from ddbio.lake.options import ApplyOptions
     from ddbio.lake_formats.rows import LakeShape
     from ddbio.lake_formats.table import LakeState, LakeTable
-    from ddbio.options.lake import ApplyOptions
 
 _LOG = logging.getLogger("ddbio.apply")
 

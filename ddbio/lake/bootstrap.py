@@ -20,8 +20,10 @@ from ddbio.cdc.gaps import captures_in, find_gaps
 from ddbio.cdc.heal import heal_capture
 from ddbio.cdc.log_reader import oldest_hour, open_log
 from ddbio.cdc.log_rows import hour_folder
+from ddbio.cdc.options import CaptureHealOptions, CaptureOptions
 from ddbio.errors import DdbioError, TargetError
 from ddbio.export import jobs
+from ddbio.export.options import ExportStartOptions, ExportToFilesOptions, WaitOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.providers import provider
@@ -29,21 +31,12 @@ from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store, require_shared
 from ddbio.lake.apply import apply_log
 from ddbio.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake.registering import check_lake_catalog
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import BASE, EPOCHS
-from ddbio.options import (
-    ApplyOptions,
-    CaptureHealOptions,
-    CaptureOptions,
-    ExportStartOptions,
-    ExportToFilesOptions,
-    ScanToFilesOptions,
-    WaitOptions,
-    connection_of,
-    export_connection_of,
-    parse_options,
-)
+from ddbio.options import connection_of, export_connection_of, parse_options
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.to_files import scan_to_files
 
 if TYPE_CHECKING:
@@ -51,7 +44,7 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.gaps import Gap
     from ddbio.lake.apply import ApplyReport
-    from ddbio.options import BootstrapOptions
+    from ddbio.lake.options import BootstrapOptions
 
 _LOG = logging.getLogger("ddbio.bootstrap")
 _MOST_BASES = 5

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from ddbio.cdc.log_reader import LogFile, open_log, read_changes
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
+from ddbio.export.options import ExportReadOptions
 from ddbio.export.tasks import export_columns
 from ddbio.formats import export_manifest as manifest
 from ddbio.jobs.stores import open_store
 from ddbio.lake.change_rows import ExportedChanges, given_columns, given_rows
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
-from ddbio.options import ExportReadOptions, connection_of
+from ddbio.options import connection_of
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.cdc.log_reader import CapturedLog
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.lake.change_source import AppliedTo, ChangePart
-    from ddbio.options.lake import ApplyOptions
+    from ddbio.lake.options import ApplyOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 

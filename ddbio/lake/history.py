@@ -30,7 +30,7 @@ from ddbio.validation.quality import row_items
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ddbio.options import HistoryOptions
+    from ddbio.lake.options import HistoryOptions
     from ddbio.storage.object_store import ObjectStore
 
 _TEXT = re.compile(r"[SNB]:.*", re.DOTALL)

@@ -33,8 +33,8 @@ from ddbio.lake_formats.table import FLOOR, Commit, ConflictError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ddbio.lake.options import MaintainOptions
     from ddbio.lake_formats.table import LakeFile, LakeState, LakeTable
-    from ddbio.options.lake import MaintainOptions
 
 _LOG = logging.getLogger("ddbio.maintain")
 _TRIES = 30

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.lake.maintain import maintain
-from ddbio.options import MaintainOptions, connection_of, parse_options
+from ddbio.lake.options import MaintainOptions
+from ddbio.options import connection_of, parse_options
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:

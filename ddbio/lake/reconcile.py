@@ -18,6 +18,7 @@ from ddbio.cdc.audit import capture_status
 from ddbio.cdc.gaps import Gap, captures_in
 from ddbio.cdc.heal import WindowsPlan, WindowsReport, heal_gap, plan_windows, require_export_to
 from ddbio.cdc.healing import MARGIN_SECONDS, heal_windows
+from ddbio.cdc.options import CaptureStatusOptions
 from ddbio.cdc.table_items import read_items
 from ddbio.errors import OptionError
 from ddbio.export.fold_rows import MAX_WINDOW, MIN_WINDOW, Window
@@ -26,8 +27,9 @@ from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import open_store
 from ddbio.lake.apply import apply_log
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.registry import lake_format
-from ddbio.options import ApplyOptions, CaptureStatusOptions, connection_of, parse_options
+from ddbio.options import connection_of, parse_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.heal import Look
     from ddbio.lake.apply import ApplyReport
-    from ddbio.options import ReconcileOptions
+    from ddbio.lake.options import ReconcileOptions
     from ddbio.storage.object_store import ObjectStore
 
 _LOG = logging.getLogger("ddbio.reconcile")

@@ -25,8 +25,8 @@ from ddbio.lake_formats.hudi import HudiLakeTable
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.catalog.definition import TableName
+    from ddbio.lake.options import ApplyOptions, MaintainOptions
     from ddbio.lake_formats.table import LakeState, LakeTable
-    from ddbio.options.lake import ApplyOptions, MaintainOptions
 
 _ATTEMPTS = 3
 # What Glue answers if something else made or changed the table meanwhile.

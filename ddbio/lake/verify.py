@@ -17,6 +17,7 @@ from ddbio.cdc.log_reader import open_log, read_changes
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.export import jobs
+from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
 from ddbio.items.key_words import key_words
@@ -26,17 +27,11 @@ from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import BASE, buckets_of, key_texts
 from ddbio.lake_formats.rows import item_columns, log_columns, rows_of_log
 from ddbio.lake_formats.table import BASE as BASE_LOAD
-from ddbio.options import (
-    ExportStartOptions,
-    ValidateOptions,
-    WaitOptions,
-    connection_of,
-    export_connection_of,
-    parse_options,
-)
+from ddbio.options import connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import open_export
 from ddbio.validation.comparison import ValidationReport
 from ddbio.validation.lake_side import ExportWithout, LakeSide
+from ddbio.validation.options import ValidateOptions
 from ddbio.validation.sides import Reading
 from ddbio.validation.sums import Hashing, RowHasher
 from ddbio.validation.validate import validate
@@ -44,8 +39,8 @@ from ddbio.validation.validate import validate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ddbio.lake.options import VerifyOptions
     from ddbio.lake_formats.items import LakeItems
-    from ddbio.options import VerifyOptions
 
 _HOUR_US = 3_600_000_000
 

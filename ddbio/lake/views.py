@@ -26,8 +26,8 @@ from ddbio.lake_formats.rows import item_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ddbio.lake.options import ViewOptions
     from ddbio.lake_formats.items import LakeItems
-    from ddbio.options import ViewOptions
 
 Dialect = Literal["spark", "duckdb", "athena"]
 

@@ -20,7 +20,7 @@ from ddbio.formats.lake_columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attr
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.lake_formats.iceberg_files import STORE, StoreFileIO, iceberg_files, newest_metadata, table_place
 from ddbio.lake_formats.table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
-from ddbio.storage.paths import contained
+from ddbio.storage.contained import contained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

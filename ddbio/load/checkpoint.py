@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ddbio.aws.table_description import TableDescription
+    from ddbio.load.options import LoadOptions
     from ddbio.load.sources import FileSource
-    from ddbio.options import LoadOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 

@@ -30,10 +30,12 @@ from ddbio.jobs.table_statistics import read_statistics
 from ddbio.jobs.watch import Watch
 from ddbio.load.encode import raw_item_reader
 from ddbio.load.load import write_raw_items
+from ddbio.load.options import WriteOptions
 from ddbio.load.plan import BATCH_LANES, plan_write, requests_of, write_estimate
 from ddbio.load.tables import create_like, is_table
-from ddbio.options import ScanOptions, WriteOptions, connection_of
+from ddbio.options import connection_of
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.scan.read import read_digest
 from ddbio.scan.rotation import RotatedStream
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import TableDescription
     from ddbio.items.digest import Digest
     from ddbio.items.raw_items import RawItems
+    from ddbio.load.options import CopyOptions
     from ddbio.load.plan import WritePlan
-    from ddbio.options import CopyOptions
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ScanTask
 

@@ -47,9 +47,9 @@ from ddbio.jobs.speeds import LINES_SPEED, PROCESSORS
 from ddbio.jobs.staging import target_of
 from ddbio.jobs.stores import open_store, protect_sources
 from ddbio.load.import_lines import LineFormat, line_encoder
+from ddbio.load.options import ImportFilesOptions
 from ddbio.load.sources import batches_of, open_source
 from ddbio.load.unit_reader import read_unit
-from ddbio.options import ImportFilesOptions
 from ddbio.options.locations import local_path
 from ddbio.runner.files_job import FilesJob, StagedFiles
 from ddbio.storage.staged import FileNaming
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Figures
     from ddbio.load.import_lines import LineEncoder
+    from ddbio.load.options import ImportFilesFromOptions
     from ddbio.load.sources import FileSource, Rows
-    from ddbio.options import ImportFilesFromOptions
     from ddbio.storage.staged import StagedFile, StoredObject
 
     Key: TypeAlias = tuple[tuple[str, str], ...]

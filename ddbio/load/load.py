@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.prices import Cost
     from ddbio.jobs.watch import Watch
+    from ddbio.load.options import LoadOptions, WriteOptions
     from ddbio.load.plan import WritePlan
     from ddbio.load.sources import FileSource, Rows
     from ddbio.load.write import WriteInput
-    from ddbio.options import LoadOptions, WriteOptions
 
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import IndexDescription, IndexKey, TableDescription
     from ddbio.jobs.prices import Cost
-    from ddbio.options import LoadOptions, WriteOptions
+    from ddbio.load.options import LoadOptions, WriteOptions
     from ddbio.scan.plan import Resources
 
 BATCH_LANES = 8

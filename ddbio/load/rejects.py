@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ddbio.items.raw_items import RawItems
+    from ddbio.load.options import LoadOptions, WriteOptions
     from ddbio.load.plan import WritePlan
-    from ddbio.options import LoadOptions, WriteOptions
     from ddbio.storage.object_store import ObjectStore
 
     _Reject: TypeAlias = tuple[RejectedRow, Any, RejectedRow | None]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ddbio.formats.export_manifest import ExportFile
     from ddbio.formats.file_format import Parts
     from ddbio.items.schema.times import TimeForm
+    from ddbio.load.options import JsonFormat, SourceOptions
     from ddbio.load.plan import WritePlan
-    from ddbio.options import JsonFormat, SourceOptions
     from ddbio.sources.data_files import DataFiles
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.options import ConnectionOptions, CreateLikeOptions, CreateTableOptions, LoadOptions
+    from ddbio.load.options import CreateLikeOptions, CreateTableOptions, LoadOptions
+    from ddbio.options import ConnectionOptions
 
 
 @dataclass(frozen=True)

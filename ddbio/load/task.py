@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import Engine, ShufflingEngine
     from ddbio.jobs.rejected_rows import RejectedRow
     from ddbio.load.checkpoint import Checkpoint, CheckpointStore
+    from ddbio.load.options import WriteOptions
     from ddbio.load.plan import LoadPlan, WritePlan
     from ddbio.load.sources import Unit
     from ddbio.load.write import WriteTask
-    from ddbio.options import WriteOptions
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ddbio.formats.file_format import TextRows, TextStart
     from ddbio.formats.text_ranges import CsvCount
     from ddbio.jobs.engine import Engine
+    from ddbio.load.options import LoadOptions
     from ddbio.load.plan import WritePlan
     from ddbio.load.sources import FileSource, Unit
     from ddbio.load.unit_reader import UnitReader
-    from ddbio.options import LoadOptions
 
 _LOG = logging.getLogger("ddbio.load")
 

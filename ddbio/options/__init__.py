@@ -18,16 +18,17 @@ from ddbio.verbs import VERBS
 
 # The modules of the names that are no options of a verb.
 _NAMES = {
-    "catalog": "CatalogConnectionOptions",
-    "changes": "DeliveredOptions StreamEventOptions",
-    "connection": "Credentials LocalSession WaitPolicyOptions connection_of export_connection_of",
-    "files": "Compression FilesOptions Mode",
-    "limits": "LimitOptions PriceOptions TimeLimitOptions",
-    "parsing": "Engine camel_case descriptions_of parse_options",
-    "planning": "MetricsConnectionOptions PricesRefreshOptions",
-    "reading": "AcceptEncoding ColumnOptions",
-    "simulation": "SimulateOptions",
-    "writing": "ImportFilesOptions JsonFormat SourceOptions",
+    "advice.options": "MetricsConnectionOptions PricesRefreshOptions SimulateOptions",
+    "cdc.options": "DeliveredOptions StreamEventOptions",
+    "load.options": "ImportFilesOptions JsonFormat SourceOptions",
+    "options.columns": "ColumnOptions",
+    "options.connection": (
+        "CatalogConnectionOptions Credentials LocalSession WaitPolicyOptions connection_of export_connection_of"
+    ),
+    "options.files": "Compression FilesOptions Mode",
+    "options.limits": "LimitOptions PriceOptions TimeLimitOptions",
+    "options.parsing": "Engine camel_case descriptions_of parse_options",
+    "scan.options": "AcceptEncoding",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _HOMES |= {verb.options: verb.options_home.partition(":")[0] for verb in VERBS.values()}
@@ -46,6 +47,6 @@ def __getattr__(name: str) -> Any:
     """Load a name from its module at first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"ddbio.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -43,10 +43,14 @@ _STORAGE_CLASSES = (
     "^(STANDARD|STANDARD_IA|ONEZONE_IA|INTELLIGENT_TIERING|GLACIER_IR|GLACIER|DEEP_ARCHIVE|REDUCED_REDUNDANCY|OUTPOSTS|"
     "SNOW|EXPRESS_ONEZONE)$"
 )
+
+
 _CANNED_ACLS = (
     "^(private|public-read|public-read-write|authenticated-read|aws-exec-read|bucket-owner-read|"
     "bucket-owner-full-control)$"
 )
+
+
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html
 _MOST_TAGS = 10
 
@@ -195,3 +199,13 @@ def target_connection_of(options: ConnectionOptions) -> ConnectionOptions:
     if given["profile"] is not None:
         own |= {"session": None, "credentials": None}
     return ConnectionOptions(**own | {name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CatalogConnectionOptions(ConnectionOptions):
+    """Choose the endpoint of the catalog."""
+
+    CHANGEABLE: ClassVar = ALL
+
+    glue_endpoint_url: str | None = None
+    """Endpoint of Glue; the environment variable AWS_ENDPOINT_URL_GLUE works as well."""

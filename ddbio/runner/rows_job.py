@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.commit.committer import Committer
+    from ddbio.export.options import ExportToFilesOptions
     from ddbio.items.rescue import MisfitLog
     from ddbio.jobs.estimate import Part
-    from ddbio.options import ExportToFilesOptions, FilesOptions, ScanToFilesOptions
+    from ddbio.options import FilesOptions
+    from ddbio.scan.options import ScanToFilesOptions
     from ddbio.storage.staged import StagedFile
 
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from ddbio.jobs.estimate import Part
     from ddbio.jobs.partition_estimate import PartitionSample
     from ddbio.jobs.prices import Cost
-    from ddbio.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
     from ddbio.scan.conditions import Query
+    from ddbio.scan.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
 
 # A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.items.attribute import Item
-    from ddbio.options import InspectOptions
+    from ddbio.scan.options import InspectOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns
     from ddbio.storage.staged import StoredObject

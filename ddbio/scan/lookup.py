@@ -25,7 +25,7 @@ from ddbio.items.schema.arrow import name_of_field, tagged_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.options.reading import GivenKeys
+    from ddbio.scan.options import GivenKeys
 
 _ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary()}
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ddbio.items.index_units import SampledWrites
     from ddbio.jobs.partition_estimate import PartitionSample
     from ddbio.jobs.table_limits import Served
-    from ddbio.options import Engine, ScanOptions
+    from ddbio.options import Engine
+    from ddbio.scan.options import ScanOptions
 
 MIB = 1024 * 1024
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ddbio.formats.partitioned_writer import PartitionedWriter
     from ddbio.formats.rolling_writer import RollingWriter
     from ddbio.jobs.staging import Staging
-    from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.options import ScanToFilesOptions
     from ddbio.scan.pages import ReadRequest
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ReadPage, ScanTask

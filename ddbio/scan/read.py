@@ -12,8 +12,9 @@ from ddbio.budget import LocalBudget
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.rescue import MisfitLog
 from ddbio.jobs.service_estimates import DIGEST_SAMPLE_ITEMS
-from ddbio.options import LimitOptions, ScanOptions, connection_of
+from ddbio.options import LimitOptions, connection_of
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
 from ddbio.scan.stream import PageStream, SegmentStream
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.aws.table_description import TableDescription
-    from ddbio.options import ScanOptions
     from ddbio.scan.conditions import Condition
+    from ddbio.scan.options import ScanOptions
 
 
 @dataclass(frozen=True)

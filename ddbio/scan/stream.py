@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.budget import Budget
     from ddbio.items.page import Page
     from ddbio.items.rescue import OnMisfit
-    from ddbio.options import AcceptEncoding
+    from ddbio.scan.options import AcceptEncoding
     from ddbio.scan.pages import Rest
     from ddbio.scan.progress import PageJournal
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.staging import Staging
     from ddbio.jobs.watch import Watch
-    from ddbio.options import ScanToFilesOptions
+    from ddbio.scan.options import ScanToFilesOptions
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import ReadPage
     from ddbio.storage.staged import StagedFile

@@ -19,9 +19,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.capture import open_capture, prepare_capture
 from ddbio.cdc.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
+from ddbio.cdc.options import CaptureOptions
 from ddbio.jobs.engine import available_cores
 from ddbio.jobs.stores import open_store
-from ddbio.options import CaptureOptions, ConnectionOptions, parse_options
+from ddbio.options import ConnectionOptions, parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import fit_batch, rename_option, slice_batch

@@ -14,11 +14,12 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 
 from ddbio.errors import OptionError, SchemaError
+from ddbio.export.options import ExportReadOptions
 from ddbio.export.tasks import ExportColumns, ExportStream, export_columns, export_tasks, spark_task_count
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
-from ddbio.options import ExportReadOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.sources.export_source import ExportSource, open_export
 from ddbio.spark.interfaces import DataSourceReader, InputPartition
 from ddbio.spark.lease_server import request_lease_terms

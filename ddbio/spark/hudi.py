@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     from ddbio.lake.apply import ApplyReport
     from ddbio.lake.change_source import ChangePart
     from ddbio.lake.merging import BucketMerger, RowMaker
+    from ddbio.lake.options import ApplyOptions
     from ddbio.lake_formats.hudi import Instant
     from ddbio.lake_formats.rows import LakeShape
     from ddbio.lake_formats.table import Commit
-    from ddbio.options import ApplyOptions, ConnectionOptions
+    from ddbio.options import ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"

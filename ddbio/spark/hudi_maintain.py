@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.jobs.report import Clock
+    from ddbio.lake.options import MaintainOptions
     from ddbio.lake_formats.hudi import Instant
     from ddbio.lake_formats.sweep import Sweep
     from ddbio.lake_formats.table import LakeFile, LakeState
-    from ddbio.options import MaintainOptions
     from ddbio.storage.object_store import ObjectStore
 
 _NO_LIMIT = str(1 << 50)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ddbio.lake.change_source import ChangePart
     from ddbio.lake.changes import RowChanges
     from ddbio.lake.merging import BucketMerger, Merged, RowMaker
+    from ddbio.lake.options import ApplyOptions
     from ddbio.lake_formats.rows import LakeShape
-    from ddbio.options import ApplyOptions
 
 _PARTS: Any = pa.schema({"partition": pa.int64(), "rows": pa.binary(), "error": pa.binary()})  # type: ignore[arg-type] # stubs
 _PARTS_SQL = "partition long, rows binary, error binary"

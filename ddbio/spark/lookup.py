@@ -18,9 +18,9 @@ from ddbio.errors import OptionError
 from ddbio.items.item_key import KeyGroups, KeySet, key_fingerprints
 from ddbio.items.kernel.arrays import joined_batches, take_rows, valid_of
 from ddbio.items.schema.arrow import tagged_field
-from ddbio.options import ScanOptions, parse_options
-from ddbio.options.reading import GivenKeys
+from ddbio.options import parse_options
 from ddbio.scan.describe import describe_scan, sample_table, scan_tasks
+from ddbio.scan.options import GivenKeys, ScanOptions
 from ddbio.scan.plan import Resources, budget_of, plan_scan
 from ddbio.scan.stream import SegmentStream
 from ddbio.spark.lease_server import request_lease_terms

@@ -20,9 +20,10 @@ from ddbio.budget.worker import CountedBudget
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, attributes_of, name_of_field
 from ddbio.jobs.engine import available_cores
-from ddbio.options import ScanOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.options.aliases import known_names
 from ddbio.scan.describe import PROBE_ITEMS, describe_scan, sample_table, scan_tasks
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import Resources, budget_of, plan_scan
 from ddbio.scan.stream import SegmentStream
 from ddbio.spark.interfaces import DataSourceReader, InputPartition

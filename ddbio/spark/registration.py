@@ -127,7 +127,8 @@ def apply_batch(table: str, **options: Any) -> Callable[[DataFrame, int], None]:
 
     def merge(frame: DataFrame, batch_id: int) -> None:
         # Who only reads does not load what merges, and who looks for data sources loads no options.
-        from ddbio.options import ApplyOptions, parse_options  # noqa: PLC0415
+        from ddbio.lake.options import ApplyOptions  # noqa: PLC0415
+        from ddbio.options import parse_options  # noqa: PLC0415
         from ddbio.spark.lake import apply_frame  # noqa: PLC0415
 
         given = {"engine": "spark", "source": "rows", "table": table, **options}

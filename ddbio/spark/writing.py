@@ -35,9 +35,10 @@ from ddbio.jobs.stores import new_job_id
 from ddbio.load.batches import WriteCounts
 from ddbio.load.encode import legal_key_hashes
 from ddbio.load.load import plan_of
+from ddbio.load.options import WriteOptions
 from ddbio.load.rejects import RejectWriter
 from ddbio.load.write import WriteTask, write_batches
-from ddbio.options import WriteOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.options.aliases import known_names
 from ddbio.spark.interfaces import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from ddbio.spark.lease_server import LAST_REPORT, keep_text, kept_text, request_lease_terms

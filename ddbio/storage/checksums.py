@@ -7,7 +7,6 @@ through :func:`checked`.
 from __future__ import annotations
 
 import base64
-import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,35 +22,6 @@ if TYPE_CHECKING:
 
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.staged import StagedFile, StoredObject
-
-CRC_POLYNOMIALS = {"CRC32C": (0x82F63B78, 32), "CRC64NVME": (0x9A6C9329AC4BC9B5, 64)}
-"""The reflected polynomial and the bits of each checksum."""
-
-
-def checksum(algorithm: str, data: bytes | memoryview) -> bytes:
-    """Return the checksum of bytes, its highest byte first."""
-    # Whoever has asked for no such checksum does not wait for the compiler.
-    import numpy as np  # noqa: PLC0415
-
-    from ddbio.items.kernel.crc import crc  # noqa: PLC0415
-
-    polynomial, bits = CRC_POLYNOMIALS[algorithm]
-    ones = (1 << bits) - 1
-    found = crc(np.frombuffer(data, np.uint8), _tables(polynomial), np.uint64(ones))
-    return (int(found) ^ ones).to_bytes(bits // 8, "big")
-
-
-@functools.cache
-def _tables(polynomial: int) -> Any:
-    from ddbio.items.kernel.crc import tables_of  # noqa: PLC0415
-
-    return tables_of(polynomial)
-
-
-def warm() -> None:
-    """Compile the loop."""
-    checksum("CRC32C", b"")
-
 
 BLOCK_BYTES = 1024 * 1024
 """The bytes that have one checksum; those of the last one of a file are fewer."""

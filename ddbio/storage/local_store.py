@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 from ddbio.options.locations import local_path
-from ddbio.storage.paths import contained, outside
+from ddbio.storage.contained import contained, outside
 from ddbio.storage.staged import StagedFile, StoredObject, job_of
 
 if TYPE_CHECKING:

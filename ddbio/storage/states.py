@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddbio.errors import TargetError
-from ddbio.storage.paths import contained
+from ddbio.storage.contained import contained
 from ddbio.storage.staged import is_job_id, job_of
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.formats.manifests import Noted
-    from ddbio.options import ConnectionOptions, DigestOptions, InspectOptions
+    from ddbio.options import ConnectionOptions
+    from ddbio.scan.options import DigestOptions, InspectOptions
     from ddbio.sources.data_files import DataFiles
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns

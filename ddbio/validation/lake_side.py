@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ddbio.items.key_hashes import Words
-    from ddbio.options import ConnectionOptions, ValidateOptions
+    from ddbio.options import ConnectionOptions
     from ddbio.validation.meeting import Summary
+    from ddbio.validation.options import ValidateOptions
     from ddbio.validation.sides import Nulls, Reading, Side
     from ddbio.validation.sums import Checks, Hashing
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
-    from ddbio.options.quality import ColumnRules, QualityRules
+    from ddbio.validation.rules import ColumnRules, QualityRules
 
     _Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.errors import DdbioError, OptionError
+from ddbio.export.options import ExportReadOptions
 from ddbio.export.tasks import ExportStream, export_columns, export_tasks
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.json_rows import starts_with_item
@@ -29,8 +30,9 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
-from ddbio.options import ExportReadOptions, ScanOptions, connection_of
+from ddbio.options import connection_of
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
 from ddbio.scan.stream import BlockT, PageStream
 from ddbio.sources.data_files import find_data, is_data, is_json, read_lines
@@ -55,11 +57,12 @@ if TYPE_CHECKING:
     from ddbio.items.key_hashes import Words
     from ddbio.items.rescue import MisfitLog
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.options import ConnectionOptions, ValidateOptions
+    from ddbio.options import ConnectionOptions
     from ddbio.scan.plan import ScanPlan
     from ddbio.scan.stream import PageDecoder
     from ddbio.storage.object_store import ObjectStore
     from ddbio.validation.meeting import Summary
+    from ddbio.validation.options import ValidateOptions
     from ddbio.validation.sums import Checks, HashedRows, Hashing
     from ddbio.validation.tasks import Portion, TasksSummary
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ddbio.items.key_hashes import Rows
-    from ddbio.options.quality import QualityRules
+    from ddbio.validation.rules import QualityRules
 
 
 class ColumnsSeen:

@@ -24,11 +24,11 @@ from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
-from ddbio.options.quality import QualityRules, read_rules
 from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
 from ddbio.validation.lake_side import open_side
 from ddbio.validation.meeting import Found, RowsElsewhere, RowStore, Wanted, meet
 from ddbio.validation.quality import RuleResult, row_items
+from ddbio.validation.rules import QualityRules, read_rules
 from ddbio.validation.sides import Reading, TableSide
 from ddbio.validation.sums import Checks, Hashing, Sums, differing_columns
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ddbio.items.digest import Digest
     from ddbio.items.key_hashes import BucketSums
     from ddbio.jobs.engine import ShufflingEngine
-    from ddbio.options import ValidateOptions
     from ddbio.validation.comparison import ValidatePlan
+    from ddbio.validation.options import ValidateOptions
     from ddbio.validation.sides import Side
     from ddbio.validation.sums import ColumnsSeen
 

@@ -115,7 +115,7 @@ def _stub_function(verb: Verb, signature: inspect.Signature) -> str:
 
 def options_stub_text() -> str:
     """Return the stub of ``ddbio.options``: the homes of its names."""
-    names = [f"from ddbio.options.{module} import {name} as {name}" for name, module in sorted(package._HOMES.items())]
+    names = [f"from ddbio.{module} import {name} as {name}" for name, module in sorted(package._HOMES.items())]
     return "\n".join([_OPTIONS_STUB_HEADER, *names, "", "def option_names() -> frozenset[str]: ..."]) + "\n"
 
 

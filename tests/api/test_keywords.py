@@ -7,8 +7,9 @@ import typing
 import pytest
 
 import ddbio
-from ddbio.options import ScanToFilesOptions, descriptions_of
+from ddbio.options import descriptions_of
 from ddbio.public import ARGUMENTS, arguments_of, keyword_class
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.verbs import VERBS
 from tests.api.generated import GENERATED, PAGE, keyword_name, options_classes
 

@@ -26,7 +26,7 @@ from ddbio.aws import client
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.transport import PageSource, open_page_source
 from ddbio.items.page import Page
-from ddbio.options import AcceptEncoding
+from ddbio.scan.options import AcceptEncoding
 
 PAGE = b'{"Count":1,"Items":[{"id":{"S":"a"}}],"ScannedCount":1,"ConsumedCapacity":{"CapacityUnits":0.5}}'
 

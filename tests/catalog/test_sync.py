@@ -12,7 +12,8 @@ import ddbio
 from ddbio.catalog import sync as catalogs
 from ddbio.cli.main import cli
 from ddbio.errors import DdbioError, OptionError, SchemaError, TargetError
-from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.testing import MotoServer
 from ddbio.testing.export import ExportWriter
 

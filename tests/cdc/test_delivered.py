@@ -23,10 +23,10 @@ from ddbio.cdc import delivery
 from ddbio.cdc.delivered import DeliveredObjects
 from ddbio.cdc.delivered_records import DeliveredReader
 from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.options import ChangesReadOptions
 from ddbio.cdc.plain_lines import text_parts
 from ddbio.cdc.transform import change_line
 from ddbio.errors import DecodeError, LimitError, NotFoundError, OptionError
-from ddbio.options import ChangesReadOptions
 from ddbio.testing import FakeDynamoDB
 from tests.cdc.test_capture import rows_of
 

@@ -15,9 +15,10 @@ import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cdc.capture import capture
 from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.options import CaptureOptions
 from ddbio.cdc.shards import HORIZON
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.options import CaptureOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.testing import FakeDynamoDB, Faults
 
 WAIT_SECONDS = 300

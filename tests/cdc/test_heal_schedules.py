@@ -16,9 +16,9 @@ from ddbio.cdc.batches import ChangeLog, ShardRows
 from ddbio.cdc.gaps import captures_in, find_gaps
 from ddbio.cdc.heal import heal_gap
 from ddbio.cdc.log_order import in_order, last_of_each
+from ddbio.cdc.options import CaptureHealOptions
 from ddbio.cdc.shards import Lineage
 from ddbio.items.schema.arrow import normalize_schema
-from ddbio.options import CaptureHealOptions
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change, ExportWriter

@@ -6,9 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from ddbio.cdc.options import ChangesReadOptions, ReplayOptions
 from ddbio.cli.flags import flags_of, in_flags, parse_flags
 from ddbio.errors import SchemaError
-from ddbio.options import ChangesReadOptions, ReplayOptions, ScanOptions
+from ddbio.scan.options import ScanOptions
 
 
 def print_columns(**flags):

@@ -21,10 +21,11 @@ from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.cdc.options import StreamEventOptions
 from ddbio.cdc.stream_events import StreamEventLog
 from ddbio.commit.contents import recognize
 from ddbio.errors import DdbioError, DecodeError, NotFoundError, OptionError, TargetError
-from ddbio.options import StreamEventOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 

@@ -17,11 +17,12 @@ from item_strategies import ITEMS
 import ddbio
 from ddbio.cli.main import run
 from ddbio.errors import DdbioError, DecodeError, ExportIncompleteError, NotFoundError
+from ddbio.export.options import ExportToFilesOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.formats import export_manifest as manifest
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
-from ddbio.options import ExportToFilesOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.testing.export import ExportWriter, put_manifest
 
 # Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.

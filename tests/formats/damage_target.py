@@ -31,10 +31,11 @@ from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.load.encode import RowEncoder
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import open_source
 from ddbio.load.unit_reader import read_unit
-from ddbio.options import LoadOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming, StagedFile
 from ddbio.testing.export import ExportWriter

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ddbio.advice.iam_calls import TABLE
 from ddbio.advice.iam_policy import assumed, given_of, policy_of
+from ddbio.advice.options import IamOptions
 from ddbio.cli.iam import parsed_command
-from ddbio.options import IamOptions
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/iam-policies.md"
 

@@ -4,7 +4,7 @@ import pytest
 
 from ddbio.errors import OptionError
 from ddbio.jobs.create_table import create_table_request
-from ddbio.options import CreateLikeOptions
+from ddbio.load.options import CreateLikeOptions
 
 MODEL = {
     "TableName": "model",

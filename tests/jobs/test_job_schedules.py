@@ -22,13 +22,14 @@ from ddbio.commit.protocol import Target
 from ddbio.errors import DdbioError
 from ddbio.export import fold
 from ddbio.export.fold import open_fold
+from ddbio.export.options import ExportFoldOptions, ExportReadOptions
 from ddbio.export.tasks import ExportFilesTask, export_columns, export_tasks, write_export_task
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.decode import Decoder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.item_schema import ItemSchema
 from ddbio.jobs.staging import Staging
-from ddbio.options import ExportFoldOptions, ExportReadOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.scan.pages import ReadRequest
 from ddbio.scan.stream import PageStream, ScanTask
 from ddbio.sources.export_source import open_export

@@ -12,11 +12,11 @@ import pytest
 import ddbio
 from ddbio.budget.job_limits import JobLimits, check_actual
 from ddbio.errors import LimitError
+from ddbio.export.options import ExportToFilesOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.estimate import Estimate, Figures
 from ddbio.jobs.file_estimates import run_limits
 from ddbio.jobs.prices import Cost, CostLine
-from ddbio.options import ExportToFilesOptions
 from ddbio.scan import to_files
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import ExportWriter

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddbio.advice.options import PlanCaptureOptions
 from ddbio.aws.table_description import IndexDescription, TableDescription
 from ddbio.errors import OptionError
 from ddbio.export.import_job import BulkPlan
@@ -20,7 +21,7 @@ from ddbio.jobs.service_estimates import (
     plan_capture,
     restore_estimate,
 )
-from ddbio.options import PlanCaptureOptions, parse_options
+from ddbio.options import parse_options
 
 BOOK = PriceBook.from_json((Path(prices.__file__).parent / "us-east-1.json").read_text("utf-8"), "us-east-1.json")
 PRICES = Prices(BOOK, "us-east-1", date(2024, 11, 15))

@@ -12,8 +12,8 @@ import pytest
 
 import ddbio
 from ddbio.aws.client import ClientSpec
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.registry import open_lake_table
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from ddbio.errors import EndpointError, ThrottledError
+from ddbio.export.options import WaitOptions
 from ddbio.jobs.waiting import await_end
-from ddbio.options import WaitOptions
 
 
 @dataclass

@@ -13,10 +13,10 @@ import pytest
 import ddbio
 from ddbio.errors import DdbioError, TargetError
 from ddbio.formats.lake_columns import lake_schema
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats import iceberg
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import BUCKETS, EPOCHS, FLOOR, KEYS
-from ddbio.options import ApplyOptions
 from tests.commit.test_contents import ROWS
 from tests.commit.test_contents import iceberg as foreign_iceberg
 from tests.lake.test_hudi import VirtualHudi

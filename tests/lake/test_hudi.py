@@ -12,10 +12,10 @@ import ddbio
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.lake_columns import lake_schema
 from ddbio.items.schema.file import schema_to_json
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.hudi import STATE, HudiLakeTable
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.table import BUCKETS, KEYS, Commit
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.lake.virtual_log import columns
 

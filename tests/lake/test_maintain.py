@@ -19,10 +19,10 @@ import ddbio
 from ddbio.cli.main import cli
 from ddbio.errors import DecodeError, OptionError
 from ddbio.lake.maintain import open_maintainer
+from ddbio.lake.options import MaintainOptions
 from ddbio.lake_formats import bucket_files
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.table import Commit, ConflictError
-from ddbio.options import MaintainOptions
 from ddbio.storage.local_store import LocalStore
 from tests.lake.test_schedules import expected, items_of
 from tests.lake.virtual_log import Change, VirtualLog, Writer

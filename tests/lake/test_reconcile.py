@@ -17,8 +17,8 @@ from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cli.main import cli
 from ddbio.errors import OptionError
 from ddbio.lake import reconcile as reconciling
+from ddbio.lake.options import ReconcileOptions
 from ddbio.lake.reconcile import Reconciler, closed_windows
-from ddbio.options import ReconcileOptions
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from tests.cdc.test_heal_schedules import BEGAN, KilledError, World

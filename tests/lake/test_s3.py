@@ -16,9 +16,9 @@ from ddbio.aws.glue import read_table
 from ddbio.catalog.definition import TableName
 from ddbio.errors import OptionError, TargetError
 from ddbio.formats.lake_columns import shown_schema
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import WRITER
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 from tests.lake.virtual_log import VirtualLog, Writer, is_deleted

@@ -23,9 +23,9 @@ from ddbio.lake.apply import Applier
 from ddbio.lake.changes import LogChanges
 from ddbio.lake.maintain import Maintainer
 from ddbio.lake.merging import LocalMerging, SpreadMerging
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.delta import DeltaLakeTable
 from ddbio.lake_formats.iceberg import IcebergLakeTable
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.lake.virtual_engine import VirtualEngine
 from tests.lake.virtual_log import BEGAN, VirtualLog, Writer, columns, expected, items_of

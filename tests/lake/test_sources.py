@@ -20,7 +20,7 @@ from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, Sche
 from ddbio.lake.apply import apply_source
 from ddbio.lake.changes import open_changes
 from ddbio.lake.merging import SpreadMerging
-from ddbio.options import ApplyOptions
+from ddbio.lake.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing.export import Change as Exported
 from ddbio.testing.export import ExportWriter

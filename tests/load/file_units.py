@@ -2,10 +2,11 @@
 
 from ddbio.aws.table_description import TableDescription
 from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import open_source
 from ddbio.load.unit_reader import UnitReader
-from ddbio.options import LoadOptions, parse_options
+from ddbio.options import parse_options
 
 FACTS = TableDescription("rows", "arn", "id", "ACTIVE", (("pk", "S"),), 0, 0, on_demand=True)
 

@@ -13,7 +13,8 @@ from item_strategies import ITEMS
 import ddbio
 from ddbio.errors import NotFoundError, OptionError, PartialWriteError, SchemaError, TargetError, ValidationError
 from ddbio.load.copy import CopyReport, plan_copy
-from ddbio.options import ConnectionOptions, CopyOptions, descriptions_of
+from ddbio.load.options import CopyOptions
+from ddbio.options import ConnectionOptions, descriptions_of
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 PAGE = (Path(__file__).parents[2] / "docs/copy.md").read_text("utf-8")

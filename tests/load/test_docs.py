@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from ddbio.jobs.report import WriteReport
-from ddbio.options import ConnectionOptions, LoadOptions, descriptions_of
+from ddbio.load.options import LoadOptions
+from ddbio.options import ConnectionOptions, descriptions_of
 
 PAGE = (Path(__file__).parents[2] / "docs/load.md").read_text("utf-8")
 

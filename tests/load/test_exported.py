@@ -9,7 +9,7 @@ import pytest
 import ddbio
 from ddbio.errors import ExportIncompleteError, OptionError
 from ddbio.load.load import load_plan_of
-from ddbio.options import LoadOptions
+from ddbio.load.options import LoadOptions
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import Change, ExportWriter
 

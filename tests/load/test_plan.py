@@ -10,7 +10,8 @@ import pytest
 
 from ddbio.errors import DecodeError, OptionError, SchemaError
 from ddbio.load.load import load_plan_of
-from ddbio.options import LoadOptions, parse_options
+from ddbio.load.options import LoadOptions
+from ddbio.options import parse_options
 from ddbio.testing import FakeDynamoDB
 
 

@@ -11,9 +11,9 @@ import pytest
 import ddbio
 from ddbio.errors import DecodeError, NotFoundError, OptionError, PartialWriteError, SchemaError
 from ddbio.jobs.rejected_rows import RejectedRow, item_text
+from ddbio.load.options import LoadOptions, WriteOptions
 from ddbio.load.plan import WritePlan
 from ddbio.load.rejects import RejectWriter, read_rejects
-from ddbio.options import LoadOptions, WriteOptions
 from ddbio.testing import FakeDynamoDB
 
 ROWS = pa.table({"pk": ["a", "", "b", "", "c"], "sk": [1, 2, 3, 4, 5], "v": ["x", "y", None, "zü", "w"]})

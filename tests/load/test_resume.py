@@ -17,7 +17,8 @@ from ddbio.aws.client import ClientSpec
 from ddbio.commit.committer import Claim
 from ddbio.errors import OptionError, PartialWriteError, TargetError, ThrottledError
 from ddbio.load.load import load_plan_of
-from ddbio.options import LoadOptions, parse_options
+from ddbio.load.options import LoadOptions
+from ddbio.options import parse_options
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm

@@ -20,10 +20,10 @@ from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.errors import AccessDeniedError
 from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.encode import RowEncoder
+from ddbio.load.options import WriteOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
 from ddbio.load.write_retries import Lane
-from ddbio.options import WriteOptions
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 
 

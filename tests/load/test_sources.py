@@ -12,10 +12,11 @@ from ddbio.errors import DecodeError, NotFoundError, OptionError, SchemaError
 from ddbio.formats.row_files import RowFiles
 from ddbio.items.reference import items_of
 from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import is_one_scan
 from ddbio.load.unit_reader import UnitReader, describe_source, read_unit
-from ddbio.options import LoadOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.testing import FakeDynamoDB
 from tests.load.file_units import FACTS, opened, read
 

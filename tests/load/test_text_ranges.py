@@ -14,11 +14,12 @@ from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.reference import items_of
 from ddbio.jobs.engine import open_engine
 from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import open_source
 from ddbio.load.text_columns import read_layouts
 from ddbio.load.unit_reader import RowOrigins, UnitReader
-from ddbio.options import LoadOptions, parse_options
+from ddbio.options import parse_options
 from tests.load.file_units import FACTS
 
 ROWS = 4_000

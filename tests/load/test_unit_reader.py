@@ -7,10 +7,11 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from ddbio.load.checkpoint import Checkpoint
+from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import Unit
 from ddbio.load.unit_reader import UnitReader, WithinUnits, split_streams
-from ddbio.options import LoadOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.storage.staged import StoredObject
 from tests.load.file_units import FACTS, opened, read
 

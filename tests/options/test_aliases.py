@@ -7,8 +7,9 @@ from dataclasses import fields
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.options import ScanOptions, WriteOptions
+from ddbio.load.options import WriteOptions
 from ddbio.options.aliases import ALIASES, known_names
+from ddbio.scan.options import ScanOptions
 
 GLUE = {
     "dynamodb.input.tableName": "orders",

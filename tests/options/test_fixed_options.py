@@ -4,8 +4,10 @@ from dataclasses import fields
 
 import pytest
 
-from ddbio.options import ConnectionOptions, LoadOptions, ScanToFilesOptions, parse_options
+from ddbio.load.options import LoadOptions
+from ddbio.options import ConnectionOptions, parse_options
 from ddbio.options.parsing import ALL, fixed_options
+from ddbio.scan.options import ScanToFilesOptions
 
 
 def classes(cls):

@@ -8,7 +8,8 @@ import pytest
 
 import ddbio
 from ddbio.errors import OptionError
-from ddbio.options import ScanOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanOptions
 from ddbio.testing import FakeDynamoDB
 from tests.aws.scripted import ScriptedServer, answer
 

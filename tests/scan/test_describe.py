@@ -11,8 +11,9 @@ from ddbio.aws.retry import RetryPolicy
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget import LocalBudget
 from ddbio.errors import NotFoundError
-from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.scan.describe import request_of
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.pages import scan_pages
 from ddbio.scan.plan import Resources, Sample, plan_scan
 from ddbio.testing import FakeDynamoDB

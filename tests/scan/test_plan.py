@@ -12,7 +12,8 @@ from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import tagged_field
 from ddbio.jobs.estimate import START_SECONDS
 from ddbio.jobs.prices import Cost, CostLine
-from ddbio.options import ScanOptions, ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanOptions, ScanToFilesOptions
 from ddbio.scan.plan import Resources, Sample, budget_of, check_scan, plan_scan, spread_order
 
 MIB = 1024**2

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from ddbio.items.digest import Digest
 from ddbio.items.page import Page
-from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.pages import ReadRequest, rest_after
 from ddbio.scan.progress import PageWriter, open_progress
 from ddbio.scan.stream import ReadPage, ScanTask

@@ -7,8 +7,9 @@ import pytest
 from ddbio.budget import LocalBudget
 from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
-from ddbio.options import ScanOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import rotated_segments
 from ddbio.scan.rotation import RotatedStream
 from ddbio.scan.stream import SegmentStream

@@ -18,7 +18,8 @@ from ddbio.errors import (
     TargetError,
 )
 from ddbio.jobs.report import ScanReport
-from ddbio.options import ScanOptions, parse_options
+from ddbio.options import parse_options
+from ddbio.scan.options import ScanOptions
 from ddbio.validation.digest import digest_files
 
 REPORT_KEYS = {

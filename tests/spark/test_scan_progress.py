@@ -18,8 +18,9 @@ import ddbio
 from ddbio.budget import LocalBudget
 from ddbio.errors import EndpointError
 from ddbio.jobs.staging import open_staging
-from ddbio.options import ScanToFilesOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
+from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.progress import open_progress
 from ddbio.scan.to_files import FilesTask, write_task
 from ddbio.spark.engine import SparkEngine

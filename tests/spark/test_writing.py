@@ -10,8 +10,9 @@ from pyspark import SparkFiles, TaskContext
 import ddbio
 from ddbio.aws.table_description import TableDescription
 from ddbio.errors import OptionError, ServiceError
+from ddbio.load.options import WriteOptions
 from ddbio.load.plan import plan_write
-from ddbio.options import WriteOptions, parse_options
+from ddbio.options import parse_options
 from ddbio.spark import registration
 from ddbio.spark.writing import KeyHashes, rows_of_new_keys, rows_of_unique_keys
 

@@ -7,8 +7,8 @@ import pytest
 
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import RESCUE_NAME, tagged_field
-from ddbio.options.quality import QualityRules
 from ddbio.validation.quality import RuleChecker, rows_with
+from ddbio.validation.rules import QualityRules
 
 
 def failures(rule, column, field_=None, rescued=None):

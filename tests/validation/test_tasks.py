@@ -15,9 +15,9 @@ from ddbio.budget import LocalBudget
 from ddbio.items.key_hashes import BUCKETS, Rows
 from ddbio.items.key_words import key_words
 from ddbio.jobs.engine import LocalEngine
-from ddbio.options import ValidateOptions
-from ddbio.options.quality import ColumnRules, QualityRules, ValueRange
 from ddbio.validation.meeting import RowsElsewhere
+from ddbio.validation.options import ValidateOptions
+from ddbio.validation.rules import ColumnRules, QualityRules, ValueRange
 from ddbio.validation.sides import Reading, open_side
 from ddbio.validation.sums import Checks, Hashing, Sums
 from ddbio.validation.tasks import words_of_portion

@@ -13,8 +13,8 @@ from pyiceberg.catalog import load_catalog
 
 import ddbio
 from ddbio.errors import EndpointError, OptionError, TargetError
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.registry import open_lake_table
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.lake.test_maintain import aged
 from tests.lake.virtual_log import VirtualLog, Writer, columns, expected, items_of

@@ -28,9 +28,9 @@ from ddbio.commit.committer import Claim
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.lake.apply import Applier, ApplyReport
 from ddbio.lake.changes import open_changes
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.hudi import HudiLakeTable
 from ddbio.lake_formats.items import open_items
-from ddbio.options import ApplyOptions
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import _OPTIONS, HudiMerging, HudiTable
 from ddbio.storage.local_store import LocalStore

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import ddbio
+from ddbio.lake.options import ApplyOptions
 from ddbio.lake_formats.registry import open_lake_table
-from ddbio.options import ApplyOptions
 from ddbio.storage.local_store import LocalStore
 from tests.lake.virtual_log import VirtualLog, Writer, columns, expected, is_deleted, items_of
 

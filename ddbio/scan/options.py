@@ -1,4 +1,4 @@
-"""Options of reading: which items of a table or an export are read, how fast, and into which columns."""
+"""Options of scans."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
+from ddbio.options.columns import ColumnOptions
+from ddbio.options.files import LAKE_FORMATS, FileFormatName, FilesOptions, check_hudi, check_lake
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, InputFormat, Names, Pairs
+from ddbio.options.parsing import CONFIG, InputFormat, Names
 
 AcceptEncoding = Literal["identity", "gzip"]
 
@@ -48,39 +49,6 @@ def _as_keys(value: Any) -> Any:
     ):
         raise ValueError("give a list of keys, or an Arrow table or data frame with the key columns")
     return GivenKeys(list(value) if isinstance(value, Sequence) else value)
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ColumnOptions(ConnectionOptions):
-    """Choose the columns that items are decoded into, and what happens to values that do not fit them."""
-
-    CHANGEABLE: ClassVar = frozenset({"sample_items"})
-
-    schema: Any = None
-    """``ItemSchema``, ``pyarrow.Schema`` or the JSON text of either (``ddbio schema --json``); default is inferred."""
-    on_misfit: Literal["rescue", "fail", "drop"] = "rescue"
-    """``rescue``: keep misfits in ``_rescue``; ``fail``: raise; ``drop``: discard those of attributes in ``drop``."""
-    drop: Names | None = None
-    """Attributes whose misfits are counted and discarded; those of other attributes go to ``_rescue``."""
-    timestamps: Pairs | None = None
-    """Attributes that are dates and times, and how they are written: ``created_at=iso,ts=epoch_s,day=date``."""
-    types: Pairs | None = None
-    """Types of columns by attribute, instead of those inferred: ``price=decimal(38, 9),payload=json``."""
-    numbers: Literal["exact", "float64", "text"] = "exact"
-    """Type of columns of numbers: ``float64`` takes the nearest double unless all are whole; ``text`` is exact too."""
-    nulls: Literal["merge", "keep"] = "merge"
-    """``merge``: NULL and missing are both null; ``keep``: each NULL is kept in ``_rescue``."""
-    sample_items: Annotated[int, Field(ge=1, le=100_000)] = 2_000
-    """Items to read, from several segments or files, to infer the schema."""
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> ColumnOptions:
-        if (self.on_misfit == "drop") != (self.drop is not None):
-            raise ValueError("on_misfit=drop and the attributes to drop belong together: give both or neither")
-        twice = dict(self.timestamps or ()).keys() & dict(self.types or ()).keys()
-        if twice:
-            raise ValueError(f"{min(twice)!r} is in timestamps and in types: keep one")
-        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -140,18 +108,43 @@ class DigestOptions(InspectOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ExportReadOptions(ColumnOptions):
-    """Choose a native export and the columns that its items are decoded into."""
+class ScanToFilesOptions(FilesOptions, ScanOptions):
+    """Choose what of a table is scanned, and the files that its rows go to."""
 
-    source: Annotated[str, Field(min_length=1)]
-    """The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path."""
+    CHANGEABLE: ClassVar = frozenset({"buckets", "page_journal"})
+
+    format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg", "hudi"] = "parquet"
+    """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
+    and manifests; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
+    digest: bool = False
+    """Compute the order-independent digest of the items as the service returned them."""
+    page_journal: Annotated[str, Field(min_length=1)] | None = None
+    """Folder that keeps pages until their files are complete, for jobs that are killed; ``s3://``: a PUT a page."""
+
+    @model_validator(mode="after")
+    def _check_format(self) -> ScanToFilesOptions:
+        if self.page_journal is not None and self.job_id is None:
+            raise ValueError("page_journal is for a later run of the same job: give job_id, too")
+        if self.page_journal is not None and self.format in {"dynamodb-export", *LAKE_FORMATS}:
+            raise ValueError(f"a job of format {self.format} begins anew: leave page_journal out")
+        if self.format in LAKE_FORMATS:
+            check_lake(self, ("partition_by", "catalog", "index", "columns"))
+        if self.format == "hudi":
+            check_hudi(self)
+        if self.format == "dynamodb-export" and self.mode == "append":
+            raise ValueError("an export is made by one job: give mode error or overwrite")
+        if self.format == "dynamodb-export" and self.partition_by is not None:
+            raise ValueError("an export has no partitions: leave partition_by out, or give another format")
+        if self.format == "dynamodb-export" and self.compression not in {None, "gzip"}:
+            raise ValueError("the files of an export are gzip: leave compression out")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class ExportWindowsOptions(ConnectionOptions):
-    """Choose the full export from which, and the time until which, changes are wanted."""
+class PlanScanOptions(ScanToFilesOptions):
+    """Choose what of a table would be scanned, and the files that its rows would go to, if any."""
 
-    source: Annotated[str, Field(min_length=1)]
-    """The full export's folder, as for reading it."""
-    until: AwareDatetime | None = None
-    """Time, with its zone, until which changes are wanted; default is now."""
+    dest: str | None = None  # type: ignore[assignment]
+    """Target of the scan, which is then checked as well; without it the scan is one into memory."""

@@ -1,4 +1,4 @@
-"""Options of jobs that DynamoDB itself runs: exports, imports, bulk puts, backups and restores."""
+"""Options of native exports, and of other jobs of the service: imports, bulk puts, backups."""
 
 from __future__ import annotations
 
@@ -8,12 +8,71 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
-from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, split_indexes
+from ddbio.options.files import LAKE_FORMATS, FileFormatName, FilesOptions, check_hudi, check_lake
+from ddbio.options.limits import LimitOptions, TimeLimitOptions
+from ddbio.options.parsing import CONFIG, Names, split_indexes
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportReadOptions(ColumnOptions):
+    """Choose a native export and the columns that its items are decoded into."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportWindowsOptions(ConnectionOptions):
+    """Choose the full export from which, and the time until which, changes are wanted."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The full export's folder, as for reading it."""
+    until: AwareDatetime | None = None
+    """Time, with its zone, until which changes are wanted; default is now."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
+    """Choose an export, and the files that its rows go to."""
+
+    format: Literal[FileFormatName, "delta", "iceberg", "hudi"] = "parquet"
+    """Format of the files; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
+    key: Names | None = None
+    """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Partitions ``_b`` of a lake table that is made; those of a table never change."""
+
+    @model_validator(mode="after")
+    def _check_table(self) -> ExportToFilesOptions:
+        if self.format in LAKE_FORMATS:
+            check_lake(self, ("partition_by", "catalog"))
+        if self.format == "hudi":
+            check_hudi(self)
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class ExportFoldOptions(ExportToFilesOptions):
+    """Choose a full export, the time up to which changes are applied, and the files that its rows go to."""
+
+    as_of: AwareDatetime | None = None
+    """Time, with its zone, of the wanted state: the end of a window; default is the end of the last one."""
+    spill: str | None = None
+    """Folder for intermediate rows, which all workers reach; default is a temporary one, with Spark in the target."""
+
+    @model_validator(mode="after")
+    def _check_folded(self) -> ExportFoldOptions:
+        if self.format == "hudi":
+            raise ValueError("a fold makes no Hudi table: make one of the full export by 'ddbio export read'")
+        return self
+
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_IncrementalExportSpecification.html
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=24)
+
+
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
 _BACKUP_NAME = r"^[a-zA-Z0-9_.-]{3,255}$"
 

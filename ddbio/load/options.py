@@ -1,4 +1,4 @@
-"""Options of writing: rows into a live table, a table into another one, rows into files for the service's import."""
+"""Options of loads, copies, new tables and files for imports."""
 
 from __future__ import annotations
 

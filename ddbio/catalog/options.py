@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.connection import ConnectionOptions
-from ddbio.options.parsing import ALL, CONFIG
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CatalogConnectionOptions(ConnectionOptions):
-    """Choose the endpoint of the catalog."""
-
-    CHANGEABLE: ClassVar = ALL
-
-    glue_endpoint_url: str | None = None
-    """Endpoint of Glue; the environment variable AWS_ENDPOINT_URL_GLUE works as well."""
+from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions
+from ddbio.options.parsing import CONFIG
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

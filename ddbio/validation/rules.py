@@ -16,12 +16,21 @@ from ddbio.options.locations import local_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+
 Value = StrictBool | Annotated[Decimal, Field(strict=False)] | StrictStr
+
+
 Number = Annotated[Decimal, Field(strict=False)]
 
+
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?[eE][+-]?[0-9]+")
+
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
 

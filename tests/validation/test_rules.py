@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.options.quality import read_rules
+from ddbio.validation.rules import read_rules
 
 WHOLE = """
 columns:
@@ -66,7 +66,7 @@ def test_a_file_that_is_not_there_and_a_missing_library_are_named(tmp_path):
     script = """
 import sys
 sys.modules["yaml"] = None
-from ddbio.options.quality import read_rules
+from ddbio.validation.rules import read_rules
 try:
     read_rules("rules.yaml")
 except ValueError as error:

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ddbio.options.catalog import CatalogConnectionOptions
-from ddbio.options.connection import ConnectionOptions
-from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions
+from ddbio.options.files import SMALL_FILE_BYTES, Compression
 from ddbio.options.limits import PriceOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, Names
+from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -109,3 +108,19 @@ class RollbackOptions(CatalogConnectionOptions):
     """Version whose files are live again; default is the one before the newest."""
     catalog: str | None = None
     """Table of a catalog, ``glue://database.table``, to make or move to the newest version; on S3 only."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class LayoutOptions(ConnectionOptions):
+    """Choose a dataset whose layout is wanted, and where it is shown."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``s3://bucket/prefix`` or a local folder."""
+    input_format: InputFormat | None = None
+    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
+    small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(SMALL_FILE_BYTES)
+    """Size below which a file is small."""
+    html: str | None = None
+    """File to write the report to as a page of HTML with charts, besides."""
+    png: str | None = None
+    """File to write the charts to as a PNG, besides."""

@@ -1,52 +1,15 @@
-"""Options of the verbs that look at what is there, and change nothing."""
+"""Options of validations."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ByteSize, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
 from ddbio.options.limits import LimitOptions
-from ddbio.options.locations import parse_location
 from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
-
-SMALL_FILE_BYTES = 128 * 1024 * 1024
-"""Size below which a file counts as small, unless a caller says otherwise."""
-
-
-def _on_s3(location: str) -> str:
-    scheme, place = parse_location(location)
-    if scheme != "s3":
-        raise ValueError("give s3://bucket/prefix, and a table by option 'table'")
-    return place
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class DoctorOptions(ConnectionOptions):
-    """Choose the table and the bucket that are checked; without either, only what every job needs is."""
-
-    location: Annotated[str, AfterValidator(_on_s3)] | None = None
-    """``s3://bucket/prefix`` that a job reads or writes."""
-    table: Annotated[str, Field(min_length=1)] | None = None
-    """Table, by its name or ARN, that a job reads or writes."""
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class LayoutOptions(ConnectionOptions):
-    """Choose a dataset whose layout is wanted, and where it is shown."""
-
-    path: Annotated[str, Field(min_length=1)]
-    """``s3://bucket/prefix`` or a local folder."""
-    input_format: InputFormat | None = None
-    """Format of all files, whatever their names say; default is what the name, or else the bytes of each file tell."""
-    small_than: Annotated[ByteSize, Field(ge=1)] = ByteSize(SMALL_FILE_BYTES)
-    """Size below which a file is small."""
-    html: str | None = None
-    """File to write the report to as a page of HTML with charts, besides."""
-    png: str | None = None
-    """File to write the charts to as a PNG, besides."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
