@@ -13,10 +13,9 @@ import pytest
 import ddbio
 from ddbio.advice.doctor import DoctorReport, Finding
 from ddbio.cli.main import cli
-from ddbio.export.bulk import BulkSummary
+from ddbio.export.bulk_puts import BulkSummary
 from ddbio.export.fold import ExportFoldReport
-from ddbio.export.import_job import BulkJob, ImportJob
-from ddbio.export.job_descriptions import BackupJob, ExportJob, RestoreJob
+from ddbio.export.job_descriptions import BackupJob, BulkJob, ExportJob, ImportJob, RestoreJob
 from ddbio.export.read import ExportReadReport
 from ddbio.folders.compact import CompactReport
 from ddbio.folders.publish import PublishReport

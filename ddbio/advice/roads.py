@@ -13,8 +13,8 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddbio.items.capacity import SEGMENT_BYTES, scan_units
+from ddbio.jobs.estimate import SCAN_SPEED
 from ddbio.jobs.prices import Price, PriceBook, unit_price
-from ddbio.jobs.speeds import SCAN_SPEED
 from ddbio.result import Result
 
 if TYPE_CHECKING:

@@ -7,9 +7,11 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,7 +20,6 @@ import pyarrow.parquet as pq
 
 from ddbio.cdc.log_order import sequences_of
 from ddbio.cdc.log_rows import KinesisDecoder, LogDecoder, LogRows, Recent, hour_folder, next_iterator, records_of
-from ddbio.cdc.memory import release_loader
 from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history
 from ddbio.errors import NotFoundError, TargetError
@@ -26,7 +27,6 @@ from ddbio.formats.log_columns import EVENT_ID, SEQUENCE
 from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.schema.file import schema_from_json, schema_to_json
-from ddbio.storage.job_state import JobState
 from ddbio.storage.object_store import RangeFile
 
 if TYPE_CHECKING:
@@ -40,6 +40,31 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
+
+_MAPS = Path("/proc/self/maps")
+# https://man7.org/linux/man-pages/man2/madvise.2.html
+_DONTNEED = 4
+_LOADER = "libllvmlite"
+
+
+def release_loader() -> None:
+    """Let the system have the pages of LLVM's code, some 50 MiB that are read while compiled loops are loaded.
+
+    Code is never written, so what is used again is read from its file again. Only Linux is asked.
+    """
+    try:
+        lines = _MAPS.read_text().splitlines()
+        advise = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in lines:
+        words = line.split(None, 5)
+        # Only what is read and run: pages that were written to would be lost.
+        if len(words) > 5 and words[1] == "r-xp" and _LOADER in words[5]:  # noqa: PLR2004 - the last is the file
+            begin, end = (int(each, 16) for each in words[0].split("-"))
+            advise(begin, end - begin, _DONTNEED)
+
 
 log = logging.getLogger("ddbio.capture")
 

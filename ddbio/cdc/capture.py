@@ -5,24 +5,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import itertools
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.budget import LocalBudget
+from ddbio.budget.job_limits import STOP_RATIO
 from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
-from ddbio.cdc.change_streams import StreamSource
+from ddbio.cdc.change_streams import StreamSource, stream_of
 from ddbio.cdc.fan_out import FanOutSource
-from ddbio.cdc.finding import find_stream, is_current
-from ddbio.cdc.gaps import last_change
-from ddbio.cdc.kinesis_streams import KinesisSource
+from ddbio.cdc.gaps import HEALS, last_change
+from ddbio.cdc.kinesis_streams import KinesisSource, data_stream_of
 from ddbio.cdc.leases import LEASES, LeasedSource, Leases, Parts, part_id, records_of
 from ddbio.cdc.lineages import (
     LogLineage,
+    TableStream,
     can_be_read,
     gap_between,
     gap_error,
@@ -31,12 +36,12 @@ from ddbio.cdc.lineages import (
     left_before,
     lineage_number,
     lineages_of,
+    require_table,
     table_arn_of,
 )
-from ddbio.cdc.log_jobs import columns_in, jobs_in
+from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
-from ddbio.cdc.spending import BoundedStop, Spending
 from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, NotFoundError, OptionError
@@ -44,7 +49,9 @@ from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.jobs.estimate import Figures
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import GB, Figures, compute_parts, is_s3
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.stores import open_store
 from ddbio.options import connection_of, parse_options
@@ -54,15 +61,225 @@ from ddbio.scan.plan import budget_of
 from ddbio.storage.job_state import JobState, require_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from ddbio.aws.client import ClientSpec
     from ddbio.aws.table_description import TableDescription
-    from ddbio.cdc.finding import FoundStream
     from ddbio.cdc.options import CaptureOptions
     from ddbio.cdc.shards import ChangeSource
+    from ddbio.jobs.estimate import Part, Prices
     from ddbio.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class FoundStream:
+    """Hold the stream of a table, and which capture reads it.
+
+    Attributes
+    ----------
+    first
+        The stream that the capture was begun with.
+    other
+        Another capture of the log that has read this stream; None if there is none.
+    """
+
+    spec: ClientSpec
+    table: TableDescription
+    stream: TableStream
+    job_id: str
+    first: str
+    other: JobState | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key attributes of the table."""
+        return tuple(name for name, _ in self.table.key_types)
+
+
+def find_stream(options: CaptureOptions) -> FoundStream:
+    """Return the stream that a table has now, and the capture of the log that reads it.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such table.
+    OptionError
+        If it has no stream that a log can be made of, or the log belongs to another table.
+    """
+    spec = dynamodb_spec(options)
+    described = call(spec, "DescribeTable", f"table {options.table!r}", {"TableName": options.table})["Table"]
+    stream, table = _stream_of(options, spec, described), parse_table_description(described)
+    store = open_store(options.dest, options)
+    kind = LEASES if options.leases > 1 else CAPTURE
+    own_id = _job_id(f"{stream.arn} {table.name}" if stream.is_kinesis else stream.arn)
+    return _of_log(options, FoundStream(spec, table, stream, options.job_id or own_id, stream.arn), store, kind)
+
+
+def _stream_of(options: CaptureOptions, spec: ClientSpec, described: Mapping[str, Any]) -> TableStream:
+    """Return the stream of a table; refuse one that a log cannot be made of."""
+    table, view = described["TableName"], None
+    if options.source == "kinesis":
+        arn = data_stream_of(spec, table, options.stream)
+    else:
+        if options.stream is not None:
+            raise OptionError("a table has one stream of its own: stream names a data stream, with source=kinesis")
+        if options.fan_out is not None:
+            raise OptionError("fan_out is a consumer of a data stream: give it with source=kinesis")
+        arn, view = stream_of(described)
+        if view in {"KEYS_ONLY", "OLD_IMAGE"}:
+            raise OptionError(
+                f"the stream of {table!r} has the view {view}, without the items as they are after a change: turn on "
+                "another one with NEW_IMAGE or NEW_AND_OLD_IMAGES"
+            )
+        if options.old_image and view == "NEW_IMAGE":
+            raise OptionError(
+                f"the stream of {table!r} has the view NEW_IMAGE, without the items as they were before a change: "
+                "leave old_image out, or turn on another one with NEW_AND_OLD_IMAGES"
+            )
+    created = described.get("CreationDateTime")
+    return TableStream(
+        table=table,
+        table_id=described.get("TableId", ""),
+        arn=arn,
+        table_arn=described.get("TableArn", ""),
+        created_at=created.timestamp() if isinstance(created, datetime) else None,
+        regions=frozenset(each["RegionName"] for each in described.get("Replicas", [])),
+    )
+
+
+def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tuple[JobState, list[LogLineage]]]:
+    """Return the captures of a log, and the streams that each has read; refuse those of another table."""
+    captures = list[tuple[JobState, list[LogLineage]]]()
+    for state in (each for one in (CAPTURE, LEASES, HANDLER) for each in jobs_in(store, one)):
+        head = state.head() or {}
+        if HEALS in head or "lease" in head:
+            continue
+        lineages = lineages_of(state)
+        table = head.get("table") or table_arn_of(lineages[0].stream).rpartition("/")[2]
+        require_table(store.uri, found.stream, lineages, table)
+        if state.kind == HANDLER or ("table" in head) != found.stream.is_kinesis:
+            continue
+        if state.kind == kind:
+            captures.append((state, lineages))
+        elif lineages[-1].stream != found.stream.arn:
+            raise OptionError(
+                f"capture {state.job_id!r} of {store.uri} has read {lineages[-1].stream}, and only it can go on with "
+                f"{found.stream.arn}: give leases={head.get('leases', 1)}"
+            )
+    return captures
+
+
+def _of_log(options: CaptureOptions, found: FoundStream, store: ObjectStore, kind: str) -> FoundStream:
+    """Return which capture of the log goes on; refuse the log of another table."""
+    captures = _captures_of(found, store, kind)
+    if not captures:
+        return found
+    arn = found.stream.arn
+    state, newest = max(captures, key=lambda each: each[1][-1].started_at)
+    before = max((each.started_at for _, lineages in captures for each in lineages if each.stream != arn), default=0.0)
+
+    def goes_on(lineages: Sequence[LogLineage]) -> bool:
+        return lineages[-1].stream == arn and lineages[-1].started_at >= before
+
+    own = next((lineages for each, lineages in captures if each.job_id == found.job_id), None)
+    if options.job_id is None and (own is None or not goes_on(own)):
+        found, own = dataclasses.replace(found, job_id=state.job_id), newest
+    if state.job_id != found.job_id and not goes_on(newest if own is None else own):
+        raise OptionError(
+            f"capture {state.job_id!r} of {store.uri} has read {newest[-1].stream}, another stream of table "
+            f"{found.table.name!r}, and goes on with {arn}. Leave job_id out, or give that one"
+        )
+    if own is None:
+        return found
+    # Older versions made a capture of its own for each stream.
+    others = (each for each, lineages in captures if each.job_id != found.job_id and lineages[-1].stream == arn)
+    is_read = any(each.stream == arn for each in own)
+    return dataclasses.replace(found, first=own[0].stream, other=None if is_read else next(others, None))
+
+
+def is_current(found: FoundStream, lineages: Sequence[LogLineage]) -> bool:
+    """Return whether the last stream that a capture has read is the one that the table has now."""
+    return lineages[-1].stream == found.stream.arn
+
+
+def _job_id(identity: str) -> str:
+    return f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+# Assumed: a file is put, and its batch is recorded.
+_WRITES_A_FILE = 2
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Price what captures have read and written; sampling the table for its columns is not counted."""
+
+    options: CaptureOptions
+    loops: Sequence[CaptureLoop]
+    prices: Prices
+
+    @staticmethod
+    def of(options: CaptureOptions, loops: Sequence[CaptureLoop]) -> Spending:
+        """Return what captures spend by the prices that their options choose."""
+        return Spending(options, loops, prices_of(options.region, options.prices))
+
+    def figures(self, seconds: float) -> Figures:
+        """Return what was taken so far."""
+        options, loops = self.options, self.loops
+        size = sum(each.read_bytes for each in loops)
+        parts: list[Part] = [
+            ("reads of the stream", "stream_reads", sum(each.reads for each in loops))
+            if options.source == "streams"
+            else ("Kinesis out", "kinesis_out", size / GB),
+            *compute_parts(options.compute, seconds),
+        ]
+        if is_s3(options.dest):
+            parts.append(("S3 writes", "s3_writes", _WRITES_A_FILE * sum(each.log.files for each in loops)))
+        return Figures(0.0, seconds, size, self.prices.cost(parts).usd)
+
+    def exceeded(self, seconds: float) -> bool:
+        """Return whether more than a tenth above the limit is spent."""
+        if self.options.max_usd is None:
+            return False
+        return (self.figures(seconds).usd or 0.0) > STOP_RATIO * self.options.max_usd
+
+
+class BoundedStop(threading.Event):
+    """Be set when another event is, after so many seconds, or when something is exceeded: looked at now and then.
+
+    Parameters
+    ----------
+    exceeded
+        Takes the seconds since this was made.
+    """
+
+    def __init__(self, stop: threading.Event, seconds: float | None, exceeded: Callable[[float], bool]) -> None:
+        super().__init__()
+        self._stop, self._seconds, self._exceeded = stop, math.inf if seconds is None else seconds, exceeded
+        self._began_at = self._looked_at = time.monotonic()
+
+    def is_set(self) -> bool:
+        """Return whether it is time to stop."""
+        if super().is_set() or self._stop.is_set():
+            return True
+        now = time.monotonic()
+        is_over = now - self._began_at >= self._seconds
+        if not is_over and now - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = now
+            is_over = self._exceeded(now - self._began_at)
+        if is_over:
+            self.set()
+        return is_over
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for as long, or until it is set."""
+        left = self._seconds - (time.monotonic() - self._began_at)
+        self._stop.wait(max(0.0, min(_LOOK_SECONDS if timeout is None else timeout, left)))
+        return self.is_set()
+
 
 _LOG = logging.getLogger("ddbio.capture")
 # A capture on another machine takes over after so long.

@@ -27,7 +27,7 @@ from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.kernel.members import Openings
 from ddbio.items.schema.arrow import name_of_field, tag_of_field
 from ddbio.items.schema.item_schema import arrow_schema_of
-from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_place
 from ddbio.jobs.stores import open_store
 from ddbio.sources.data_files import named_errors
 from ddbio.storage.meta import META

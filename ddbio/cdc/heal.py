@@ -37,7 +37,7 @@ from ddbio.cdc.table_items import read_items
 from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
-from ddbio.export import jobs
+from ddbio.export import exports as jobs
 from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet

@@ -31,7 +31,7 @@ from ddbio.items.json_text import compact_json
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
-from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_place
 from ddbio.jobs.stores import open_store
 from ddbio.storage.job_state import JobState
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.capture import CaptureReport
     from ddbio.cdc.delivery import DeliveryReport
-    from ddbio.export.bulk import BulkSummary
+    from ddbio.export.bulk_puts import BulkSummary
     from ddbio.export.job_descriptions import ExportJob
     from ddbio.items.digest import Digest
     from ddbio.items.schema.item_schema import ItemSchema
@@ -185,7 +185,7 @@ def start_export(
     options: of.ExportStartOptions, *, waits: bool, watch: Callable[[ExportJob, float], None]
 ) -> ExportJob:
     """Start an export, and wait for it if asked to."""
-    from ddbio.export import jobs
+    from ddbio.export import exports as jobs
 
     job = jobs.start(options)
     return jobs.wait(of.WaitOptions(**of.connection_of(options), arn=job.arn), watch) if waits else job
@@ -201,7 +201,7 @@ def export_windows(options: of.ExportWindowsOptions, increments: Sequence[str]) 
 
 def bulk_summary(options: of.BulkReportOptions) -> BulkSummary:
     """Return the counts of what a bulk put did not put."""
-    from ddbio.export.bulk import read_reports
+    from ddbio.export.bulk_puts import read_reports
 
     return read_reports(options).summary
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ddbio.budget import LocalBudget, Usage
     from ddbio.export.read import ExportReadPlan
     from ddbio.items.kernel.compiling import Compilations
-    from ddbio.jobs.job_outline import JobOutline
+    from ddbio.jobs.progress import JobOutline
     from ddbio.jobs.waiting import Job
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
@@ -208,7 +208,7 @@ class JobWatch:
 
 
 def _left(job: Job, waited: float) -> str:
-    from ddbio.export.import_job import BulkJob
+    from ddbio.export.job_descriptions import BulkJob
 
     if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
         return ""

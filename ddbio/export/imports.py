@@ -12,8 +12,7 @@ from ddbio.aws.table_description import region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, ValidationError
 from ddbio.export import service_jobs
-from ddbio.export.import_job import FOLDER, ImportedFiles, plan_import
-from ddbio.export.job_descriptions import failure_of, s3_place
+from ddbio.export.job_descriptions import FOLDER, ImportedFiles, failure_of, plan_import, s3_place
 from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
@@ -24,7 +23,7 @@ from ddbio.jobs.waiting import await_end
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddbio.export.import_job import ImportEntry, ImportJob, ImportPlan
+    from ddbio.export.job_descriptions import ImportEntry, ImportJob, ImportPlan
     from ddbio.export.options import ImportStartOptions, ImportWaitOptions
     from ddbio.options import ConnectionOptions
 
@@ -40,7 +39,7 @@ def plan_of(options: ImportStartOptions) -> ImportPlan:
     NotFoundError
         If the prefix has no items: the service would make an empty table.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.import_job.plan_import`.
+        See :func:`ddbio.export.job_descriptions.plan_import`.
     """
     source, files, objects = objects_of(options.source, options, ": the service would make an empty table")
     token = options.client_token or str(uuid.uuid4())

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ddbio.export.tasks import sampled_rows, spark_task_count
 from ddbio.formats.file_facts import file_bytes
 from ddbio.jobs.engine import available_cores, engine_for, running_spark_parallelism
-from ddbio.jobs.estimate import SENT_RATIO, Estimate, EstimatedPlan, input_parts
-from ddbio.jobs.file_estimates import file_estimate, sampled_partitions
-from ddbio.jobs.partition_estimate import estimate_files
+from ddbio.jobs.estimate import EXPORT_SPEED, SENT_RATIO, Estimate, EstimatedPlan, input_parts
+from ddbio.jobs.file_estimates import estimate_files, file_estimate, sampled_partitions
 from ddbio.jobs.service_estimates import TEXT_RATIOS
-from ddbio.jobs.speeds import EXPORT_SPEED
 from ddbio.jobs.staging import stored_format
 from ddbio.runner.rows_job import written_parts
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from ddbio.export.options import ExportToFilesOptions
     from ddbio.export.tasks import ExportColumns
-    from ddbio.jobs.partition_estimate import FilesEstimate
+    from ddbio.jobs.file_estimates import FilesEstimate
     from ddbio.sources.export_source import ExportSource
 
 # Changes are read, spilled, and read again with the items that they change.

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.aws.control_plane import call, describe_table, list_pages, time_text
 from ddbio.errors import ServiceError
-from ddbio.export.import_job import BulkEntry, BulkJob, ImportEntry, ImportJob, table_definition
-from ddbio.export.job_descriptions import BackupJob, ExportEntry, ExportJob, RestoreJob, kms_members
+from ddbio.export.job_descriptions import (
+    BackupJob,
+    BulkEntry,
+    BulkJob,
+    ExportEntry,
+    ExportJob,
+    ImportEntry,
+    ImportJob,
+    RestoreJob,
+    kms_members,
+    table_definition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.export.import_job import BulkPlan, ImportPlan
-    from ddbio.export.job_descriptions import ExportPlan, RestorePlan
+    from ddbio.export.job_descriptions import BulkPlan, ExportPlan, ImportPlan, RestorePlan
 
 _INCREMENTAL = "INCREMENTAL_EXPORT"
 _MANIFEST_NAME = "manifest-summary.json"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,40 +20,159 @@ from ddbio.commit.contents import require_own_files
 from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
-from ddbio.folders.compaction import SMALL_RATIO, CompactRule, hour_began, plan_groups
-from ddbio.folders.counting import count_rows
 from ddbio.folders.rewrite import RewriteGroup, RewriteResult, RewriteTask, rewrite_task
 from ddbio.folders.vacuum import parse_age
 from ddbio.formats.manifests import describe_files, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, format_of, holds_dynamodb_json
+from ddbio.formats.row_files import FooterReader, read_batches
 from ddbio.items.digest import Digest
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.own_names import told_apart
 from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import engine_for
-from ddbio.jobs.estimate import ARROW_RATIO, Estimate, EstimatedPlan, input_parts, output_parts
+from ddbio.jobs.estimate import ARROW_RATIO, REWRITE_SPEED, Estimate, EstimatedPlan, input_parts, output_parts
 from ddbio.jobs.file_estimates import file_estimate, file_figures
 from ddbio.jobs.report import FilesReport, layout_of
-from ddbio.jobs.speeds import REWRITE_SPEED
 from ddbio.jobs.stores import open_store
+from ddbio.result import Result
 from ddbio.runner.files_job import FilesJob
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.catalog.glue import CatalogReport
     from ddbio.commit.snapshot import LiveFile, Snapshot
-    from ddbio.folders.compaction import CompactGroup
     from ddbio.folders.options import CompactOptions
     from ddbio.jobs.engine import Engine
     from ddbio.jobs.estimate import Figures
     from ddbio.options import Compression
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile
+
+SMALL_RATIO = 0.75
+"""A file below this share of the target counts as small, unless a caller says otherwise."""
+
+# A rest below this share of the target joins the file before it.
+_REST_RATIO = 0.1
+# A group is rewritten by one task in a row: at most so many new files, so that tasks and retries stay short.
+_GROUP_FILES = 8
+_HOUR = ("year", "month", "day", "hour")
+
+
+@dataclass(frozen=True)
+class CompactRule:
+    """Say which files are worth rewriting.
+
+    Attributes
+    ----------
+    target_bytes
+        Size of the new files.
+    small_bytes
+        Files below it are merged.
+    partition
+        Values of partition columns; only partitions that have them are touched.
+    is_other
+        Whether a file has another format or codec than the new ones, so that it is rewritten alone, too.
+    """
+
+    target_bytes: int
+    small_bytes: int
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    is_other: Callable[[LiveFile], bool] = lambda _: False
+
+
+@dataclass(frozen=True)
+class CompactGroup(Result):
+    """Files of one folder, and so of one partition, that are rewritten together.
+
+    Attributes
+    ----------
+    partition
+        Values of the partition columns.
+    files
+        The files, in the order in which their rows are written.
+    bytes
+        Their size.
+    expected_files
+        About how many files they become.
+    """
+
+    partition: dict[str, str | None]
+    files: tuple[LiveFile, ...]
+    bytes: int
+    expected_files: int
+
+
+def plan_groups(files: Iterable[LiveFile], rule: CompactRule) -> tuple[CompactGroup, ...]:
+    """Return the groups of files that are worth rewriting, those first that save most files for their bytes."""
+    groups = [group for some in _by_folder(files, rule) for group in _groups(some, rule)]
+    return tuple(sorted(groups, key=lambda each: (each.expected_files - len(each.files)) / max(1, each.bytes)))
+
+
+def _by_folder(files: Iterable[LiveFile], rule: CompactRule) -> Iterator[list[LiveFile]]:
+    def folder_of(file: LiveFile) -> str:
+        return file.path.rpartition("/")[0]
+
+    wanted = rule.partition.items()
+    chosen = [each for each in files if wanted <= each.partition.items()]
+    for _, some in itertools.groupby(sorted(chosen, key=lambda each: (folder_of(each), each.path)), folder_of):
+        yield list(some)
+
+
+def _groups(files: list[LiveFile], rule: CompactRule) -> Iterator[CompactGroup]:
+    """Yield the groups of one folder."""
+    chosen = [each for each in files if each.size_bytes < rule.small_bytes or rule.is_other(each)]
+    while chosen:
+        # Full files, but for the last of a group.
+        taken, size = 0, 0
+        while taken < len(chosen) and size < _GROUP_FILES * rule.target_bytes:
+            size += chosen[taken].size_bytes
+            taken += 1
+        some, chosen = tuple(chosen[:taken]), chosen[taken:]
+        expected = max(1, math.ceil(size / rule.target_bytes - _REST_RATIO))
+        if expected < len(some) or any(map(rule.is_other, some)):
+            yield CompactGroup(dict(some[0].partition), some, size, expected)
+
+
+def hour_began(partition: Mapping[str, str | None]) -> datetime | None:
+    """Return when the hour began, in UTC, that the folders ``year=…/month=…/day=…/hour=…`` name; None of others."""
+    try:
+        return datetime(*(int(partition[name] or "") for name in _HOUR), tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except (KeyError, ValueError):
+        return None
+
+
+# Reading a footer is mostly waiting for S3.
+_THREADS = 16
+
+
+def count_rows(store: ObjectStore, files: Iterable[LiveFile]) -> int:
+    """Return how many rows some files hold.
+
+    Raises
+    ------
+    DecodeError, NotFoundError
+        If a file whose rows are not noted cannot be read, or is gone.
+    """
+    files = list(files)
+    unknown = {each.path for each in files if each.rows is None}
+    known = sum(each.rows for each in files if each.rows is not None)
+    if not unknown:
+        return known
+    reader = FooterReader(store)
+    entries = [each for each in store.list() if each.path in unknown]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footers") as pool:
+        for entry, footer in zip(entries, pool.map(reader.read, entries), strict=True):
+            if footer is None:
+                known += sum(batch.num_rows for batch in read_batches(store, entry))
+            else:
+                known += footer.rows
+    return known
+
 
 # Assumed: the footer, the columns, and the new file read again for its digest.
 _READS_OF_A_FILE = 3

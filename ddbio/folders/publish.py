@@ -22,6 +22,8 @@ from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import (
     ARROW_RATIO,
+    DIGEST_SPEED,
+    PROCESSORS,
     START_SECONDS,
     Estimate,
     EstimatedPlan,
@@ -34,7 +36,6 @@ from ddbio.jobs.estimate import (
 )
 from ddbio.jobs.file_estimates import file_figures, run_limits
 from ddbio.jobs.report import Clock, Report, layout_of
-from ddbio.jobs.speeds import DIGEST_SPEED, PROCESSORS
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.options import connection_of
 from ddbio.runner.files_job import FilesJob, StagedFiles

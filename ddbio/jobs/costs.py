@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ddbio.aws.price_list import read_offers
@@ -16,7 +18,6 @@ from ddbio.jobs.price_list import price_queries, refreshed_book
 from ddbio.jobs.prices import OWN_REGION, PriceBook, capacity_cost, joined_cost
 from ddbio.jobs.service_estimates import CapturePlan
 from ddbio.jobs.service_estimates import plan_capture as captured
-from ddbio.jobs.user_files import user_file, write_user_file
 from ddbio.options.locations import local_path
 
 if TYPE_CHECKING:
@@ -27,6 +28,36 @@ if TYPE_CHECKING:
     from ddbio.jobs.estimate import Part
     from ddbio.jobs.prices import Cost
     from ddbio.options import PriceOptions
+
+
+def user_file(name: str) -> Path:
+    """Return the path of a file in ``DDBIO_CONFIG_DIR``, by default ddbio's folder among this user's configurations.
+
+    References
+    ----------
+    https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    own = os.environ.get("DDBIO_CONFIG_DIR")
+    root = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ddbio" if own is None else Path(own)
+    return root / name
+
+
+def write_user_file(name: str, parts: Iterable[str]) -> Path:
+    """Write a file of the user's settings, and return its path.
+
+    Raises
+    ------
+    OptionError
+        If it cannot be written.
+    """
+    path = user_file(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(parts), encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}: let DDBIO_CONFIG_DIR name another") from None
+    return path
+
 
 # Of a region, among the user's files.
 _FILE = "prices/{}.json"

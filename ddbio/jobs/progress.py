@@ -18,6 +18,32 @@ if TYPE_CHECKING:
     from ddbio.load.plan import LoadPlan
     from ddbio.scan.plan import ScanPlan
 
+
+@dataclass(frozen=True)
+class JobOutline:
+    """What is known of a job's extent before it runs.
+
+    Attributes
+    ----------
+    name
+        What runs, like ``scan orders``.
+    unit
+        ``RCU`` or ``WCU``; empty for a job that consumes no capacity.
+    goal
+        How many items or rows it will have brought at its end, those of earlier runs included; None if unknown.
+    units_per_second
+        Its budget, or None.
+    done
+        Rows that earlier runs have brought.
+    """
+
+    name: str
+    unit: str
+    goal: int | None
+    units_per_second: float | None
+    done: int = 0
+
+
 REPORT_SECONDS = 1.0
 
 

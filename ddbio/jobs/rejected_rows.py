@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError
 from ddbio.items.attribute import check_item
 from ddbio.items.encode import Encoder
 from ddbio.items.json_text import compact_json, parse_json
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_nulls, is_text, name_of_field
+from ddbio.jobs.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from ddbio.items.encode import Refusal
     from ddbio.items.raw_items import RawItems
     from ddbio.load.plan import WritePlan
+    from ddbio.options import ConnectionOptions
+
+
+def require_reject_place(reject_to: str | None, options: ConnectionOptions) -> None:
+    """Refuse a folder for rejects that other programs keep a record of; errors are those of ``require_target``."""
+    if reject_to is not None:
+        require_target(open_store(reject_to, options))
+
 
 _BATCH_ROW = re.compile(r"^row \d+: ")
 

@@ -22,7 +22,7 @@ from ddbio.cdc.log_reader import oldest_hour, open_log
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.cdc.options import CaptureHealOptions, CaptureOptions
 from ddbio.errors import DdbioError, TargetError
-from ddbio.export import jobs
+from ddbio.export import exports as jobs
 from ddbio.export.options import ExportStartOptions, ExportToFilesOptions, WaitOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ddbio.cdc.log_reader import open_log, read_changes
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.export import jobs
+from ddbio.export import exports as jobs
 from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION

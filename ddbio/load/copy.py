@@ -21,8 +21,8 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import job_cost
 from ddbio.jobs.create_table import create_table_request
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
-from ddbio.jobs.job_outline import JobOutline
 from ddbio.jobs.prices import Cost, joined_cost
+from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.service_estimates import verification_units
 from ddbio.jobs.table_limits import limits_of

@@ -8,8 +8,10 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_table
@@ -17,9 +19,12 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import check_limits
 from ddbio.errors import DdbioError, OptionError
 from ddbio.items.item_sizes import least_write_units
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.jobs.balance import balance
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import cost_of, job_cost
 from ddbio.jobs.engine import (
+    Shuffle,
     available_cores,
     check_engine,
     cluster_of,
@@ -28,21 +33,20 @@ from ddbio.jobs.engine import (
     running_spark_parallelism,
 )
 from ddbio.jobs.estimate import Figures, input_parts
-from ddbio.jobs.reject_place import require_reject_place
+from ddbio.jobs.rejected_rows import require_reject_place
 from ddbio.jobs.report import Clock, WriteReport
 from ddbio.jobs.stores import new_job_id, require_shared
 from ddbio.jobs.table_statistics import read_statistics
 from ddbio.load.batches import WriteCounts
 from ddbio.load.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
-from ddbio.load.file_checks import check_files
+from ddbio.load.encode import ItemsOfRows, legal_key_hashes
 from ddbio.load.plan import LoadPlan, plan_load, plan_write
 from ddbio.load.rejects import RejectWriter, check_rejects, read_rejects
-from ddbio.load.sources import batches_of, is_one_scan, open_source
+from ddbio.load.sources import batches_of, check_files, is_one_scan, open_source
 from ddbio.load.spreading import RowSpreader
 from ddbio.load.tables import create_target, describe_target
-from ddbio.load.task import LoadJob, run_load
 from ddbio.load.text_columns import declared_types, read_layouts
-from ddbio.load.unit_reader import describe_source
+from ddbio.load.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits, describe_source
 from ddbio.load.write import WriteTask, write_batches
 from ddbio.scan.plan import Resources
 from ddbio.storage.local_store import LocalStore
@@ -50,19 +54,25 @@ from ddbio.storage.local_store import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from numpy.typing import NDArray
+
     from ddbio.aws.table_description import TableDescription
-    from ddbio.budget import Usage
+    from ddbio.budget import Budget, Usage
+    from ddbio.formats.file_format import TextLayout
     from ddbio.items.raw_items import RawItems
-    from ddbio.jobs.engine import Engine
+    from ddbio.jobs.engine import Engine, ShufflingEngine
     from ddbio.jobs.prices import Cost
+    from ddbio.jobs.rejected_rows import RejectedRow
     from ddbio.jobs.watch import Watch
+    from ddbio.load.checkpoint import Checkpoint
     from ddbio.load.options import LoadOptions, WriteOptions
-    from ddbio.load.plan import WritePlan
-    from ddbio.load.sources import FileSource, Rows
+    from ddbio.load.plan import LoadPlan, WritePlan
+    from ddbio.load.sources import FileSource, Rows, Unit
     from ddbio.load.write import WriteInput
+    from ddbio.sources.export_source import ExportSource
+    from ddbio.storage.object_store import ObjectStore
 
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
-
 
 _LOG = logging.getLogger("ddbio.load")
 # A smaller window will do for items that come from all partitions of a table anyway.
@@ -412,3 +422,181 @@ def _with_advice(options: LoadOptions, checkpoints: CheckpointStore) -> Iterator
             message = f"{error}; what is finished is noted: '{command}' and the other options go on from there"
             error.args = (message, *error.args[1:])
         raise
+
+
+ShuffleKey: TypeAlias = tuple[int, int, int]
+"""The key partition of a batch, then its unit and its number, which put the batches in the order of the source."""
+
+
+@dataclass(frozen=True)
+class LoadJob:
+    """Hold what every worker of a load needs; picklable."""
+
+    options: WriteOptions
+    task: WriteTask
+    store: ObjectStore
+    checkpoints: CheckpointStore
+    first_row: int = 0
+    any_order: bool = False
+    """Whether rows may be written in any order: each key occurs once, or the result does not depend on it."""
+    export: ExportSource | None = None
+    types: Mapping[str, pa.Field[Any]] = dataclasses.field(default_factory=dict)
+    """The declared columns of text."""
+    texts: Mapping[str, TextLayout] = dataclasses.field(default_factory=dict)
+    """What was found out of files of text before their rows are read."""
+    null_values: tuple[str, ...] | None = None
+    """The words of CSV that are missing values."""
+
+    @property
+    def reader(self) -> UnitReader:
+        """Return the reader of the source."""
+        return UnitReader(
+            *(self.store, self.task.plan, self.export, self.types, self.texts), null_values=self.null_values
+        )
+
+    def write(
+        self,
+        rows: Iterable[pa.RecordBatch | RawItems | Checkpoint],
+        rejects: RejectWriter,
+        budget: Budget,
+        origins: RowOrigins | ShuffledOrigins | None = None,
+    ) -> WriteCounts:
+        """Write rows; whatever ends this, rejected rows and finished units are stored."""
+        spreader = RowSpreader(self.task.plan, any_order=self.any_order)
+
+        def locate(row: RejectedRow) -> RejectedRow:
+            number = spreader.number_of(row.row)
+            file, file_row, line = (None, None, None) if origins is None else origins.of(number)
+            return dataclasses.replace(row, row=number, file=file, file_row=file_row, line=line)
+
+        try:
+            return write_batches(self.task, spreader.spread(_as_items(rows, self.task.plan)), rejects, budget, locate)
+        finally:
+            self.checkpoints.flush()
+
+
+def _as_items(
+    rows: Iterable[pa.RecordBatch | RawItems | Checkpoint], plan: WritePlan
+) -> Iterator[pa.RecordBatch | RawItems | Checkpoint]:
+    """Yield rows as raw items where the plan lets them be."""
+    items = ItemsOfRows(plan)
+    for each in rows:
+        if isinstance(each, pa.RecordBatch):
+            yield from items.of(each)
+        else:
+            yield each
+
+
+def run_load(
+    job: LoadJob, units: Sequence[Unit], plan: LoadPlan, engine: Engine, budget: LocalBudget
+) -> list[WriteCounts]:
+    """Run the tasks of a load, without units that are finished; return the counts of each task."""
+    if plan.key_partitions is None:
+        left = [unit for unit in units if unit.number not in job.checkpoints.finished]
+        # Each task carries the job, but needs no list of finished units, which may be long.
+        job = dataclasses.replace(job, checkpoints=job.checkpoints.of_task())
+        return engine.run(write_units, [UnitsTask(job, each) for each in assign_units(left, plan.tasks)], budget)
+    shuffle = Shuffle(split_units, partial(KeyPartition, job), plan.key_partitions)
+    splits = [SplitTask(job, each, plan.key_partitions) for each in assign_units(units, plan.tasks)]
+    return cast("ShufflingEngine", engine).run_shuffled(shuffle, splits, write_key_partition, budget)
+
+
+def assign_units(units: Sequence[Unit], tasks: int) -> list[tuple[Unit, ...]]:
+    """Return the units of each task, in the order of the source: about the same bytes for each, and none empty."""
+    return [tuple(units[index] for index in task) for task in balance([unit.size_bytes for unit in units], tasks)]
+
+
+@dataclass(frozen=True)
+class UnitsTask:
+    """Hold the units that one task writes."""
+
+    job: LoadJob
+    units: tuple[Unit, ...]
+
+
+def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
+    """Write the rows of some units; rows of one key in the order of the source, unless any order will do."""
+    job = task.job
+    rejects = RejectWriter(job.options, job.checkpoints.job_id, job.first_row)
+
+    def finish(unit: int, rows: int) -> None:
+        # A later run does not read a finished unit, so its rejected rows must be stored first.
+        rejects.flush()
+        job.checkpoints.finish(unit, rows)
+
+    def begin(unit: int, rows: int) -> None:
+        if job.checkpoints.is_due:
+            rejects.flush()
+            job.checkpoints.begin(unit, rows)
+
+    origins = RowOrigins(job.store.uri)
+    within = WithinUnits(job.checkpoints.begun, begin)
+    rows = job.reader.read(task.units, finish, any_order=job.any_order, origins=origins, within=within)
+    return job.write(rows, rejects, budget, origins)
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """Hold the units whose rows one task splits by key partition."""
+
+    job: LoadJob
+    units: tuple[Unit, ...]
+    key_partitions: int
+
+
+def split_units(task: SplitTask) -> Iterator[tuple[ShuffleKey, bytes]]:
+    """Yield the rows of some units by key partition, so that all rows of a key are in one.
+
+    Rows without a legal key go to the first partition. Finished partitions are left out.
+    """
+    plan, finished = task.job.task.plan, task.job.checkpoints.finished
+    for unit, number, batch, places in task.job.reader.read_columns(task.units):
+        found = _key_partitions(batch, plan, task.key_partitions)
+        for partition in sorted(set(found.tolist()) - finished):
+            chosen = np.flatnonzero(found == partition)
+            yield (partition, unit.number, number), _to_ipc(take_rows(batch, chosen), places.to_metadata(chosen))
+
+
+@dataclass(frozen=True)
+class KeyPartition:
+    """Hold the rows of one key partition, in the order of the source, as streams of Arrow IPC."""
+
+    job: LoadJob
+    number: int
+    streams: Iterable[bytes]
+
+
+def write_key_partition(partition: KeyPartition, budget: Budget) -> WriteCounts:
+    """Write the rows of one key partition."""
+    job = partition.job
+    if partition.number in job.checkpoints.finished:
+        return WriteCounts()
+    origins = ShuffledOrigins()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for stream in partition.streams:
+            with pa.ipc.open_stream(stream) as reader:
+                batch, metadata = reader.read_next_batch_with_custom_metadata()
+            origins.add(RowPlaces.of_metadata(dict(metadata.items())), batch.num_rows)
+            yield batch
+
+    counts = job.write(batches(), RejectWriter(job.options, job.checkpoints.job_id), budget, origins)
+    job.checkpoints.finish(partition.number, counts.rows)
+    job.checkpoints.flush()
+    return counts
+
+
+def _key_partitions(batch: pa.RecordBatch, plan: WritePlan, count: int) -> NDArray[np.int64]:
+    """Return the key partition of each row."""
+    # The top bits of the hash choose the lane within the partition.
+    legal, hashes = legal_key_hashes(batch, plan)
+    found = np.zeros(batch.num_rows, np.int64)
+    found[legal] = (hashes % np.uint64(count)).astype(np.int64)
+    return found
+
+
+def _to_ipc(batch: pa.RecordBatch, metadata: dict[bytes, bytes]) -> bytes:
+    sink: Any = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch, custom_metadata=metadata)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -14,8 +14,8 @@ from ddbio.errors import OptionError
 from ddbio.items.capacity import WriteCost
 from ddbio.items.index_units import SampledWrites
 from ddbio.jobs.estimate import START_SECONDS, Figures
-from ddbio.jobs.job_outline import JobOutline
 from ddbio.jobs.prices import cost_values
+from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.table_limits import largest_share, limits_of
 from ddbio.result import Result
 

@@ -28,9 +28,8 @@ from ddbio.items.raw_items import RawItems
 from ddbio.items.time_columns import StoredRows
 from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.encode import RowEncoder, raw_item_reader, takes_raw_items
-from ddbio.load.file_checks import check_file
 from ddbio.load.plan import SourceDescription
-from ddbio.load.sources import read_options
+from ddbio.load.sources import check_file, read_options
 from ddbio.load.spreading import WINDOW_BYTES
 from ddbio.scan.plan import spread_order
 from ddbio.sources.export_source import FileText

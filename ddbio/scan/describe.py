@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ddbio.items.page import Page
     from ddbio.items.schema.times import TimeForm
     from ddbio.jobs.estimate import Part
-    from ddbio.jobs.partition_estimate import PartitionSample
+    from ddbio.jobs.file_estimates import PartitionSample
     from ddbio.jobs.prices import Cost
     from ddbio.scan.conditions import Query
     from ddbio.scan.options import PlanScanOptions, ScanOptions, ScanToFilesOptions

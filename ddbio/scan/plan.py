@@ -11,11 +11,10 @@ from ddbio.budget.pacing import DEFAULT_RATIO
 from ddbio.errors import OptionError
 from ddbio.items.capacity import BATCH_KEYS, PAGE_BYTES, SEGMENT_BYTES, page_limit, read_units, scan_pages, scan_units
 from ddbio.items.schema.file import schema_to_json
-from ddbio.jobs.estimate import SENT_RATIO, START_SECONDS, Estimate, EstimatedPlan
-from ddbio.jobs.job_outline import JobOutline
-from ddbio.jobs.partition_estimate import estimate_files
+from ddbio.jobs.estimate import PROCESSORS, SCAN_SPEED, SENT_RATIO, START_SECONDS, Estimate, EstimatedPlan
+from ddbio.jobs.file_estimates import estimate_files
 from ddbio.jobs.prices import Cost
-from ddbio.jobs.speeds import PROCESSORS, SCAN_SPEED
+from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.table_limits import limits_of
 from ddbio.scan.selection import selection_of
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.items.index_units import SampledWrites
-    from ddbio.jobs.partition_estimate import PartitionSample
+    from ddbio.jobs.file_estimates import PartitionSample
     from ddbio.jobs.table_limits import Served
     from ddbio.options import Engine
     from ddbio.scan.options import ScanOptions

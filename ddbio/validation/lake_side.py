@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ddbio.items.key_words import key_words
-from ddbio.jobs.estimate import ARROW_RATIO
-from ddbio.jobs.speeds import DIGEST_SPEED
+from ddbio.jobs.estimate import ARROW_RATIO, DIGEST_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import lake_format, open_lake_table

@@ -24,10 +24,9 @@ from ddbio.items.decode import Decoder
 from ddbio.items.schema.arrow import declare_types
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.costs import cost_of
-from ddbio.jobs.estimate import ARROW_RATIO, START_SECONDS
+from ddbio.jobs.estimate import ARROW_RATIO, DIGEST_SPEED, EXPORT_SPEED, START_SECONDS
 from ddbio.jobs.providers import provider
 from ddbio.jobs.service_estimates import TEXT_RATIOS
-from ddbio.jobs.speeds import DIGEST_SPEED, EXPORT_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.jobs.table_statistics import statistics_table
 from ddbio.options import connection_of

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddbio
-from ddbio.cdc.archive import Archiver
-from ddbio.cdc.expiry import EXPIRED_AT, expired_rows, in_key_range, months_of
+from ddbio.cdc.archive import EXPIRED_AT, Archiver, expired_rows, in_key_range, months_of
 from ddbio.cli.main import cli
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE

@@ -7,8 +7,8 @@ import json
 
 import ddbio
 from ddbio.cdc.batch_records import COMMITTED, BatchRecords, batch_name
-from ddbio.cdc.done_objects import DoneObjects
 from ddbio.cdc.log_reader import CapturedLog
+from ddbio.cdc.replay import DoneObjects
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import StoredObject

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ddbio.cdc.image_audit import ImageChains
+from ddbio.cdc.audit import ImageChains
 
 IMAGE = pa.struct([("pk", pa.string()), ("n", pa.int64())])
 SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ import pytest
 
 import ddbio
 from ddbio.errors import NotFoundError
-from ddbio.folders.compaction import hour_began
+from ddbio.folders.compact import hour_began
 from tests.cdc.test_capture import SECONDS, client, fake, make_table, rows_of  # noqa: F401 - fixtures
 from tests.cdc.test_delivered import change, joined, put
 

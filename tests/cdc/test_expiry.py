@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.cdc.expiry import is_expired
+from ddbio.cdc.archive import is_expired
 
 NOW, FIVE_YEARS = 2_000_000_000, 5 * 365 * 86_400
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ddbio.cdc.batches import release_loader
 from ddbio.cdc.log_rows import LogDecoder
-from ddbio.cdc.memory import release_loader
 
 BODY = (
     b'{"Records":[{"eventName":"INSERT","dynamodb":{"ApproximateCreationDateTime":1793491190,"Keys":{"pk":{"S":"a"}},'

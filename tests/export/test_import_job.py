@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddbio.export.import_job import ImportedFiles
+from ddbio.export.job_descriptions import ImportedFiles
 
 STATED = {
     "key": "pk:S",

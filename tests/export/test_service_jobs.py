@@ -7,8 +7,7 @@ import dataclasses
 import botocore.session
 import pytest
 
-from ddbio.export.import_job import BulkEntry
-from ddbio.export.job_descriptions import ExportEntry
+from ddbio.export.job_descriptions import BulkEntry, ExportEntry
 from ddbio.export.service_jobs import BACKUP, BULK, EXPORT, IMPORT
 
 KINDS = (BACKUP, BULK, EXPORT, IMPORT)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.commit.snapshot import LiveFile
-from ddbio.folders.compaction import CompactRule, plan_groups
+from ddbio.folders.compact import CompactRule, plan_groups
 
 FOLDERS = ("", "a=1/", "a=1/b=2/", "a=2/")
 SIZES = st.integers(0, 3_000)

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddbio.errors import OptionError
-from ddbio.folders import sorting
+from ddbio.folders import rewrite as sorting
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc") | st.none(), st.integers(-3, 3)), max_size=60)
 SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("n", pa.int64(), metadata={b"ddb:type": b"N"})])

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from ddbio.formats.file_statistics import FileStatistics
+from ddbio.formats.rolling_writer import FileStatistics
 
 
 def statistics(*tables):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ddbio.jobs.partition_estimate import PartitionSample, estimate_files
+from ddbio.jobs.file_estimates import PartitionSample, estimate_files
 
 MIB = 1024 * 1024
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import OptionError
-from ddbio.load.import_lines import LineFormat, line_encoder
+from ddbio.load.import_files import LineFormat, line_encoder
 
 KEY = (("pk", "S"), ("sk", "N"))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=5)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddbio.aws.table_description import TableDescription
+from ddbio.load.load import assign_units
 from ddbio.load.options import LoadOptions
 from ddbio.load.plan import SPARK_BYTES, SourceDescription, plan_load, plan_write
 from ddbio.load.sources import Unit
-from ddbio.load.task import assign_units
 from ddbio.options import parse_options
 from ddbio.scan.plan import Resources
 from ddbio.storage.staged import StoredObject

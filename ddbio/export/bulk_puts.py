@@ -20,16 +20,14 @@ from ddbio.aws.control_plane import check_bucket, describe_table
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
 from ddbio.export import service_jobs
-from ddbio.export.import_job import plan_bulk
 from ddbio.export.imports import files_of_job, objects_of
-from ddbio.export.job_descriptions import failure_of, s3_place
+from ddbio.export.job_descriptions import failure_of, plan_bulk, s3_place
 from ddbio.formats.decompress import line_blocks
 from ddbio.items.json_text import compact_json
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Figures
-from ddbio.jobs.reject_place import require_reject_place
-from ddbio.jobs.rejected_rows import RejectedRow, reject_line
+from ddbio.jobs.rejected_rows import RejectedRow, reject_line, require_reject_place
 from ddbio.jobs.service_estimates import bulk_estimate, seconds_between
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.jobs.table_statistics import statistics_table
@@ -39,7 +37,7 @@ from ddbio.result import Result
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ddbio.export.import_job import BulkEntry, BulkJob, BulkPlan
+    from ddbio.export.job_descriptions import BulkEntry, BulkJob, BulkPlan
     from ddbio.export.options import BulkReportOptions, BulkStartOptions, WaitOptions
     from ddbio.options import ConnectionOptions
     from ddbio.storage.object_store import ObjectStore
@@ -67,7 +65,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     NotFoundError
         If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.import_job.plan_bulk`.
+        See :func:`ddbio.export.job_descriptions.plan_bulk`.
     """
     s3_place(options.source)
     facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
