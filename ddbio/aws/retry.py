@@ -1,7 +1,8 @@
-"""Repeat requests that AWS throttled or failed for a moment: the one retry policy of this package.
+"""Repeat requests that AWS throttled or failed for a moment: control calls, reads of objects and of pages.
 
 ``error_codes`` tells which errors may pass. Control calls and reads of objects are repeated a few times (``repeat``).
-Pages and writes are repeated, with back-off, until a lane has made no progress for ``deadline_seconds``.
+Pages are repeated, with back-off, until a lane has made no progress for ``deadline_seconds``. Writes are repeated by
+``load/write_retries.py``, with the same back-off.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
 from ddbio.load.options import WriteOptions
 from ddbio.options import connection_of, parse_options
+from ddbio.options.parsing import fixed_options
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data
@@ -532,7 +533,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     target = open_store(options.dest, options)
     require_target(target)
     state = JobState(target, job_id, _KIND)
-    identity = {"log": store.uri, "ttl": ttl, "infer": options.infer}
+    identity = {"log": store.uri, "ttl": ttl, **fixed_options(options, without=("source", "dest", "log", "ttl"))}
     require_same(job_id, state.begin(identity), identity, {})
     with Claim(state.store, job_id, "append").held():
         job = Archiver(store, state, ttl, options.infer, options.compression)

@@ -19,15 +19,14 @@ import pyarrow.parquet as pq
 
 from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE
-from ddbio.cdc.change_streams import StreamSource
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
-from ddbio.cdc.kinesis_streams import KinesisSource
 from ddbio.cdc.lineages import lineage_number, lineages_of
 from ddbio.cdc.log_jobs import folder_of, jobs_of, number_log
 from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
 from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
+from ddbio.cdc.stream_sources import open_source
 from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
 from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
@@ -55,7 +54,8 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.gaps import Gap
     from ddbio.cdc.options import CaptureStatusOptions, CaptureVerifyOptions
-    from ddbio.cdc.shards import ChangeSource, Shard
+    from ddbio.cdc.shards import Shard
+    from ddbio.cdc.stream_sources import StreamSource
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
@@ -340,7 +340,7 @@ def _stream_state(
     """Return how old the first change is that is not captured, and the shards of which some are gone."""
     lag, lost = 0.0, list[str]()
     spec = dynamodb_spec(options)
-    with contextlib.closing(KinesisSource(spec, arn) if ":kinesis:" in arn else StreamSource(spec, arn)) as source:
+    with contextlib.closing(open_source(spec, arn)) as source:
         shards = {each.shard_id: each for each in source.shards()}
         lost += [each for each, position in positions.items() if position != END and each not in shards]
         for shard_id, shard in shards.items():
@@ -357,7 +357,7 @@ def _stream_state(
     return round(lag, 3), tuple(sorted(lost))
 
 
-def _first_time(source: ChangeSource, shard: Shard, position: str) -> float | None:
+def _first_time(source: StreamSource, shard: Shard, position: str) -> float | None:
     """Return when the first change behind a position was made, or None if there seems to be none."""
     iterator: str | None = source.iterator(shard, position)
     for _ in range(_EMPTY_REPLIES):

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ddbio.cdc.batch_records import BatchRecords
-    from ddbio.cdc.shards import ChangeSource, Lineage
+    from ddbio.cdc.shards import Lineage
+    from ddbio.cdc.stream_sources import StreamSource
     from ddbio.options import Compression
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
@@ -204,7 +205,7 @@ class ChangeLog:
     def _described(self, schema: pa.Schema) -> dict[str, Any]:
         return {"schema": schema_to_json(schema), "keys": list(self._keys)}
 
-    def resume(self, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
+    def resume(self, source: StreamSource, started_at: float) -> dict[str, Any] | None:
         """Return the record of the last batch, whose files are all written then; None if there is no batch.
 
         Another process that goes on meanwhile writes the next record, at which this one will fail.
@@ -222,7 +223,7 @@ class ChangeLog:
         finally:
             self.remember(self._records)
 
-    def _finish(self, record: dict[str, Any] | None, source: ChangeSource, started_at: float) -> dict[str, Any] | None:
+    def _finish(self, record: dict[str, Any] | None, source: StreamSource, started_at: float) -> dict[str, Any] | None:
         """Write the files of the last batch if they may be missing; return its record."""
         if record is None or self._records.committed >= self.number:
             return record
@@ -390,7 +391,7 @@ def require_rows(store: ObjectStore, path: str, rows: int) -> None:
 
 
 def _read_again(
-    source: ChangeSource, shard_id: str, part: Mapping[str, Any], decode: Decode, started_at: float
+    source: StreamSource, shard_id: str, part: Mapping[str, Any], decode: Decode, started_at: float
 ) -> ShardRows:
     """Return the changes of a shard that a batch has, by reading them from the shard."""
     after, to, count = part["after"], part["to"], part["records"]

@@ -20,10 +20,9 @@ from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO
 from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
-from ddbio.cdc.change_streams import StreamSource, stream_of
-from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.change_streams import stream_of
 from ddbio.cdc.gaps import HEALS, last_change
-from ddbio.cdc.kinesis_streams import KinesisSource, data_stream_of
+from ddbio.cdc.kinesis_streams import data_stream_of
 from ddbio.cdc.leases import LEASES, LeasedSource, Leases, Parts, part_id, records_of
 from ddbio.cdc.lineages import (
     LogLineage,
@@ -42,6 +41,7 @@ from ddbio.cdc.lineages import (
 from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
+from ddbio.cdc.stream_sources import open_source
 from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, NotFoundError, OptionError
@@ -55,6 +55,7 @@ from ddbio.jobs.estimate import GB, Figures, compute_parts, is_s3
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.stores import open_store
 from ddbio.options import connection_of, parse_options
+from ddbio.options.parsing import fixed_options
 from ddbio.scan.describe import observe_table
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.table_description import TableDescription
     from ddbio.cdc.options import CaptureOptions
-    from ddbio.cdc.shards import ChangeSource
+    from ddbio.cdc.stream_sources import StreamSource
     from ddbio.jobs.estimate import Part, Prices
     from ddbio.storage.object_store import ObjectStore
 
@@ -446,7 +447,7 @@ class _Opening:
             keep_lineage(self.shared, self._next(lineages))
             lineages = lineages_of(self.shared)
             keep_lineage(self.state, lineages[-1])
-        with contextlib.closing(_source(self.found, self.options)) as source:
+        with contextlib.closing(open_source(self.found.spec, self.found.stream.arn, self.options.fan_out)) as source:
             loop = self._loop(source, lineages[-1])
             self._resume(loop, lineages[-1])
             yield OpenCapture(self.found.table.name, self.found.job_id, loop, tuple(drained))
@@ -457,7 +458,7 @@ class _Opening:
             return []
         spec, arn, is_kinesis = self.found.spec, lineage.stream, self.found.stream.is_kinesis
         try:
-            with contextlib.closing(KinesisSource(spec, arn) if is_kinesis else StreamSource(spec, arn)) as source:
+            with contextlib.closing(open_source(spec, arn)) as source:
                 loop = self._loop(source, lineage)
                 loop.is_last = not is_kinesis
                 self._resume(loop, lineage)
@@ -480,7 +481,7 @@ class _Opening:
         ids = stream.arn, stream.table_arn, stream.table_id
         return LogLineage(last.job_id, number, *ids, max(now, stream.began_at or 0.0), name, gap)
 
-    def _loop(self, source: ChangeSource, lineage: LogLineage) -> CaptureLoop:
+    def _loop(self, source: StreamSource, lineage: LogLineage) -> CaptureLoop:
         log = _log(self.options, self.found, self.state, self.shared, lineage.number)
         if self.lease is None:
             loop = _loop(self.options, source, log, self.stop)
@@ -523,7 +524,7 @@ class _Opening:
         return found
 
 
-def _loop(options: CaptureOptions, source: ChangeSource, log: ChangeLog, stop: threading.Event) -> CaptureLoop:
+def _loop(options: CaptureOptions, source: StreamSource, log: ChangeLog, stop: threading.Event) -> CaptureLoop:
     timing = Timing(time.time, stop.wait, stop.is_set)
     goes_on = options.on_gap == "continue"
     return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
@@ -575,13 +576,6 @@ def begun_with(store: ObjectStore) -> dict[str, str]:
     return {"start": head["start"]} | ({"source": "kinesis", "stream": head["stream"]} if "table" in head else {})
 
 
-def _source(found: FoundStream, options: CaptureOptions) -> ChangeSource:
-    arn = found.stream.arn
-    if options.fan_out is not None:
-        return FanOutSource(found.spec, arn, options.fan_out)
-    return KinesisSource(found.spec, arn) if found.stream.is_kinesis else StreamSource(found.spec, arn)
-
-
 def _begin(
     options: CaptureOptions, found: FoundStream, kind: str = CAPTURE, part: Mapping[str, int] | None = None
 ) -> tuple[JobState, Mapping[str, Any]]:
@@ -589,7 +583,8 @@ def _begin(
     store, stream = open_store(options.dest, options), found.stream
     require_target(store)
     state = JobState(store, found.job_id, kind)
-    identity: dict[str, Any] = {"stream": found.first, "start": options.start, "old_image": options.old_image}
+    fixed = fixed_options(options, without=("table", "dest", "source", "stream"))
+    identity: dict[str, Any] = {"stream": found.first, **fixed}
     identity |= part or {}
     if stream.is_kinesis:
         # A data stream may have the changes of several tables.

@@ -66,7 +66,7 @@ class ShardService:
 
     @property
     def clock_offset_seconds(self) -> float:
-        """How far the service's clock is ahead of this machine's; see ``ChangeSource``."""
+        """How far the service's clock is ahead of this machine's; see ``StreamSource``."""
         offset = self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else None
         return 0.0 if offset is None or abs(offset) < _LEAST_OFFSET_SECONDS else offset
 
@@ -102,7 +102,7 @@ class ShardService:
         return json.loads(self.settle(operation, json.dumps(asked).encode()))
 
 
-class StreamSource(ShardService):
+class DynamoDBStreamSource(ShardService):
     """Read the shards of one stream of DynamoDB.
 
     Parameters
@@ -124,7 +124,7 @@ class StreamSource(ShardService):
         return self._arn
 
     @property
-    def polling(self) -> StreamSource:
+    def polling(self) -> DynamoDBStreamSource:
         """Return itself."""
         return self
 

@@ -142,7 +142,7 @@ class FanOutSource:
 
     @property
     def clock_offset_seconds(self) -> float:
-        """How far the service's clock is ahead of this machine's; see ``ChangeSource``."""
+        """How far the service's clock is ahead of this machine's; see ``StreamSource``."""
         return self.polling.clock_offset_seconds
 
     def pause_after(self, _: int) -> float:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.cdc.loop import CaptureLoop
 
     OpenPart: TypeAlias = Callable[[int, threading.Event], AbstractContextManager[CaptureLoop]]
-    from ddbio.cdc.shards import ChangeSource, Reply
+    from ddbio.cdc.stream_sources import Reply, StreamSource
     from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"
@@ -141,7 +141,7 @@ class LeasedSource:
 
     def __init__(
         self,
-        source: ChangeSource,
+        source: StreamSource,
         lease: int,
         count: int,
         records: Callable[[int], BatchRecords],
@@ -167,18 +167,18 @@ class LeasedSource:
         return self._source.pushes
 
     @property
-    def polling(self) -> ChangeSource:
+    def polling(self) -> StreamSource:
         """Return a source that replies to each request."""
         return self._source.polling
 
     @property
     def keeps_seconds(self) -> float:
-        """Return how long records are kept; see ``ChangeSource``."""
+        """Return how long records are kept; see ``StreamSource``."""
         return self._source.keeps_seconds
 
     @property
     def clock_offset_seconds(self) -> float:
-        """Return how far the service's clock is ahead; see ``ChangeSource``."""
+        """Return how far the service's clock is ahead; see ``StreamSource``."""
         return self._source.clock_offset_seconds
 
     def pause_after(self, size_bytes: int) -> float:
@@ -223,7 +223,7 @@ class LeasedSource:
         return [(self._records(lease), shards) for lease, shards in sorted(found.items()) if lease != self._lease]
 
     def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard; see ``ChangeSource``."""
+        """Return an iterator over a shard; see ``StreamSource``."""
         return self._source.iterator(shard, position)
 
     def begin(self, iterator: str) -> Reply:

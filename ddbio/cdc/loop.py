@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ddbio.cdc.batches import ChangeLog
     from ddbio.cdc.leases import LeasedSource
     from ddbio.cdc.log_rows import LogRows
-    from ddbio.cdc.shards import ChangeSource, Reply, Shard, Start
+    from ddbio.cdc.shards import Shard, Start
+    from ddbio.cdc.stream_sources import Reply, StreamSource
 
 log = logging.getLogger("ddbio.capture")
 
@@ -97,7 +98,7 @@ class CaptureLoop:
         Requests for records, and the bytes of their answers.
     """
 
-    source: ChangeSource
+    source: StreamSource
     log: ChangeLog
     limits: Limits
     timing: Timing

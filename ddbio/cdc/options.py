@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -16,6 +16,24 @@ from ddbio.options.parsing import CONFIG, Names, Pairs
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class CaptureOptions(PriceOptions):
     """Choose a table whose changes are captured, and the log that they go to."""
+
+    CHANGEABLE: ClassVar = frozenset(
+        {
+            "fan_out",
+            "leases",
+            "available_now",
+            "max_seconds",
+            "job_id",
+            "on_gap",
+            "flush_seconds",
+            "flush_bytes",
+            "schema",
+            "numbers",
+            "types",
+            "sample_items",
+            "compression",
+        }
+    )
 
     table: Annotated[str, Field(min_length=1)]
     """Name or ARN of the table."""
@@ -115,6 +133,8 @@ DEFAULT_ERROR_PREFIX = "!{firehose:error-output-type}/!{timestamp:yyyy/MM/dd/HH}
 class DeliveredOptions(ConnectionOptions):
     """Choose objects that Firehose has delivered, and how their changes are decoded."""
 
+    CHANGEABLE: ClassVar = frozenset({"keys", "schema", "reject_to"})
+
     source: Annotated[str, Field(min_length=1)]
     """Folder or prefix of the objects: ``s3://bucket/prefix`` or a local folder."""
     keys: Names | None = None
@@ -142,6 +162,8 @@ class ChangesReadOptions(DeliveredOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ReplayOptions(DeliveredOptions, LimitOptions):
     """Choose what is put through again: objects that Firehose has delivered, or could not deliver."""
+
+    CHANGEABLE: ClassVar = frozenset({"source_table", "newer_by", "wcu_per_second", "job_id", "state", "compression"})
 
     dest: str | None = None
     """Folder of the log that changes go to: ``s3://bucket/prefix`` or a local folder."""
@@ -215,6 +237,8 @@ class StreamEventOptions(ConnectionOptions):
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class ArchiveOptions(ConnectionOptions):
     """Choose a log whose expired items are archived, and the folder that they go to."""
+
+    CHANGEABLE: ClassVar = frozenset({"job_id", "compression"})
 
     source: Annotated[str, Field(min_length=1)]
     """Folder of the log of ``capture``, with old images; or, with ``log``, the table."""

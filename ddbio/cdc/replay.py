@@ -33,6 +33,7 @@ from ddbio.jobs.stores import open_store
 from ddbio.load.load import write_table
 from ddbio.load.options import WriteOptions
 from ddbio.options import connection_of, parse_options
+from ddbio.options.parsing import fixed_options
 from ddbio.result import Result
 from ddbio.storage.job_state import JobState, require_same
 from ddbio.storage.staged import StoredObject
@@ -184,7 +185,8 @@ class _Replay:
 
     def begin(self) -> None:
         """Note what the replay is; refuse another one under its name."""
-        identity = {"source": self.found.store.uri, "target": self.target, "old_image": self.options.old_image}
+        fixed = fixed_options(self.options, without=("source", "dest", "table"))
+        identity = {"source": self.found.store.uri, "target": self.target, **fixed}
         begun = self.state.begin({**identity, "started_at": time.time()})
         require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
         table = (self.state.read(_COLUMNS) or {}).get("table")

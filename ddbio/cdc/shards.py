@@ -6,7 +6,7 @@ A shard is read after its parents were read to their end, so the changes of an i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from ddbio.errors import GapError
 
@@ -40,67 +40,6 @@ class TrimmedError(Exception):
 
 class ExpiredError(Exception):
     """Raised by a source if an iterator was not used for too long."""
-
-
-class Reply(Protocol):
-    """A request for records that was sent."""
-
-    def result(self) -> bytes | None:
-        """Return the body, or None if the source sends records when there are some, and none have come yet.
-
-        Raises
-        ------
-        TrimmedError, ExpiredError
-            As their names say.
-        """
-
-
-class ChangeSource(Protocol):
-    """Read the shards of one stream."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the stream, for messages."""
-
-    @property
-    def pushes(self) -> bool:
-        """Return whether records come when there are some, and replies are looks for what has come."""
-
-    @property
-    def polling(self) -> ChangeSource:
-        """Return a source of the same records that replies to each request; this one, if it does."""
-
-    @property
-    def keeps_seconds(self) -> float:
-        """Return how long records are kept, if the service does not say what it has forgotten; else infinity."""
-
-    @property
-    def clock_offset_seconds(self) -> float:
-        """Return how far the service's clock is ahead of this machine's, as far as its responses have told.
-
-        That is less than the truth by a second at most; 0 is also said of a difference below two seconds.
-        """
-
-    def pause_after(self, size_bytes: int) -> float:
-        """Return how long after a request for records that had so many bytes the next one of its shard may be sent."""
-
-    def shards(self) -> list[Shard]:
-        """Return all shards that can still be read."""
-
-    def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard from behind a position.
-
-        Raises
-        ------
-        TrimmedError
-            If records behind the position are gone.
-        """
-
-    def begin(self, iterator: str) -> Reply:
-        """Ask for the next records."""
-
-    def close(self) -> None:
-        """Close what only this source uses."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """What a file format is: how its files are named, written into a sink, and read part by part.
 
-A format is one :class:`FileFormat`. To add one, write its module beside ``parquet.py`` and list it in ``formats.py``;
+A format is one :class:`FileFormat`. To add one, write its module beside ``parquet.py`` and list it in ``registry.py``;
 the rolling writer, the readers of loads and the digest of files take it from there.
 """
 

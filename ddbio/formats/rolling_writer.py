@@ -158,7 +158,7 @@ class FileOptions:
     target_file_bytes
         Size of a file on the target; only the last one of a task may be much smaller.
     format
-        Name of a format in ``formats.py`` that is written.
+        Name of a format in ``registry.py`` that is written.
     statistics
         Attributes whose nulls, least and greatest value are noted for each file.
     column_statistics

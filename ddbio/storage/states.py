@@ -30,14 +30,14 @@ _YEAR_10000 = 253_402_300_800
 _SHOWN = 80
 
 
-class MisfitError(ValueError):
+class ShapeError(ValueError):
     """Raised by a check; its text names the member and says what is wrong with it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self._reason, self._members = reason, list[str]()
 
-    def within(self, member: str) -> MisfitError:
+    def within(self, member: str) -> ShapeError:
         """Return the error of the value that has this member."""
         self._members.append(member[:_SHOWN])
         return self
@@ -48,7 +48,7 @@ class MisfitError(ValueError):
 
 
 def _refuse(value: object, wanted: str) -> NoReturn:
-    raise MisfitError(f"is {shown(value)}, not {wanted}")
+    raise ShapeError(f"is {shown(value)}, not {wanted}")
 
 
 def shown(value: object) -> str:
@@ -76,12 +76,12 @@ def members(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
             _refuse(found, "an object")
         for name in required:
             if name not in found:
-                raise MisfitError(f"has no member {name!r}")
+                raise ShapeError(f"has no member {name!r}")
         for name, inner in known:
             try:
                 if name in found:
                     inner(found[name])
-            except MisfitError as error:
+            except ShapeError as error:
                 raise error.within(f".{name}") from None
 
     return check
@@ -96,7 +96,7 @@ def object_of(inner: Check) -> Check:
         for name, each in found.items():
             try:
                 inner(each)
-            except MisfitError as error:
+            except ShapeError as error:
                 raise error.within(f".{name}") from None
 
     return check
@@ -111,7 +111,7 @@ def list_of(inner: Check) -> Check:
         for number, each in enumerate(found):
             try:
                 inner(each)
-            except MisfitError as error:
+            except ShapeError as error:
                 raise error.within(f"[{number}]") from None
 
     return check
@@ -126,7 +126,7 @@ def row_of(*inner: Check) -> Check:
         for number, (each, element) in enumerate(zip(inner, found, strict=True)):
             try:
                 each(element)
-            except MisfitError as error:
+            except ShapeError as error:
                 raise error.within(f"[{number}]") from None
 
     return check
@@ -299,7 +299,7 @@ def _are_hours(found: Any) -> bool:
 def _check_runs(found: Any) -> None:
     list_of(row_of(COUNT, COUNT, COUNT))(found)
     if sum(max(0, last - first + 1) for first, last, _ in found) > _MOST_UNITS:
-        raise MisfitError("has more units than a load")
+        raise ShapeError("has more units than a load")
 
 
 @dataclass(frozen=True)
@@ -461,7 +461,7 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
     kind, match = next(((each, found) for each in _KINDS if (found := each.path.fullmatch(path))), (_OTHER, None))
     try:
         if len(text) > MAX_BYTES:
-            raise MisfitError(f"is larger than {MAX_BYTES:,} bytes")
+            raise ShapeError(f"is larger than {MAX_BYTES:,} bytes")
         if not is_whole(text):
             raise TargetError(f"{place} is damaged: its text has another checksum than it says; {kind.advice}", uri)
         state = json.loads(text)
@@ -479,7 +479,7 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
             state.setdefault(name, empty())
         _check_names(state, {} if match is None else match.groupdict())
     except (ValueError, RecursionError, MemoryError) as error:
-        reason = str(error) if isinstance(error, MisfitError) else f"the text is no JSON ({_short(error)})"
+        reason = str(error) if isinstance(error, ShapeError) else f"the text is no JSON ({_short(error)})"
         raise TargetError(f"{place} is not as ddbio writes it: {reason}; {kind.advice}", uri) from None
     return state  # type: ignore[no-any-return]
 
@@ -489,13 +489,13 @@ def _check_names(state: dict[str, Any], named: dict[str, str]) -> None:
     for name, text in named.items():
         wanted = text if name == "job_id" else int(text)
         if state.get(name, wanted) != wanted:
-            raise MisfitError(f"is {shown(state[name])}, and the name of the file says {wanted!r}").within(f".{name}")
+            raise ShapeError(f"is {shown(state[name])}, and the name of the file says {wanted!r}").within(f".{name}")
     if "staged" in state:
         if state["manifest"]["job_id"] != state["job_id"]:
-            raise MisfitError("is of another job").within(".manifest")
+            raise ShapeError("is of another job").within(".manifest")
         for number, each in enumerate(state["staged"]):
             if job_of(each["path"]) != state["job_id"]:
-                raise MisfitError(f"is {shown(each['path'])}, a file of another job").within(f".staged[{number}].path")
+                raise ShapeError(f"is {shown(each['path'])}, a file of another job").within(f".staged[{number}].path")
 
 
 def _short(error: BaseException) -> str:
