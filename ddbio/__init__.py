@@ -31,7 +31,7 @@ _NAMES = {
     "ddbio.folders.listing": "ListedFile",
     "ddbio.export.bulk_puts": "BulkSummary",
     "ddbio.jobs.report": "FileReport MisfitReport WarmReport",
-    "ddbio.jobs.progress": "Progress",
+    "ddbio.jobs.watch": "Progress",
     "ddbio.advice.warming": "warm",
     "ddbio.options": "Credentials",
     "ddbio.public": "last_report register",

@@ -11,7 +11,7 @@ from datetime import datetime
 from ddbio.advice.advice import Advice as Advice
 from ddbio.advice.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
-from ddbio.advice.simulation import SimulationReport as SimulationReport
+from ddbio.advice.simulate import SimulationReport as SimulationReport
 from ddbio.advice.warming import warm as warm
 from ddbio.aws.table_description import TableDescription as TableDescription
 from ddbio.catalog.glue import CatalogReport as CatalogReport
@@ -40,9 +40,9 @@ from ddbio.items.encode import to_dynamodb_json as to_dynamodb_json
 from ddbio.items.schema.item_schema import ItemSchema as ItemSchema
 from ddbio.jobs.estimate import Estimate as Estimate
 from ddbio.jobs.prices import Cost as Cost, CostLine as CostLine
-from ddbio.jobs.progress import Progress as Progress
 from ddbio.jobs.report import FileReport as FileReport, MisfitReport as MisfitReport, ScanReport as ScanReport, WarmReport as WarmReport, WriteReport as WriteReport
 from ddbio.jobs.service_estimates import CapturePlan as CapturePlan
+from ddbio.jobs.watch import Progress as Progress
 from ddbio.keywords import AdviseKeywords as AdviseKeywords, ApplyKeywords as ApplyKeywords, ArchiveKeywords as ArchiveKeywords, ArchiveRestoreKeywords as ArchiveRestoreKeywords, BackupCreateKeywords as BackupCreateKeywords, BootstrapKeywords as BootstrapKeywords, BulkReportKeywords as BulkReportKeywords, BulkStartKeywords as BulkStartKeywords, CaptureHealKeywords as CaptureHealKeywords, CaptureKeywords as CaptureKeywords, CaptureStatusKeywords as CaptureStatusKeywords, CaptureVerifyKeywords as CaptureVerifyKeywords, CatalogDdlKeywords as CatalogDdlKeywords, CatalogSyncKeywords as CatalogSyncKeywords, ChangesReadKeywords as ChangesReadKeywords, ChangesWriteKeywords as ChangesWriteKeywords, CompactKeywords as CompactKeywords, ConnectionKeywords as ConnectionKeywords, CopyKeywords as CopyKeywords, CreateLikeKeywords as CreateLikeKeywords, CreateTableKeywords as CreateTableKeywords, DigestKeywords as DigestKeywords, DoctorKeywords as DoctorKeywords, ExpiredReadKeywords as ExpiredReadKeywords, ExportFoldKeywords as ExportFoldKeywords, ExportReadKeywords as ExportReadKeywords, ExportStartKeywords as ExportStartKeywords, ExportToFilesKeywords as ExportToFilesKeywords, ExportWindowsKeywords as ExportWindowsKeywords, FilesListKeywords as FilesListKeywords, HistoryKeywords as HistoryKeywords, IamKeywords as IamKeywords, ImportFilesFromKeywords as ImportFilesFromKeywords, ImportStartKeywords as ImportStartKeywords, ImportWaitKeywords as ImportWaitKeywords, InspectKeywords as InspectKeywords, LayoutKeywords as LayoutKeywords, LoadKeywords as LoadKeywords, MaintainKeywords as MaintainKeywords, PlanCapacityKeywords as PlanCapacityKeywords, PlanCaptureKeywords as PlanCaptureKeywords, PlanScanKeywords as PlanScanKeywords, PublishKeywords as PublishKeywords, ReconcileKeywords as ReconcileKeywords, ReplayKeywords as ReplayKeywords, RestoreKeywords as RestoreKeywords, RollbackKeywords as RollbackKeywords, ScanKeywords as ScanKeywords, ScanToFilesKeywords as ScanToFilesKeywords, SimulateLoadKeywords as SimulateLoadKeywords, SimulateScanKeywords as SimulateScanKeywords, StreamEventKeywords as StreamEventKeywords, VacuumKeywords as VacuumKeywords, ValidateKeywords as ValidateKeywords, VerifyKeywords as VerifyKeywords, ViewKeywords as ViewKeywords, WaitKeywords as WaitKeywords, WriteKeywords as WriteKeywords
 from ddbio.lake.apply import ApplyPlan as ApplyPlan, ApplyReport as ApplyReport
 from ddbio.lake.bootstrap import BootstrapReport as BootstrapReport

@@ -182,7 +182,7 @@ def _plain(value: Any) -> Any:
 def _watch(progress: Callable[[Any], None] | None) -> Any:
     if progress is None:
         return None
-    return importlib.import_module("ddbio.jobs.progress").ProgressReporter(progress)
+    return importlib.import_module("ddbio.jobs.watch").ProgressReporter(progress)
 
 
 def _leading(argument: Argument) -> inspect.Parameter:

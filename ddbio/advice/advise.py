@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ddbio.advice import advice as advising
-from ddbio.advice.roads import Workload
+from ddbio.advice.advice import Workload
 from ddbio.aws.cloudwatch import read_metrics
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.pacing import DEFAULT_RATIO, NEW_TABLE_RCU
@@ -15,8 +15,7 @@ from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.jobs.clients import dynamodb_spec, metrics_spec
 from ddbio.jobs.costs import book_of
-from ddbio.jobs.table_limits import PARTITION_RCU, partition_count
-from ddbio.jobs.table_statistics import TableStatistics, mean_item_bytes, read_statistics
+from ddbio.jobs.table_limits import PARTITION_RCU, TableStatistics, mean_item_bytes, partition_count, read_statistics
 
 if TYPE_CHECKING:
     from ddbio.advice.advice import Advice

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddbio.advice import provisioning
+from ddbio.advice.advice import GIB
 from ddbio.advice.provisioning import Consumption, TableUse
-from ddbio.advice.roads import GIB
 from ddbio.aws.cloudwatch import METRICS, read_metrics
 from ddbio.aws.control_plane import describe_table
 from ddbio.charts.page import Bars, Lines, report_page, write_page

@@ -19,9 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
+from ddbio.aws.connection_pool import Connection
 from ddbio.aws.endpoint_route import Api, RouteTable, ca_bundle, endpoint_of
 from ddbio.aws.error_codes import to_ddbio_error
-from ddbio.aws.http_connection import Connection
 from ddbio.errors import EndpointError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
-from ddbio.aws.http_connection import Endpoint
+from ddbio.aws.connection_pool import Endpoint
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from botocore.eventstream import EventStreamBuffer, ParserError
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 
-from ddbio.aws.http_connection import HttpResponse, connect
+from ddbio.aws.connection_pool import HttpResponse, connect
 
 if TYPE_CHECKING:
-    from ddbio.aws.http_connection import Endpoint
+    from ddbio.aws.connection_pool import Endpoint
 
 _HEAD_END = b"\r\n\r\n"
 _OK = 200

@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from botocore.exceptions import ClientError
 from botocore.parsers import create_parser
 
-from ddbio.aws.connection_pool import ConnectionPool
-from ddbio.aws.endpoint_route import DYNAMODB, READS, RouteTable, call_minimal, event_name, find_obstacle
-from ddbio.aws.error_codes import error_code
-from ddbio.aws.event_stream import EventStream
-from ddbio.aws.http_connection import (
+from ddbio.aws.connection_pool import (
     MIN_COMPRESSED_BYTES,
+    ConnectionPool,
     TruncatedBodyError,
     compress_body,
     decompress_body,
     verify_body,
 )
+from ddbio.aws.endpoint_route import DYNAMODB, READS, RouteTable, call_minimal, event_name, find_obstacle
+from ddbio.aws.error_codes import error_code
+from ddbio.aws.event_stream import EventStream
 from ddbio.errors import OptionError
 from ddbio.items.page import Page, split_page
 
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.aws.connection_pool import HttpExchange, PendingResponse
+    from ddbio.aws.connection_pool import Endpoint, HttpExchange, HttpResponse, PendingResponse
     from ddbio.aws.endpoint_route import Api, Route
-    from ddbio.aws.http_connection import Endpoint, HttpResponse
     from ddbio.scan.options import AcceptEncoding
 
 _SUCCESS = 200

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.cdc.lineages import lineage_number, lineages_of
-from ddbio.cdc.log_jobs import folder_of, jobs_of, number_log
+from ddbio.cdc.log_jobs import BatchRecords, folder_of, jobs_of, number_log
 from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
@@ -33,7 +32,7 @@ from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IM
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, key_columns, key_rows, key_values
-from ddbio.items.key_words import row_sums
+from ddbio.items.key_hashes import row_sums
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.items.schema.own_names import is_own, item_fields
 from ddbio.jobs.clients import dynamodb_spec

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from ddbio.cdc.batch_records import BatchRecords
+    from ddbio.cdc.log_jobs import BatchRecords
     from ddbio.cdc.shards import Lineage
     from ddbio.cdc.stream_sources import StreamSource
     from ddbio.options import Compression

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
 from ddbio.cdc.change_streams import stream_of
 from ddbio.cdc.gaps import HEALS, last_change
@@ -38,7 +37,7 @@ from ddbio.cdc.lineages import (
     require_table,
     table_arn_of,
 )
-from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
+from ddbio.cdc.log_jobs import HANDLER, BatchRecords, columns_in, jobs_in
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
 from ddbio.cdc.stream_sources import open_source

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.lineages import lineage_number
-from ddbio.cdc.log_jobs import jobs_in
+from ddbio.cdc.log_jobs import BatchRecords, jobs_in
 from ddbio.cdc.log_rows import hour_of
 from ddbio.cdc.shards import END
 from ddbio.errors import NotFoundError

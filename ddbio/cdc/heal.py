@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.cdc.batch_records import COMMITTED, batch_name
 from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images, require_rows
 from ddbio.cdc.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
 from ddbio.cdc.healing import (
@@ -32,6 +31,7 @@ from ddbio.cdc.healing import (
     key_digests,
 )
 from ddbio.cdc.lineages import lineages_of
+from ddbio.cdc.log_jobs import COMMITTED, batch_name
 from ddbio.cdc.log_reader import FileLineages, lineage_for
 from ddbio.cdc.table_items import read_items
 from ddbio.commit.committer import Claim

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.cdc.lineages import LogLineage, lineage_number, lineages_of
-from ddbio.cdc.log_jobs import HOURS, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
+from ddbio.cdc.log_jobs import HOURS, BatchRecords, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 from ddbio.cdc.log_rows import log_schema
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError

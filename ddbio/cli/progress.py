@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ddbio.budget import LocalBudget, Usage
     from ddbio.export.read import ExportReadPlan
     from ddbio.items.kernel.compiling import Compilations
-    from ddbio.jobs.progress import JobOutline
     from ddbio.jobs.waiting import Job
+    from ddbio.jobs.watch import JobOutline
     from ddbio.load.copy import CopyPlan
     from ddbio.load.plan import LoadPlan
     from ddbio.scan.plan import ScanPlan

@@ -18,7 +18,7 @@ from ddbio.jobs.costs import cost_of, prices_of
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.service_estimates import backup_estimate, restore_estimate
-from ddbio.jobs.table_statistics import statistics_table
+from ddbio.jobs.table_limits import statistics_table
 from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ddbio.jobs.estimate import Figures
 from ddbio.jobs.rejected_rows import RejectedRow, reject_line, require_reject_place
 from ddbio.jobs.service_estimates import bulk_estimate, seconds_between
 from ddbio.jobs.stores import new_job_id, open_store
-from ddbio.jobs.table_statistics import statistics_table
+from ddbio.jobs.table_limits import statistics_table
 from ddbio.jobs.waiting import await_end
 from ddbio.result import Result
 

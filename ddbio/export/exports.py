@@ -16,7 +16,7 @@ from ddbio.export.job_descriptions import failure_of, plan_export
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.service_estimates import billed_figures, export_estimate
-from ddbio.jobs.table_statistics import read_statistics
+from ddbio.jobs.table_limits import read_statistics
 from ddbio.jobs.waiting import await_end
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.jobs.engine import LocalEngine, available_cores
 from ddbio.jobs.estimate import Estimate, input_parts
 from ddbio.jobs.file_estimates import file_figures
-from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.report import RowsReport
+from ddbio.jobs.watch import JobOutline
 from ddbio.runner.rows_job import ReportT, RowsJob
 from ddbio.sources.export_source import open_export
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddbio.charts.page import Bars, report_page, write_page
-from ddbio.formats.lake_rows import LAKE_ROWS
+from ddbio.formats.lake_columns import LAKE_ROWS
 from ddbio.formats.layout import LayoutCounter, class_text, partition_text
 from ddbio.formats.parquet import PARQUET
 from ddbio.formats.registry import format_of

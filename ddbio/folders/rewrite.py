@@ -16,7 +16,7 @@ import pyarrow as pa
 from ddbio.errors import DdbioError, DecodeError, EncodeError, OptionError, SchemaError
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
 from ddbio.formats.parquet import PARQUET, ParquetReader
-from ddbio.formats.parquet_footer import open_footer
+from ddbio.formats.parquet_input import open_footer
 from ddbio.formats.parquet_types import AS_ARROW, FooterFacts, StoredTypes, stored_types
 from ddbio.formats.registry import FORMATS, format_of
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter

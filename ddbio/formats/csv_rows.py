@@ -25,8 +25,8 @@ from ddbio.formats.text_ranges import lines_at
 from ddbio.formats.text_reader import TextReader
 from ddbio.formats.text_types import cells_of_column, column_of_cells, joined_columns
 from ddbio.formats.text_writers import TEXT_ENDINGS, write_csv
-from ddbio.items.declared_text import csv_type, restore
 from ddbio.items.json_text import compact_json, parse_documents
+from ddbio.items.plain_json import csv_type, restore
 from ddbio.items.schema.arrow import tag_of_field, tagged_field
 
 if TYPE_CHECKING:

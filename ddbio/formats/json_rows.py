@@ -21,12 +21,12 @@ from ddbio.formats.text_ranges import last_document, lines_at
 from ddbio.formats.text_reader import TextReader
 from ddbio.formats.text_types import has_inexact_numbers, joined_columns
 from ddbio.formats.text_writers import TEXT_ENDINGS, write_dynamodb_json, write_json
-from ddbio.items.declared_text import has_map, json_type, restore
 from ddbio.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.items.framing import check_object, checked_items, framing_of
 from ddbio.items.json_text import WrittenNumber, compact_json, parse_documents, parse_json
 from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.typed_items import TypedLines, typed_lines
+from ddbio.items.plain_json import has_map, json_type, restore
 from ddbio.items.python_rows import item_columns
 from ddbio.items.raw_items import shift_line
 from ddbio.items.schema.arrow import (

@@ -14,8 +14,8 @@ from ddbio.errors import DecodeError, EncodeError
 from ddbio.formats.file_format import BATCH_ROWS, FileFormat, FileReader, Parts, ReadOptions, Sample
 from ddbio.formats.layout import Footer
 from ddbio.formats.orc_process import OrcProcess
-from ddbio.items.declared_text import orc_type, restore_batch
 from ddbio.items.expansion import MOST_WHOLE_BYTES, check_expansion, check_rows
+from ddbio.items.plain_json import orc_type, restore_batch
 from ddbio.storage.object_store import RangeFile
 
 if TYPE_CHECKING:

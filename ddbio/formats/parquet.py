@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from ddbio.errors import DecodeError
 from ddbio.formats.file_format import FileFormat, FileReader, Parts, Sample, WriterOptions
-from ddbio.formats.parquet_footer import TEXT, facts_of_chunks, read_footer, read_tail
-from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.parquet_input import TEXT, facts_of_chunks, open_parquet, read_footer, read_tail
 from ddbio.items.arrow_input import checked_batches
 from ddbio.items.expansion import FREE_BYTES, check_rows, may_expand
 from ddbio.items.kernel.column_chunks import BOUNDS, DICTIONARY, KIND, TEXT_BYTES, UNCOMPRESSED

@@ -10,7 +10,7 @@ from ddbio.formats.avro import AVRO
 from ddbio.formats.csv_rows import CSV
 from ddbio.formats.file_format import WriterOptions
 from ddbio.formats.json_rows import DYNAMODB_JSON, JSON
-from ddbio.formats.lake_rows import LAKE_ROWS
+from ddbio.formats.lake_columns import LAKE_ROWS
 from ddbio.formats.orc import ORC
 from ddbio.formats.parquet import PARQUET
 from ddbio.storage.object_store import MemorySink

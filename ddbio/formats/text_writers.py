@@ -22,10 +22,9 @@ import pyarrow.csv
 from isal import igzip_lib, isal_zlib
 
 from ddbio.formats.file_format import BATCH_ROWS
-from ddbio.items.declared_text import csv_column
 from ddbio.items.encode import Encoder
 from ddbio.items.kernel.arrays import int64_array
-from ddbio.items.plain_json import json_lines
+from ddbio.items.plain_json import csv_column, json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

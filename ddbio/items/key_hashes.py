@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ddbio.items.digest_columns import ColumnDigest
+from ddbio.items.item_key import key_columns
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self, TypeAlias
+
+    import pyarrow as pa
+
+    from ddbio.items.digest_columns import RowSums
 
     Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
     Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -205,3 +212,34 @@ def repeated(keys: Words) -> int:
 def _starts(changes: np.ndarray[Any, np.dtype[np.bool_]], count: int) -> Counts:
     """Return where each run of equal entries starts, given where an entry differs from the one before."""
     return np.flatnonzero(np.concatenate([[True], changes])) if count else np.zeros(0, np.int64)
+
+
+def key_words(batch: pa.RecordBatch, keys: Sequence[str]) -> Words:
+    """Return the word of each row's key.
+
+    Raises
+    ------
+    SchemaError
+        The batch has no such column, a row lacks a key attribute, or a key attribute is not S, N or B.
+    DecodeError
+        A number is beyond 38 digits or out of range.
+    """
+    parts = key_columns(batch, keys)
+    words, digest = np.empty(batch.num_rows, np.uint64), ColumnDigest(keys)
+    for part in parts:
+        found = digest.add_rows(part.batch).keys
+        # Each key has a value, of type S, N or B.
+        words[part.rows] = np.zeros(0) if found is None else found
+    return words
+
+
+def row_sums(digest: ColumnDigest, batch: pa.RecordBatch, keys: Sequence[str]) -> RowSums:
+    """Add rows to a digest of these keys; return what they hash to, and the words of their keys, wherever those lie.
+
+    Raises
+    ------
+    SchemaError, DecodeError, EncodeError
+        As ``ColumnDigest.add_rows`` and ``key_words``.
+    """
+    sums = digest.add_rows(batch)
+    return sums if sums.keys is not None or not keys else sums._replace(keys=key_words(batch, keys))

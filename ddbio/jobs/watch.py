@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ddbio.result import Result
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from ddbio.budget import LocalBudget
+    from ddbio.export.read import ExportReadPlan
+    from ddbio.load.copy import CopyPlan
+    from ddbio.load.plan import LoadPlan
+    from ddbio.scan.plan import ScanPlan
 
 PlanT_contra = TypeVar("PlanT_contra", contravariant=True)
 
@@ -26,3 +36,96 @@ class Unwatched:
         """Return a context that does nothing."""
         del plan, budget
         return nullcontext()
+
+
+@dataclass(frozen=True)
+class JobOutline:
+    """What is known of a job's extent before it runs.
+
+    Attributes
+    ----------
+    name
+        What runs, like ``scan orders``.
+    unit
+        ``RCU`` or ``WCU``; empty for a job that consumes no capacity.
+    goal
+        How many items or rows it will have brought at its end, those of earlier runs included; None if unknown.
+    units_per_second
+        Its budget, or None.
+    done
+        Rows that earlier runs have brought.
+    """
+
+    name: str
+    unit: str
+    goal: int | None
+    units_per_second: float | None
+    done: int = 0
+
+
+REPORT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Progress(Result):
+    """How far a job is.
+
+    Attributes
+    ----------
+    job
+        What runs, like ``scan orders``.
+    items
+        Items or rows that are done, those of earlier runs of a load included.
+    goal
+        How many they will be, as the plan expects; None if unknown.
+    consumed_units
+        Read or write units that the service has charged.
+    elapsed_seconds
+        Time since the job's budget was opened.
+    is_done
+        Whether this is the last report.
+    """
+
+    job: str
+    items: int
+    goal: int | None
+    consumed_units: float
+    elapsed_seconds: float
+    is_done: bool = False
+
+
+class ProgressReporter:
+    """Call a function about once a second, from a thread of its own, while a job runs, and once when it ends."""
+
+    def __init__(self, report: Callable[[Progress], None]) -> None:
+        self._report = report
+
+    def verifying(self, table: str) -> None:
+        """Report nothing: a copy that verifies has written everything."""
+
+    @contextmanager
+    def running(self, plan: ScanPlan | LoadPlan | ExportReadPlan | CopyPlan, budget: LocalBudget) -> Iterator[None]:
+        """Report a job while the context is open."""
+        outline = plan.outline
+        ended = threading.Event()
+        budget.is_followed = True
+        # What was read before, as a sample, is no part of the job.
+        before = budget.usage().items - outline.done
+
+        def report(*, is_done: bool) -> None:
+            usage = budget.usage()
+            done = (usage.items - before, outline.goal, usage.consumed_units, usage.elapsed_seconds)
+            self._report(Progress(outline.name, *done, is_done))
+
+        def repeat() -> None:
+            while not ended.wait(REPORT_SECONDS):
+                report(is_done=False)
+
+        thread = threading.Thread(target=repeat, name="ddbio-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        report(is_done=True)

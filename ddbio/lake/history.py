@@ -25,7 +25,7 @@ from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import buckets_of, epoch_of, key_texts
 from ddbio.lake_formats.registry import lake_format
 from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
-from ddbio.validation.quality import row_items
+from ddbio.validation.comparison import row_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -20,7 +20,7 @@ from ddbio.export import exports as jobs
 from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import key_words
 from ddbio.jobs.stores import open_store
 from ddbio.lake.changes import LogChanges
 from ddbio.lake_formats.items import open_items

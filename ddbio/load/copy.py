@@ -22,12 +22,10 @@ from ddbio.jobs.costs import job_cost
 from ddbio.jobs.create_table import create_table_request
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.prices import Cost, joined_cost
-from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.service_estimates import verification_units
-from ddbio.jobs.table_limits import limits_of
-from ddbio.jobs.table_statistics import read_statistics
-from ddbio.jobs.watch import Watch
+from ddbio.jobs.table_limits import limits_of, read_statistics
+from ddbio.jobs.watch import JobOutline, Watch
 from ddbio.load.encode import raw_item_reader
 from ddbio.load.load import write_raw_items
 from ddbio.load.options import WriteOptions

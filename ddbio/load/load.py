@@ -36,7 +36,7 @@ from ddbio.jobs.estimate import Figures, input_parts
 from ddbio.jobs.rejected_rows import require_reject_place
 from ddbio.jobs.report import Clock, WriteReport
 from ddbio.jobs.stores import new_job_id, require_shared
-from ddbio.jobs.table_statistics import read_statistics
+from ddbio.jobs.table_limits import read_statistics
 from ddbio.load.batches import WriteCounts
 from ddbio.load.checkpoint import CheckpointStore, identity_of, open_checkpoints, read_checkpoints
 from ddbio.load.encode import ItemsOfRows, legal_key_hashes

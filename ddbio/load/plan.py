@@ -15,8 +15,8 @@ from ddbio.items.capacity import WriteCost
 from ddbio.items.index_units import SampledWrites
 from ddbio.jobs.estimate import START_SECONDS, Figures
 from ddbio.jobs.prices import cost_values
-from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.table_limits import largest_share, limits_of
+from ddbio.jobs.watch import JobOutline
 from ddbio.result import Result
 
 if TYPE_CHECKING:

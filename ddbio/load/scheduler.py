@@ -22,8 +22,7 @@ from ddbio.budget import Granted
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.items.raw_items import RawItems
 from ddbio.jobs.rejected_rows import RejectedRow, row_text
-from ddbio.load.deferred import DEFERRED_BYTES, DeferredRows
-from ddbio.load.write_retries import Lane, Pause, Send, begin, take
+from ddbio.load.write_retries import DEFERRED_BYTES, DeferredRows, Lane, Pause, Send, begin, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -14,9 +14,9 @@ from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.estimate import PROCESSORS, SCAN_SPEED, SENT_RATIO, START_SECONDS, Estimate, EstimatedPlan
 from ddbio.jobs.file_estimates import estimate_files
 from ddbio.jobs.prices import Cost
-from ddbio.jobs.progress import JobOutline
 from ddbio.jobs.table_limits import limits_of
-from ddbio.scan.selection import selection_of
+from ddbio.jobs.watch import JobOutline
+from ddbio.scan.conditions import selection_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

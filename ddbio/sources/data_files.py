@@ -20,7 +20,7 @@ from ddbio.commit.contents import LOGS, TABLES, committed_files, recognize, requ
 from ddbio.commit.snapshot import PUBLISHED, LiveFile, folder_files, log_files, replaced_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.decompress import decompress, line_blocks
-from ddbio.formats.lake_rows import LAKE_ROWS
+from ddbio.formats.lake_columns import LAKE_ROWS
 from ddbio.formats.manifests import Noted, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, INPUT_FORMATS, MAGIC_BYTES, format_of, format_of_bytes, is_row_file
 from ddbio.items.encode import to_dynamodb_json

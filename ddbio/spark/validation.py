@@ -15,8 +15,7 @@ from pyspark.sql.types import StructType
 from ddbio.errors import DdbioError, SchemaError
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest
-from ddbio.items.key_hashes import BUCKETS, Rows, buckets_of, repeated
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import BUCKETS, Rows, buckets_of, key_words, repeated
 from ddbio.items.schema.arrow import declare_types
 from ddbio.spark.types import to_arrow_schema
 from ddbio.validation.meeting import parts_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ddbio.testing.fake import FakeDynamoDB
 from ddbio.testing.faults import Faults, Storm
-from ddbio.testing.moto import MotoServer
 from ddbio.testing.policy import Permission, PolicyProxy
+from ddbio.testing.proxy import MotoServer
 
 __all__ = ["FakeDynamoDB", "Faults", "MotoServer", "Permission", "PolicyProxy", "Storm"]

@@ -12,7 +12,7 @@ from ddbio.errors import DecodeError, OptionError
 from ddbio.testing.refusal import Refusal, number_bytes
 from ddbio.testing.request import MAX_ITEM_BYTES, canonical_value, checked_name, stored_item, to_json
 from ddbio.testing.tables.definition import key_schema, loaded_table
-from ddbio.testing.tables.items import KEY_TAGS, KeySchema, Stored
+from ddbio.testing.tables.table import KEY_TAGS, KeySchema, Stored
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -46,8 +46,7 @@ from ddbio.testing.calls.kinesis import OPERATIONS as KINESIS_OPERATIONS
 from ddbio.testing.calls.kinesis import describe_destination, disable_destination, enable_destination
 from ddbio.testing.calls.kinesis_consumers import OPERATIONS as CONSUMER_OPERATIONS
 from ddbio.testing.calls.kinesis_consumers import Subscription, initial_response, subscribe_to_shard
-from ddbio.testing.calls.reads import batch_get_item, get_item
-from ddbio.testing.calls.scans import query, scan
+from ddbio.testing.calls.reads import batch_get_item, get_item, query, scan
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load

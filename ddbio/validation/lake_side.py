@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import key_words
 from ddbio.jobs.estimate import ARROW_RATIO, DIGEST_SPEED
 from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems

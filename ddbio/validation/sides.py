@@ -28,7 +28,7 @@ from ddbio.jobs.estimate import ARROW_RATIO, DIGEST_SPEED, EXPORT_SPEED, START_S
 from ddbio.jobs.providers import provider
 from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.stores import open_store
-from ddbio.jobs.table_statistics import statistics_table
+from ddbio.jobs.table_limits import statistics_table
 from ddbio.options import connection_of
 from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan_tasks
 from ddbio.scan.options import ScanOptions

@@ -13,11 +13,9 @@ from ddbio.errors import SchemaError
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_hashes
-from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, rows_of
-from ddbio.items.key_words import key_words, row_sums
+from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, key_words, row_sums, rows_of
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field
-from ddbio.validation.comparison import ColumnDifference
-from ddbio.validation.quality import RuleChecker, rows_with
+from ddbio.validation.comparison import ColumnDifference, RuleChecker, rows_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,18 +16,16 @@ import numpy as np
 from ddbio.budget.job_limits import check_limits
 from ddbio.charts.page import report_page, write_page
 from ddbio.errors import OptionError
-from ddbio.items.key_hashes import BUCKETS, bucket_groups, differences
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import BUCKETS, bucket_groups, differences, key_words
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
-from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
+from ddbio.validation.comparison import Example, Kind, RuleResult, ValidationReport, plan_validation, row_items
 from ddbio.validation.lake_side import open_side
 from ddbio.validation.meeting import Found, RowsElsewhere, RowStore, Wanted, meet
-from ddbio.validation.quality import RuleResult, row_items
 from ddbio.validation.rules import QualityRules, read_rules
 from ddbio.validation.sides import Reading, TableSide
 from ddbio.validation.sums import Checks, Hashing, Sums, differing_columns

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.advice.advice import advise
-from ddbio.advice.roads import GIB, ROADS, Workload, road
+from ddbio.advice.advice import GIB, ROADS, Workload, advise, road
 from ddbio.jobs import prices
 from ddbio.jobs.prices import PriceBook
 

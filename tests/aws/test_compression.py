@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
 from ddbio.aws.client import ClientSpec
+from ddbio.aws.connection_pool import gunzip
 from ddbio.aws.error_codes import is_transient
-from ddbio.aws.http_connection import gunzip
 from ddbio.aws.transport import open_page_source
 from tests.aws.scripted import PAGE, ScriptedServer, answer, opened
 

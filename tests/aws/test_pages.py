@@ -20,8 +20,8 @@ from botocore.exceptions import (
 )
 
 from ddbio.aws import client
+from ddbio.aws.connection_pool import ChecksumMismatchError
 from ddbio.aws.error_codes import error_code, is_transient, throttling_reasons
-from ddbio.aws.http_connection import ChecksumMismatchError
 from ddbio.aws.transport import PageSource
 from ddbio.errors import DecodeError
 from ddbio.testing import FakeDynamoDB

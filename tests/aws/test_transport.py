@@ -23,7 +23,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from ddbio.aws import client, http_connection
+from ddbio.aws import client
+from ddbio.aws import connection_pool as http_connection
 from ddbio.aws.connection_pool import PendingResponse
 from ddbio.aws.error_codes import is_transient
 from ddbio.aws.transport import LightTransport

@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import ddbio
-from ddbio.cdc.batch_records import COMMITTED, BatchRecords, batch_name
+from ddbio.cdc.log_jobs import COMMITTED, BatchRecords, batch_name
 from ddbio.cdc.log_reader import CapturedLog
 from ddbio.cdc.replay import DoneObjects
 from ddbio.storage.job_state import JobState

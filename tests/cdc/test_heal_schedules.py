@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import ChangeLog, ShardRows
 from ddbio.cdc.gaps import captures_in, find_gaps
 from ddbio.cdc.heal import heal_gap
+from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.options import CaptureHealOptions
 from ddbio.cdc.shards import Lineage

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.lineages import LogLineage
-from ddbio.cdc.log_jobs import NumberedFiles, log_jobs, number_log
+from ddbio.cdc.log_jobs import BatchRecords, NumberedFiles, log_jobs, number_log
 from ddbio.cdc.log_reader import oldest_hour, open_log
 from ddbio.errors import NotFoundError
 from ddbio.items.encode import to_dynamodb_json

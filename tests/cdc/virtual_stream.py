@@ -13,9 +13,9 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ddbio.cdc.batch_records import BatchRecords
 from ddbio.cdc.batches import ChangeLog
 from ddbio.cdc.leases import LeasedSource, records_of
+from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import NotFoundError

@@ -9,7 +9,7 @@ import pytest
 from ddbio.budget import BudgetClient, BudgetServer, LocalBudget, UnlimitedBudget, Usage
 from ddbio.cli.progress import Pace, shown
 from ddbio.items.kernel.compiling import COMPILATIONS, Compilations
-from ddbio.jobs.progress import JobOutline
+from ddbio.jobs.watch import JobOutline
 
 
 def _usage(seconds, items, item_bytes=500):

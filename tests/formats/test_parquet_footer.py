@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.formats.parquet_footer import check_bounds, facts_of_chunks
+from ddbio.formats.parquet_input import check_bounds, facts_of_chunks
 from ddbio.items.kernel.column_chunks import BOUNDS, COMPRESSED, DICTIONARY, KIND, UNCOMPRESSED, chunks_plainly
 
 TRUE, BYTE, I32, I64, DOUBLE, BINARY, LIST, STRUCT = 1, 3, 5, 6, 7, 8, 9, 12

@@ -47,7 +47,7 @@ from ddbio.errors import DdbioError, DecodeError
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.json_rows import read_json, read_json_plainly
 from ddbio.formats.orc import unwritable_type
-from ddbio.formats.parquet_footer import open_footer
+from ddbio.formats.parquet_input import open_footer
 from ddbio.formats.parquet_types import FooterFacts, stored_types
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.formats.row_files import FooterReader, RowFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ddbio.items.declared_text import orc_type
+from ddbio.items.plain_json import orc_type
 
 
 @pytest.mark.parametrize(

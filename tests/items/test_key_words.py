@@ -12,7 +12,7 @@ from item_strategies import BINARIES, NUMBERS, TEXT
 from ddbio.errors import DdbioError, SchemaError
 from ddbio.items.digest import name_key, value_hash
 from ddbio.items.digest_columns import ColumnDigest
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import key_words
 
 KEYS = ["pk", "sk"]
 ANY_KEY = st.one_of(

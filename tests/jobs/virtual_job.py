@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from ddbio.aws.http_connection import TruncatedBodyError
+from ddbio.aws.connection_pool import TruncatedBodyError
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import EndpointError, NotFoundError, ServiceError
 from ddbio.items.page import split_page

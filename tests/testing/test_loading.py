@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddbio.errors import DecodeError, OptionError
-from ddbio.testing.calls.scans import scan
+from ddbio.testing.calls.reads import scan
 from ddbio.testing.loading import file_lines, load, parse_key
 from ddbio.testing.request import Request, stored_item, to_json
 from ddbio.testing.tables.database import Database

@@ -12,8 +12,7 @@ import pytest
 
 import ddbio
 from ddbio.budget import LocalBudget
-from ddbio.items.key_hashes import BUCKETS, Rows
-from ddbio.items.key_words import key_words
+from ddbio.items.key_hashes import BUCKETS, Rows, key_words
 from ddbio.jobs.engine import LocalEngine
 from ddbio.validation.meeting import RowsElsewhere
 from ddbio.validation.options import ValidateOptions

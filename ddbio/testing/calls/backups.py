@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ddbio.testing.calls.control import describe
 from ddbio.testing.refusal import constraint, in_use, invalid, lacking, service_refusal, table_not_found
 from ddbio.testing.tables.database import Backup
-from ddbio.testing.tables.items import ItemStore
+from ddbio.testing.tables.table import ItemStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.items import Stored
-    from ddbio.testing.tables.table import Table
+    from ddbio.testing.tables.table import Stored, Table
 
 _MAX_LISTED = 100
 _SHORTEST_NAME, _LONGEST_NAME = 3, 255

@@ -17,7 +17,7 @@ from ddbio.testing.refusal import (
     table_not_found,
 )
 from ddbio.testing.tables.definition import Billing, add_index, attribute_types, define_table, with_stream
-from ddbio.testing.tables.items import Journal
+from ddbio.testing.tables.table import Journal
 
 if TYPE_CHECKING:
     from ddbio.testing.request import Request

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from ddbio.testing.request import Request
     from ddbio.testing.tables.database import Database
-    from ddbio.testing.tables.items import Write
     from ddbio.testing.tables.jobs import S3Access
-    from ddbio.testing.tables.table import Table
+    from ddbio.testing.tables.table import Table, Write
 
 
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

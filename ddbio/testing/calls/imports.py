@@ -23,7 +23,7 @@ from ddbio.testing.expressions.conditions import Guard, write_placeholders
 from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, not_found, service_refusal
 from ddbio.testing.request import Request, stored_item, to_json
 from ddbio.testing.tables.definition import define_table
-from ddbio.testing.tables.items import Stored
+from ddbio.testing.tables.table import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.calls.scans import parsed, requested_paths
-from ddbio.testing.expressions.parsing import Placeholders, Tree, pick, tree_of
-from ddbio.testing.refusal import Refusal, constraint, invalid, malformed, read_units
+import numpy as np
+
+from ddbio.testing.expressions.conditions import PredicateParser, check_filter_names, key_range
+from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, attribute_paths, pick, projection_paths, tree_of
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed, read_units
 from ddbio.testing.request import Request, canonical_map, checked_name, to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
+from ddbio.testing.tables.table import Key, base_key, hash_bounds, part_of_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ddbio.items.attribute import Item
+    from ddbio.testing.expressions.conditions import Predicate
     from ddbio.testing.server import Chunks
-    from ddbio.testing.tables.items import Key, Stored
-    from ddbio.testing.tables.table import Table
+    from ddbio.testing.tables.table import Index, Key, KeySchema, Snapshot, Stored, Table
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
 MAX_BATCH_KEYS = 100
@@ -130,3 +138,316 @@ class _Batch:
             return False
         self._size_bytes += size_bytes
         return True
+
+
+SELECTS = ("SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES")
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.Pagination
+MAX_PAGE_BYTES = 1 << 20
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html
+MAX_SEGMENTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold what a request reads: a table, or one of its indexes."""
+
+    table: Table
+    index: Index | None
+
+    @classmethod
+    def of(cls, table: Table, request: Request) -> Source:
+        """Return the source a request names; refuse an absent index, or a consistent read of a global one."""
+        name = request.text("IndexName")
+        if name is None:
+            return cls(table, None)
+        index = table.indexes.get(name)
+        if index is None:
+            raise invalid(f"The table does not have the specified index: {name}")
+        if index.kind == "Global" and request.boolean("ConsistentRead"):
+            raise invalid("Consistent reads are not supported on global secondary indexes")
+        return cls(table, index)
+
+    @property
+    def keys(self) -> KeySchema:
+        """The key by which the source is ordered."""
+        return self.table.keys if self.index is None else self.index.keys
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The items in order."""
+        return (self.table if self.index is None else self.index).store.snapshot()
+
+    @property
+    def resource(self) -> str:
+        """The ARN of the table or index that is charged for a read."""
+        return self.index.arn if self.index is not None and self.index.kind == "Global" else self.table.arn
+
+    @property
+    def local_index(self) -> str | None:
+        """The name of a local index, for the breakdown of consumed capacity."""
+        return self.index.name if self.index is not None and self.index.kind == "Local" else None
+
+    @property
+    def partitions(self) -> int:
+        """The number of physical partitions."""
+        return (self.table if self.index is None else self.index).throughput.partitions
+
+    def paging_key(self, item: Item) -> Item:
+        """Return the LastEvaluatedKey of an item: the table's key, and the key of the index if one is read."""
+        return {name: item[name] for name in dict.fromkeys((*self.table.keys.names, *self.keys.names))}
+
+    def start_key(self, request: Request) -> Key | None:
+        """Return the position of the ExclusiveStartKey; refuse one that is not exactly a key of the source."""
+        if request.mapping("ExclusiveStartKey") is None:
+            return None
+        given = request.key("ExclusiveStartKey")
+        try:
+            self.table.keys.check_key({name: given[name] for name in given if name in self.table.keys.names})
+            self.keys.check_key({name: given[name] for name in given if name in self.keys.names})
+        except Exception as refusal:
+            raise invalid(
+                "The provided starting key is invalid: The provided key element does not match the schema"
+            ) from refusal
+        if len(given) != len(self.paging_key(given)):
+            raise invalid("The provided starting key is invalid")
+        return self.table.keys.key_of(given) if self.index is None else self.index.key_of(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Hold what of each item is returned: all of it, the attributes of a tree, or only the count."""
+
+    counts_only: bool = False
+    tree: Tree | None = None
+    fetches_base: bool = False
+    """Whether items of a local index must be completed from the table."""
+
+
+def requested_paths(request: Request, placeholders: Placeholders) -> list[Path] | None:
+    """Return the paths of ProjectionExpression or AttributesToGet, or None if the request has neither."""
+    expression, names = request.text("ProjectionExpression"), request.listing("AttributesToGet")
+    if expression is not None and names is not None:
+        raise invalid(
+            "Can not use both expression and non-expression parameters in the same request: "
+            "Non-expression parameters: {AttributesToGet} Expression parameters: {ProjectionExpression}"
+        )
+    if expression is not None:
+        return projection_paths(expression, placeholders)
+    return None if names is None else attribute_paths(names)
+
+
+def selection_of(source: Source, request: Request, placeholders: Placeholders) -> Selection:
+    """Return what a Scan or Query selects of each item; refuse a Select that contradicts the rest of the request."""
+    select = request.text("Select", SELECTS)
+    paths = requested_paths(request, placeholders)
+    if paths is not None and select not in (None, "SPECIFIC_ATTRIBUTES"):
+        raise invalid(f"Cannot specify the AttributesToGet when choosing to get {select}")
+    if paths is None and select == "SPECIFIC_ATTRIBUTES":
+        raise invalid_values(
+            "Must specify the AttributesToGet or ProjectionExpression when choosing SPECIFIC_ATTRIBUTES"
+        )
+    index = source.index
+    if select == "ALL_PROJECTED_ATTRIBUTES" and index is None:
+        raise invalid_values("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
+    unprojected = _unprojected(index, select, paths)
+    if unprojected and index is not None and index.kind == "Global":
+        raise invalid_values(
+            f"{unprojected} is not supported for global secondary index {index.name} "
+            "because it does not project all of these attributes"
+        )
+    tree = None if paths is None else tree_of(paths)
+    return Selection(select == "COUNT", tree, bool(unprojected))
+
+
+def _unprojected(index: Index | None, select: str | None, paths: list[Path] | None) -> str:
+    if index is None or index.projected is None:
+        return ""
+    if select == "ALL_ATTRIBUTES":
+        return "Select type ALL_ATTRIBUTES"
+    missing = sorted({str(path[0]) for path in paths or () if path[0] not in index.projected})
+    return f"Requesting [{', '.join(missing)}]" if missing else ""
+
+
+def filter_of(request: Request, placeholders: Placeholders) -> tuple[Predicate | None, set[str]]:
+    """Return the FilterExpression of a request as a function of an item, if it has one, and the attributes it names."""
+    text = request.text("FilterExpression")
+    if text is None:
+        return None, set()
+    parser = PredicateParser("FilterExpression", text, placeholders)
+    return parser.parsed(), parser.names
+
+
+def parsed(text: bytes | memoryview) -> Any:
+    """Return an item as Python values."""
+    return json.loads(bytes(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Hold the positions ``first … last - 1`` that one request reads, and whether it stops before the end."""
+
+    first: int
+    last: int
+    stops_early: bool
+
+
+def forward_page(snapshot: Snapshot, first: int, end: int, limit: int | None) -> Page:
+    """Return the page that begins at a position: it stops after the item that reaches 1 MiB, or at the limit."""
+    reach = int(np.searchsorted(snapshot.sizes, snapshot.sizes[first] + MAX_PAGE_BYTES))
+    last = min(end, reach, end if limit is None else first + limit)
+    return Page(first, last, last < end)
+
+
+def backward_page(snapshot: Snapshot, begin: int, last: int, limit: int | None) -> Page:
+    """Return the page that ends before a position, by the same rules."""
+    reach = int(np.searchsorted(snapshot.sizes, snapshot.sizes[last] - MAX_PAGE_BYTES, side="right")) - 1
+    first = max(begin, reach, begin if limit is None else last - limit)
+    return Page(first, last, first > begin)
+
+
+def scan(database: Database, request: Request) -> Chunks:
+    """Read a table, an index or one segment of it in hash order."""
+    source = Source.of(database.table(request), request)
+    low, high = _segment(request)
+    has_expression = not request.members.keys().isdisjoint(("ProjectionExpression", "FilterExpression"))
+    placeholders = Placeholders(request, has_expression=has_expression)
+    selection = selection_of(source, request, placeholders)
+    met, _ = filter_of(request, placeholders)
+    placeholders.check_all_used()
+    limit = request.integer("Limit", 1)
+    start = source.start_key(request)
+    snapshot = source.snapshot
+    first = snapshot.position((low,))
+    if start is not None:
+        if not low <= start[0] < high:
+            raise invalid(
+                "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with "
+                f"correct Segment. TotalSegments: {request.members['TotalSegments']} "
+                f"Segment: {request.members['Segment']}"
+            )
+        first = _after(snapshot, start)
+        low = start[0]
+    page = forward_page(snapshot, first, snapshot.position((high,)), limit)
+    if page.stops_early:
+        high = snapshot.keys[page.last - 1][0] + 1
+    draws = list(_scan_draws(source, snapshot, page, (low, high), consistent=request.boolean("ConsistentRead")))
+    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws)
+
+
+def _segment(request: Request) -> tuple[int, int]:
+    segments = request.integer("TotalSegments", 1, MAX_SEGMENTS)
+    segment = request.integer("Segment", 0, MAX_SEGMENTS - 1)
+    if segments is None and segment is None:
+        return hash_bounds(0, 1)
+    if segments is None or segment is None:
+        missing, present = ("Segment", "TotalSegments") if segment is None else ("TotalSegments", "Segment")
+        raise invalid(
+            f"The {missing} parameter is required but was not present in the request when {present} parameter "
+            "is present"
+        )
+    if segment >= segments:
+        raise invalid(
+            "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
+            f"Segment: {segment} is not less than TotalSegments: {segments}"
+        )
+    return hash_bounds(segment, segments)
+
+
+def _after(snapshot: Snapshot, key: Key) -> int:
+    at = snapshot.position(key)
+    return at + (at < len(snapshot.keys) and snapshot.keys[at] == key)
+
+
+def _scan_draws(
+    source: Source, snapshot: Snapshot, page: Page, hashes: tuple[int, int], *, consistent: bool
+) -> Iterator[Draw]:
+    """Yield one draw for each physical partition that a page visits; an empty partition costs a unit as well."""
+    partitions = source.partitions
+    low, high = hashes
+    first = page.first
+    for partition in range(part_of_hash(low, partitions), part_of_hash(max(low, high - 1), partitions) + 1):
+        end = min(page.last, snapshot.position((hash_bounds(partition, partitions)[1],)))
+        units = read_units(snapshot.size_bytes(first, max(first, end)), consistent=consistent)
+        yield Draw(source.resource, "Read", partition, units, source.local_index)
+        first = max(first, end)
+
+
+def query(database: Database, request: Request) -> Chunks:
+    """Read items of one partition key in the order of the sort key, ascending or descending."""
+    source = Source.of(database.table(request), request)
+    expression = request.text("KeyConditionExpression")
+    if expression is None:
+        raise invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
+    placeholders = Placeholders(request, has_expression=True)
+    wanted = key_range(expression, placeholders, source.keys)
+    selection = selection_of(source, request, placeholders)
+    met, names = filter_of(request, placeholders)
+    check_filter_names(names, source.keys.names)
+    placeholders.check_all_used()
+    limit = request.integer("Limit", 1)
+    start = source.start_key(request)
+    backward = request.members.get("ScanIndexForward") is not None and not request.boolean("ScanIndexForward")
+    snapshot = source.snapshot
+    first, last = wanted.positions(snapshot.keys)
+    if start is not None:
+        if not wanted.contains(start) or (source.keys.sort is None and source.index is None):
+            raise invalid("The provided starting key is outside query boundaries based on provided conditions")
+        first, last = (first, snapshot.position(start)) if backward else (_after(snapshot, start), last)
+    page = (backward_page if backward else forward_page)(snapshot, first, last, limit)
+    partition = part_of_hash(wanted.hash_value, source.partitions)
+    units = read_units(snapshot.size_bytes(page.first, page.last), consistent=request.boolean("ConsistentRead"))
+    draws = [Draw(source.resource, "Read", partition, units, source.local_index)]
+    return _Reader(database, request, source, selection, met).reply(snapshot, page, draws, backward=backward)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Take the capacity of a page, and make the reply of it."""
+
+    database: Database
+    request: Request
+    source: Source
+    selection: Selection
+    met: Predicate | None = None
+
+    def reply(self, snapshot: Snapshot, page: Page, draws: list[Draw], *, backward: bool = False) -> Chunks:
+        scanned = range(page.first, page.last)
+        if backward:
+            scanned = scanned[::-1]
+        if self.selection.fetches_base:
+            draws += self._base_draws(snapshot, scanned)
+        self.database.take(draws)
+        places = [at for at in scanned if self.met is None or self.met(self._whole(snapshot, at))]
+        consumed = to_json(consumed_member(self.request, self.source.table, draws))[1:-1]
+        last = b""
+        if page.stops_early:
+            last = b',"LastEvaluatedKey":' + to_json(self.source.paging_key(parsed(snapshot.json_at(scanned[-1]))))
+        head = b"{" + consumed + b"," * bool(consumed) + b'"Count":' + str(len(places)).encode()
+        tail = last + b',"ScannedCount":' + str(len(scanned)).encode() + b"}"
+        if self.selection.counts_only:
+            return [head, tail]
+        is_whole = self.selection.tree is None and not self.selection.fetches_base
+        if is_whole and self.met is None and not backward:
+            items: bytes | memoryview = snapshot.json_between(page.first, page.last)
+        else:
+            items = b",".join(self._item(snapshot, at) for at in places)
+        return [head + b',"Items":[', items, b"]" + tail]
+
+    def _item(self, snapshot: Snapshot, at: int) -> bytes:
+        if self.selection.tree is None and not self.selection.fetches_base:
+            return snapshot.json_at(at)
+        item = self._whole(snapshot, at)
+        return to_json(item if self.selection.tree is None else pick(item, self.selection.tree))
+
+    def _whole(self, snapshot: Snapshot, at: int) -> Item:
+        if self.selection.fetches_base:
+            return self.source.table.read_item(base_key(snapshot.keys[at])) or {}
+        item: Item = parsed(snapshot.json_at(at))
+        return item
+
+    def _base_draws(self, snapshot: Snapshot, places: range) -> Iterator[Draw]:
+        table, consistent = self.source.table, self.request.boolean("ConsistentRead")
+        for at in places:
+            stored = table.store.get(base_key(snapshot.keys[at]))
+            units = read_units(stored.size_bytes if stored else 0, consistent=consistent)
+            yield Draw(table.arn, "Read", table.partition_of(snapshot.keys[at]), units)

@@ -17,8 +17,7 @@ from ddbio.testing.tables.database import Database, consumed_list, consumed_memb
 if TYPE_CHECKING:
     from ddbio.items.attribute import AttributeValue, Item
     from ddbio.testing.tables.capacity import Draw
-    from ddbio.testing.tables.items import Key, KeySchema
-    from ddbio.testing.tables.table import Table
+    from ddbio.testing.tables.table import Key, KeySchema, Table
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html

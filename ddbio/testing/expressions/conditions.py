@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ddbio.items.attribute import AttributeValue, Item, decode_base64
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tokens, document_path
 from ddbio.testing.refusal import Refusal, condition_failed, invalid, invalid_values
-from ddbio.testing.tables.items import Key, KeyAttribute, KeySchema, hash_of
+from ddbio.testing.tables.table import Key, KeyAttribute, KeySchema, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
-    from ddbio.testing.tables.items import Stored
     from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.kinesis import DataStream
     from ddbio.testing.tables.streams import Stream
-    from ddbio.testing.tables.table import Change, Table
+    from ddbio.testing.tables.table import Change, Stored, Table
 
 _RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
 

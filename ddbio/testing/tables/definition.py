@@ -14,8 +14,15 @@ from ddbio.testing.tables.capacity import (
     Throughput,
     partition_count,
 )
-from ddbio.testing.tables.items import KEY_TAGS, MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES, KeyAttribute, KeySchema
-from ddbio.testing.tables.table import Index, Table
+from ddbio.testing.tables.table import (
+    KEY_TAGS,
+    MAX_PARTITION_KEY_BYTES,
+    MAX_SORT_KEY_BYTES,
+    Index,
+    KeyAttribute,
+    KeySchema,
+    Table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

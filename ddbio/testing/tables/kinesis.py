@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ddbio.items.attribute import Item
     from ddbio.testing.faults import Faults
-    from ddbio.testing.tables.items import Key, KeySchema, Stored
+    from ddbio.testing.tables.table import Key, KeySchema, Stored
 
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_HashKeyRange.html
 HASH_KEYS = 2**128

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.testing.refusal import item_bytes
 from ddbio.testing.request import to_json
-from ddbio.testing.tables.items import HASH_BITS
+from ddbio.testing.tables.table import HASH_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
     from ddbio.items.attribute import AttributeValue, Item
-    from ddbio.testing.tables.items import Key, KeySchema, Stored
+    from ddbio.testing.tables.table import Key, KeySchema, Stored
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html

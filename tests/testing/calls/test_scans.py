@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.testing.calls.scans import MAX_PAGE_BYTES, backward_page, forward_page, scan
+from ddbio.testing.calls.reads import MAX_PAGE_BYTES, backward_page, forward_page, scan
 from ddbio.testing.calls.writes import put_item
-from ddbio.testing.tables.items import HASH_BITS, ItemStore, Stored, hash_bounds, part_of_hash, snapshot_of
+from ddbio.testing.tables.table import HASH_BITS, ItemStore, Stored, hash_bounds, part_of_hash, snapshot_of
 
 SIZES = st.lists(st.integers(1, MAX_PAGE_BYTES), max_size=30)
 LIMITS = st.none() | st.integers(1, 10)

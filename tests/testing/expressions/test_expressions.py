@@ -11,7 +11,7 @@ from ddbio.testing.expressions.parsing import Placeholders, attribute_paths, pic
 from ddbio.testing.loading import parse_key
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
-from ddbio.testing.tables.items import hash_of
+from ddbio.testing.tables.table import hash_of
 
 CONDITIONS = st.sampled_from(
     ["s = :a", "s < :a", "s <= :a", "s > :a", "s >= :a", ":a > s", "s BETWEEN :a AND :b", "begins_with(s, :a)"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.testing.calls.scans import scan
+from ddbio.testing.calls.reads import scan
 from ddbio.testing.calls.writes import batch_write_item, put_item
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.tables.capacity import Bucket, Capacity, Draw, Throughput, partition_count
