@@ -11,7 +11,7 @@ from datetime import datetime
 from ddbio.advice.advice import Advice as Advice
 from ddbio.advice.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
-from ddbio.advice.simulate import SimulationReport as SimulationReport
+from ddbio.advice.simulation import SimulationReport as SimulationReport
 from ddbio.advice.warming import warm as warm
 from ddbio.aws.table_description import TableDescription as TableDescription
 from ddbio.catalog.glue import CatalogReport as CatalogReport

@@ -202,7 +202,7 @@ _ROWS = (
     Verb("plan_capacity", "table", "advice.options:PlanCapacityOptions", "advice.capacity:plan_capacity",
         results="advice.provisioning:CapacityPlan"),
     Verb("simulate_scan", "scenario?", "advice.options:SimulateScanOptions", "advice.simulate:simulate_scan",
-        results="advice.simulate:SimulationReport"),
+        results="advice.simulation:SimulationReport"),
     Verb("simulate_load", "", "advice.options:SimulateLoadOptions", "advice.simulate:simulate_load"),
     Verb("doctor", "table? location?", "advice.options:DoctorOptions", "advice.doctor:doctor",
         results="advice.doctor:DoctorReport"),

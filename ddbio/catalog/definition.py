@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ddbio.errors import OptionError, SchemaError
 from ddbio.items.schema.arrow import RESCUE_NAME, fields_within, is_binary, is_list, is_text
-from ddbio.items.schema.own_names import MOST_NAME_BYTES, column_name, fold
+from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.items.schema.own_names import column_name
 from ddbio.items.schema.times import is_time_column
 
 if TYPE_CHECKING:

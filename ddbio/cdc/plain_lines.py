@@ -41,7 +41,7 @@ from ddbio.items.kernel.arrays import (
 from ddbio.items.kernel.flat_items import flat_members
 from ddbio.items.kernel.members import Marks, Openings
 from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.own_names import fold
+from ddbio.items.schema.folded import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

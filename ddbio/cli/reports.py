@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddbio.advice.advice import Advice
     from ddbio.advice.doctor import DoctorReport
     from ddbio.advice.provisioning import CapacityPlan
-    from ddbio.advice.simulate import SimulationReport
+    from ddbio.advice.simulation import SimulationReport
     from ddbio.aws.table_description import TableDescription
     from ddbio.export.fold import ExportFoldReport
     from ddbio.export.job_descriptions import ExportJob

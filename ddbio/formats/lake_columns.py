@@ -26,7 +26,8 @@ from ddbio.items.schema.arrow import (
     normalize_field,
     tagged_field,
 )
-from ddbio.items.schema.own_names import REFUSED, column_name, fold, names_of
+from ddbio.items.schema.folded import REFUSED, fold
+from ddbio.items.schema.own_names import column_name, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

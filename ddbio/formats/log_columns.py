@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddbio.items.schema.own_names import fold, with_checksum
+from ddbio.items.schema.folded import fold, with_checksum
 
 OPERATION, SEQUENCE, EVENT_TIME, EXPIRED = "_op", "_sequence", "_event_time", "_expired"
 EVENT_ID = "_event_id"

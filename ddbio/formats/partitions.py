@@ -16,7 +16,7 @@ from ddbio.items.json_text import compact_json, parse_json
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.items.rescue import MisfitLog, rescue_text
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, is_decimal, is_number, is_text, name_of_field
-from ddbio.items.schema.own_names import fold
+from ddbio.items.schema.folded import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

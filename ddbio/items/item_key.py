@@ -28,7 +28,8 @@ from ddbio.items.kernel.number import LONGEST_NUMBER
 from ddbio.items.number import MAX_DIGITS, canonical_number
 from ddbio.items.reference import items_of
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
-from ddbio.items.schema.own_names import column_name, fold, told_apart
+from ddbio.items.schema.folded import fold
+from ddbio.items.schema.own_names import column_name, told_apart
 from ddbio.items.time_columns import stored_batch
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Say what a table, its partitions and its account serve: the model that plans and simulations share.
 
-A simulation admits request by request (`advice/simulate.py`); a plan asks how long so many units take.
+A simulation admits request by request (`advice/simulation.py`); a plan asks how long so many units take.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from ddbio.formats.lake_columns import KEY, OPERATION, TIME, VERSION, attribute_
 from ddbio.items.decode import from_dynamodb_json
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, tag_of_field
-from ddbio.items.schema.own_names import column_name, fold
+from ddbio.items.schema.folded import fold
+from ddbio.items.schema.own_names import column_name
 from ddbio.jobs.report import Report
 from ddbio.jobs.stores import open_store
 from ddbio.lake.verify import older_files

@@ -15,7 +15,8 @@ from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import DELETED, TIME, VERSION, deleted_column, lake_fields
 from ddbio.formats.log_columns import EVENT_TIME, OPERATION, SEQUENCE
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, tag_of_field
-from ddbio.items.schema.own_names import column_name, columns_of, fold
+from ddbio.items.schema.folded import fold
+from ddbio.items.schema.own_names import column_name, columns_of
 from ddbio.jobs.stores import open_store
 from ddbio.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_names
 from ddbio.lake.verify import base_us

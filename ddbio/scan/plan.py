@@ -169,6 +169,7 @@ class ScanPlan(EstimatedPlan):
             "lanes_per_task": self.lanes_per_task,
             "schema": json.loads(schema_to_json(self.schema)),
             **self.estimate.to_dict(),
+            "usd": None if self.cost is None else self.cost.usd,
         }
 
     def groups(self) -> list[tuple[int, ...]]:

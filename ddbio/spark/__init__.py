@@ -7,12 +7,12 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"ddbio.spark needs {error.name}: pip install 'ddbio[spark]'", name=error.name) from None
 
+from ddbio.spark.file_sizes import sized_files
 from ddbio.spark.frames import read_export, scan, write, write_batch
 from ddbio.spark.lookup import lookup
 from ddbio.spark.loops import ship_loops, use_shipped_loops
 from ddbio.spark.pushdown_jar import jar
 from ddbio.spark.registration import apply_batch, last_report, register
-from ddbio.spark.writing import sized_files
 
 __all__ = [
     "apply_batch",

@@ -28,7 +28,7 @@ from ddbio.items.schema.arrow import (
     tag_of_field,
     tagged_field,
 )
-from ddbio.items.schema.own_names import fold
+from ddbio.items.schema.folded import fold
 from ddbio.items.schema.shape import NOTHING_DECLARED, NOTHING_SEEN, Declared, Shape, join_all
 from ddbio.items.schema.times import form_of_field, parse_form, time_type_of_text, with_form
 

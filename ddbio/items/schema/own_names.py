@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ddbio.items.schema.arrow import DDB_NAME, DDB_TYPE, RESCUE_NAME, fields_within, is_list, name_of_field
+from ddbio.items.schema.folded import MOST_NAME_BYTES, REFUSED, fold, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from collections.abc import Set as AbstractSet
-
-MOST_NAME_BYTES: Final = 255
-"""The longest name of a column that each catalog takes."""
-
-REFUSED: Final = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
-"""Characters that some table format refuses in the name of a column, and control characters."""
-
-_CHECKSUM_BYTES = 9
-
-
-def fold(name: str) -> str:
-    """Return a form of the name that is equal for all names equal but for case, in Java or Python and any locale."""
-    # Java compares by upper case, then by lower case: the dotless i and the dotted capital are then an i as well.
-    return name.upper().casefold().replace("i\u0307", "i")
-
-
-def with_checksum(attribute: str) -> str:
-    """Return a name that a column can have, with a checksum of the attribute's behind it."""
-    plain = (REFUSED.sub("_", attribute) or "_").encode()[: MOST_NAME_BYTES - _CHECKSUM_BYTES].decode(errors="ignore")
-    return f"{plain}_{crc32(attribute.encode()):08x}"
 
 
 def column_name(attribute: str, used: AbstractSet[str], arrow_type: pa.DataType | None = None) -> str:

@@ -95,7 +95,7 @@ def test_loops_are_named_by_what_they_are_compiled_from_wherever_they_are_instal
     """Another folder and an archive hold the same loops; comments and docstrings are no part of them."""
     package = copied(tmp_path)
     packed = zipped(package)
-    lines = package / "core" / "kernel" / "lines.py"
+    lines = package / "items" / "kernel" / "lines.py"
     lines.write_text("# A comment.\n" + re.sub(r'    """.*"""\n', '    """Do."""\n', lines.read_text("utf-8")), "utf-8")
     assert here
     assert contents(package) == contents(packed) == here
@@ -104,7 +104,7 @@ def test_loops_are_named_by_what_they_are_compiled_from_wherever_they_are_instal
 def test_an_edit_changes_the_loops_that_it_reaches_and_no_others(tmp_path, here):
     """A constant of one part is in the name of every loop that calls the part, however deep."""
     package = copied(tmp_path)
-    number = package / "core" / "kernel" / "number.py"
+    number = package / "items" / "kernel" / "number.py"
     was = number.read_text("utf-8")
     number.write_text(re.sub(r"^_TEN = .*$", "_TEN = np.uint64(11)", was, flags=re.MULTILINE), "utf-8")
     assert number.read_text("utf-8") != was

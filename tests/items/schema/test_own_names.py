@@ -10,7 +10,8 @@ from ddbio.formats.lake_columns import attribute_columns, lake_fields, lake_sche
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS, attribute_of_member, line_member
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.schema.arrow import RESCUE_FIELD, name_of_field, normalize_schema
-from ddbio.items.schema.own_names import MOST_NAME_BYTES, beside, columns_of, fold, is_own
+from ddbio.items.schema.folded import MOST_NAME_BYTES, fold
+from ddbio.items.schema.own_names import beside, columns_of, is_own
 from ddbio.lake.history import history_schema
 
 ODD = [
