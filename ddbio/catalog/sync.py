@@ -35,7 +35,7 @@ from ddbio.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.commit.contents import LOGS, kind_of, require_own_files
 from ddbio.commit.protocol import list_manifests
 from ddbio.commit.snapshot import PUBLISHED, live_files, published_folder
-from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
+from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.formats.file_facts import FILE_FACTS
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file
@@ -62,14 +62,11 @@ if TYPE_CHECKING:
 ReportT = TypeVar("ReportT", bound="Report")
 
 _LOG = logging.getLogger("ddbio.catalog")
-_ATTEMPTS = 3
 _LAKE_ADVICE = (
     "'ddbio apply' and 'ddbio maintain' register a lake table of ddbio by their option catalog, 'ddbio catalog ddl' "
     "writes its DDL, and other tables are registered by what made them"
 )
 _THREADS = 16
-# What Glue answers if something else made or changed the table meanwhile.
-_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
 
 
 def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, file_format: str) -> None:
@@ -262,24 +259,16 @@ def _make_table(
     spec: ClientSpec, name: TableName, wanted: TableDefinition
 ) -> tuple[str, tuple[str, ...], list[dict[str, str]]]:
     """Return what became of the table, the columns that were added, and all columns."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        existing = glue.read_table(spec, name)
-        try:
-            if existing is None:
-                glue.require_database(spec, name)
-                made = table_input(name, wanted)
-                glue.create_table(spec, name, made)
-                return "created", (), made["StorageDescriptor"]["Columns"]
-            changed, added = changed_input(name, existing, wanted)
-            if changed is None:
-                return "unchanged", (), existing["StorageDescriptor"].get("Columns") or []
-            glue.update_table(spec, name, changed, existing.get("VersionId"))
-        except ServiceError as error:
-            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
-                raise
-        else:
-            return "updated", added, changed["StorageDescriptor"]["Columns"]
-    raise AssertionError
+    existing, put = glue.put_table(
+        spec, name, table_input(name, wanted), lambda existing: changed_input(name, existing, wanted)[0]
+    )
+    if put is None:
+        columns = [] if existing is None else existing["StorageDescriptor"].get("Columns")
+        return "unchanged", (), columns or []
+    columns = put["StorageDescriptor"]["Columns"]
+    if existing is None:
+        return "created", (), columns
+    return "updated", changed_input(name, existing, wanted)[1], columns
 
 
 def _location(store: ObjectStore, given: str) -> str:

@@ -15,7 +15,7 @@ from ddbio.catalog.lake import (
     lake_input,
     parse_iceberg_name,
 )
-from ddbio.errors import OptionError, ServiceError
+from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import BUCKET, shown_schema
 from ddbio.jobs.clients import catalog_spec
 from ddbio.jobs.providers import provider
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ddbio.lake_formats.table import LakeState, LakeTable
 
 _ATTEMPTS = 3
-# What Glue answers if something else made or changed the table meanwhile.
-_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
 
 
 def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
@@ -98,21 +96,7 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
 
 
 def _make_table(spec: ClientSpec, name: TableName, wanted: dict[str, Any]) -> None:
-    for attempt in range(1, _ATTEMPTS + 1):
-        existing = glue.read_table(spec, name)
-        try:
-            if existing is None:
-                glue.require_database(spec, name)
-                glue.create_table(spec, name, wanted)
-                return
-            changed = changed_lake_input(name, existing, wanted)
-            if changed is not None:
-                glue.update_table(spec, name, changed, existing.get("VersionId"))
-        except ServiceError as error:
-            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
-                raise
-        else:
-            return
+    glue.put_table(spec, name, wanted, lambda existing: changed_lake_input(name, existing, wanted))
 
 
 def _match_partitions(spec: ClientSpec, name: TableName, hudi: dict[str, Any], table: HudiLakeTable) -> None:

@@ -23,7 +23,7 @@ from ddbio.lake_formats.base_rows import BaseRows
 from ddbio.lake_formats.bucket_files import NOTED
 from ddbio.lake_formats.registry import open_lake_table, require_writable
 from ddbio.lake_formats.rows import LakeShape, new_shape, shape_of
-from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
+from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, retry_conflicts
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import FileNaming
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 _KIND, _DONE = "load", "done"
-_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -192,12 +191,7 @@ class LakeTarget:
         self._complete(staged)
         # The table says whether the job is committed; what it reported is noted before.
         self._done(job_id).put(_DONE, {"job_id": job_id, "report": info.report})
-        for _ in range(_TRIES):
-            try:
-                return self._commit(job_id, staged)
-            except ConflictError:
-                time.sleep(0.05 + secrets.randbelow(100) / 500)
-        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
+        return retry_conflicts(self.table.store, lambda: self._commit(job_id, staged), attempts=20)
 
     def abort(self, job_id: str) -> None:
         """Delete what a job has staged, and its claim."""
