@@ -8,11 +8,9 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws import glue
-from ddbio.catalog.ddl import ddl
 from ddbio.catalog.definition import (
     TableDefinition,
     TableName,
@@ -30,21 +28,17 @@ from ddbio.catalog.glue import (
     partition_inputs,
     table_input,
 )
-from ddbio.catalog.lake import hudi_input
-from ddbio.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.commit.contents import LOGS, kind_of, require_own_files
 from ddbio.commit.protocol import list_manifests
 from ddbio.commit.snapshot import PUBLISHED, live_files, published_folder
 from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.formats.file_facts import FILE_FACTS
-from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file
 from ddbio.formats.row_files import read_schema
 from ddbio.formats.time_parts import PARTS
 from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import catalog_spec
 from ddbio.jobs.stores import open_store
-from ddbio.lake_formats.registry import lake_format, open_lake_table
 from ddbio.storage.meta import read_state
 
 if TYPE_CHECKING:
@@ -53,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.catalog.options import CatalogDdlOptions, CatalogSyncOptions
+    from ddbio.catalog.options import CatalogSyncOptions
     from ddbio.jobs.report import Report
     from ddbio.jobs.staging import Staging
     from ddbio.options import CatalogConnectionOptions, FilesOptions
@@ -180,48 +174,6 @@ def sync(options: CatalogSyncOptions) -> CatalogReport:
         If Glue refuses.
     """
     return _register(options.path, options.target, options)
-
-
-def write_ddl(options: CatalogDdlOptions) -> str:
-    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
-
-    Raises
-    ------
-    NotFoundError
-        If the folder holds no files.
-    OptionError
-        If the dialect cannot describe it.
-    SchemaError
-        If a column has no type there.
-    """
-    store = open_store(options.path, options)
-    database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
-    name = TableName(database or ("main" if options.dialect == "duckdb" else "default"), table)
-    if (table_format := lake_format(store)) is not None:
-        return _write_lake_ddl(options, name, table_format)
-    return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
-
-
-def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
-    if options.projection:
-        raise OptionError("projection is for Athena's tables with partitions: leave it out")
-    table = open_lake_table(options.path, table_format, options)
-    state = table.load()
-    if state is None:
-        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
-    uri = table.store.uri.rstrip("/")
-    location = uri if "://" in uri else str(Path(uri).resolve())
-    if table_format == "hudi":
-        buckets = sorted({each.bucket for each in state.files})
-        definition = hudi_input(name, state.schema, BUCKET, location, "")
-        return hudi_ddl(name, definition, map(str, buckets), options.dialect)
-    metadata = None if table_format == "delta" else f"{location}/metadata/v{state.version}.metadata.json"
-    return lake_ddl(name, state.schema, location, options.dialect, metadata)
-
-
-def _usual_name(path: str) -> str:
-    last = path.rstrip("/").rpartition("/")[2].lower()
-    return "".join(sign if sign.isalnum() or sign == "_" else "_" for sign in last) or "items"
 
 
 def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.formats.rolling_writer import FileOptions
-from ddbio.jobs.engine import check_engine, cluster_of, open_engine
+from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id, require_shared
@@ -27,7 +27,7 @@ from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMergi
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.merge import BucketMerge, Outcome
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
 from ddbio.lake_formats.table import (
     BASE,
@@ -438,10 +438,8 @@ def apply_log(
     places = {"table": options.table, "source": options.source}
     require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
     clock = Clock()
-    if options.format == "hudi":
-        check_engine("spark")
-        # Only Spark has a writer of it.
-        written: ApplyReport = provider("hudi").apply_changes(options, clock, master, conf or {})
+    if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
+        written: ApplyReport = writer.apply_changes(options, clock, master, conf or {})
         return written
     with closing(open_engine("spark", master=master, conf=conf)) as engine:
         report = apply_source(open_changes(options), options, SpreadMerging(cast("ShufflingEngine", engine)), clock)
@@ -500,8 +498,7 @@ def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> App
     NotFoundError
         If there is no such log, or no such table yet.
     """
-    if options.format == "hudi":
-        raise OptionError("there is no dry run for format hudi: Spark decides what changes do while it merges")
+    TABLE_FORMATS[options.format].check("dry_run")
     changes, table = source or open_changes(options), open_lake_table(options.table, options.format, options)
     job = Applier(changes, table, options)
     state = table.load()

@@ -19,14 +19,12 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.formats.lake_columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
-from ddbio.jobs.engine import check_engine
-from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.lake_formats.table import FLOOR, Commit, retry_conflicts
 
@@ -291,10 +289,8 @@ def maintain(
         If other writers are faster again and again, or the table of the catalog is another one.
     """
     clock, now = Clock(), time.time()
-    if options.format == "hudi":
-        check_engine("spark")
-        # Only Spark has a writer of it.
-        done: MaintainReport = provider("hudi maintenance").maintain_table(options, clock, master, conf or {})
+    if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
+        done: MaintainReport = writer.maintain_table(options, clock, master, conf or {})
         return done
     check_lake_catalog(options)
     job = open_maintainer(options)
@@ -358,8 +354,7 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
 def open_maintainer(options: MaintainOptions) -> Maintainer:
     """Return what decides for the table that the options name, and rewrites its files."""
     table = open_lake_table(options.table, options.format, options)
-    # Hudi's clustering sorts by Spark.
-    nulls_first = options.format == "hudi"
+    nulls_first = TABLE_FORMATS[options.format].sorts_nulls_first
     return Maintainer(table, int(options.target_file_bytes), options.sort_by or (), nulls_first)
 
 

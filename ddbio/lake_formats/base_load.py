@@ -17,11 +17,10 @@ from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.providers import provider
 from ddbio.jobs.staging import Staging
 from ddbio.lake_formats.base_rows import BaseRows
 from ddbio.lake_formats.bucket_files import NOTED
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import LakeShape, new_shape, shape_of
 from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, retry_conflicts
 from ddbio.storage.job_state import JobState
@@ -285,11 +284,8 @@ def base_target(options: FilesOptions, table_format: str, instant_us: int | None
         The time whose items the rows are, in microseconds since 1970; default is that they are read from now on.
     """
     loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
-    if table_format == "hudi":
-        # Only Spark has a writer of it.
-        target: LakeTarget = provider("hudi base loads").hudi_target(
-            options, loaded_us, is_instant=instant_us is not None
-        )
+    if (writer := TABLE_FORMATS[table_format].spark_writer()) is not None:
+        target: LakeTarget = writer.hudi_target(options, loaded_us, is_instant=instant_us is not None)
         return target
     table = open_lake_table(options.dest, table_format, options)
     return LakeTarget(table, options.mode, loaded_us, is_instant=instant_us is not None)
