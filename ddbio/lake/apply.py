@@ -41,6 +41,7 @@ from ddbio.lake_formats.table import (
     ConflictError,
     retry_conflicts,
 )
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
@@ -498,7 +499,7 @@ def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> App
     NotFoundError
         If there is no such log, or no such table yet.
     """
-    TABLE_FORMATS[options.format].check("dry_run")
+    LAKE_FORMATS[options.format].check("dry_run")
     changes, table = source or open_changes(options), open_lake_table(options.table, options.format, options)
     job = Applier(changes, table, options)
     state = table.load()

@@ -17,10 +17,10 @@ from ddbio.export.tasks import export_columns
 from ddbio.formats import export_manifest as manifest
 from ddbio.jobs.stores import open_store
 from ddbio.lake.change_rows import ExportedChanges, given_columns, given_rows
-from ddbio.lake_formats.registry import TABLE_FORMATS
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
 from ddbio.options import connection_of
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState
 
@@ -442,7 +442,7 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     SchemaError
         If they are no changes.
     """
-    TABLE_FORMATS[options.format].check("rows")
+    LAKE_FORMATS[options.format].check("rows")
     if not item_columns(given_columns(schema)):
         raise SchemaError("the rows have no attributes")
     return RowChanges(

@@ -13,7 +13,7 @@ from ddbio.catalog.lake import ICEBERG, hudi_input, hudi_partitions, lake_input,
 from ddbio.catalog.lake_ddl import delta_ddl, hudi_ddl, iceberg_ddl
 from ddbio.commit.contents import kind_of
 from ddbio.commit.protocol import require_uploads
-from ddbio.errors import NotFoundError, OptionError
+from ddbio.errors import NotFoundError
 from ddbio.formats.lake_columns import BUCKET, shown_schema
 from ddbio.jobs.engine import check_engine
 from ddbio.jobs.providers import provider
@@ -66,17 +66,6 @@ class LakeFormat(ABC):
     def facts(self) -> LakeFormatFacts:
         """Return what options know of the format."""
         return LAKE_FORMATS[self.name]
-
-    def check(self, wanted: str) -> None:
-        """Refuse what the format cannot have, as ``LakeFormatFacts`` names it.
-
-        Raises
-        ------
-        OptionError
-            Saying why, and what to give instead.
-        """
-        if wanted in self.facts.refused:
-            raise OptionError(self.facts.refused[wanted])
 
     def spark_writer(self) -> Any:
         """Return the module for Spark that loads, merges, maintains and registers tables; None if Spark is not needed.

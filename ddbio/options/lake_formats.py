@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from ddbio.errors import OptionError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -43,17 +45,16 @@ class LakeFormatFacts:
         """Return whether only a library for Spark writes tables, of the rows that tasks have staged."""
         return "local" in self.refused
 
-    def check(self, *wanted: str) -> None:
+    def check(self, wanted: str) -> None:
         """Refuse what the format cannot have.
 
         Raises
         ------
-        ValueError
+        OptionError
             Saying why, and what to give instead.
         """
-        for each in wanted:
-            if each in self.refused:
-                raise ValueError(self.refused[each])
+        if wanted in self.refused:
+            raise OptionError(self.refused[wanted])
 
 
 _Z_ORDER = "z_order_by is for Delta tables: give sort_by"
@@ -100,7 +101,7 @@ def check_engine_of(table_format: str, engine: str) -> None:
 
     Raises
     ------
-    ValueError
+    OptionError
         If it is another.
     """
     if engine != "spark":
