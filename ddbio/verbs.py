@@ -192,7 +192,7 @@ _ROWS = (
         results="formats.layout:LayoutReport"),
     Verb("sync_catalog", "path/ target", "catalog.options:CatalogSyncOptions", "catalog.sync:sync",
         results="catalog.glue:CatalogReport"),
-    Verb("catalog_ddl", "path/ dialect", "catalog.options:CatalogDdlOptions", "catalog.sync:write_ddl"),
+    Verb("catalog_ddl", "path/ dialect", "catalog.options:CatalogDdlOptions", "lake.registering:write_ddl"),
     # Compare, plan, look.
     Verb("validate", "source:data target:data?", "validation.options:ValidateOptions", "validation.validate:validate",
         "master conf", results="validation.comparison:ValidationReport"),

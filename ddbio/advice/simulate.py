@@ -20,13 +20,13 @@ from ddbio.advice.simulation import RATES, SimulatedTable, SimulationReport, une
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget import LocalBudget
 from ddbio.budget.local import Grant
-from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.charts.page import Bars, Lines, report_page, write_page
 from ddbio.errors import OptionError
 from ddbio.items.capacity import scan_units, write_units
 from ddbio.jobs.table_limits import PARTITION_RCU, PARTITION_WCU, TableLimits, partition_count
 from ddbio.load.options import LoadOptions
 from ddbio.load.plan import MOST_WRITES, SourceDescription, plan_load, plan_write, requests_of
+from ddbio.retrying import full_jitter_seconds
 from ddbio.scan.options import ScanToFilesOptions
 from ddbio.scan.plan import Resources, Sample, ScanPlan, plan_scan
 

@@ -16,9 +16,9 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ddbio.aws.error_codes import error_code, may_pass, to_ddbio_error
-from ddbio.aws.retry import repeat
 from ddbio.aws.table_description import IndexDescription, IndexKey, RecoveryDescription, TableDescription
 from ddbio.errors import NotFoundError, ServiceError
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
 
 _ATTEMPTS = 4
-_PAUSE_SECONDS = 0.5
+_BASE_SECONDS = 1.0
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
 _MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContinuousBackups.html
@@ -82,7 +82,7 @@ def call(
         )
     attempts = _ATTEMPTS if idempotent else 1
     try:
-        return repeat(partial(method, **members), may_pass, attempts=attempts, pause_seconds=_PAUSE_SECONDS)
+        return retrying(partial(method, **members), on=may_pass, attempts=attempts, base_seconds=_BASE_SECONDS)
     except (BotoCoreError, ClientError) as error:
         action = f"{service}:{operation}"
         raise to_ddbio_error(error, action=_PERMISSIONS.get(action, action), resource=where) from error

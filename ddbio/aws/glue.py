@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.control_plane import call
 from ddbio.errors import NotFoundError, ServiceError
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ddbio.aws.client import ClientSpec
     from ddbio.catalog.definition import TableName
@@ -43,6 +44,49 @@ def require_database(spec: ClientSpec, name: TableName) -> None:
     except ServiceError as error:
         if error.code != "AlreadyExistsException":
             raise
+
+
+def put_table(
+    spec: ClientSpec,
+    name: TableName,
+    table: dict[str, Any],
+    changed: Callable[[dict[str, Any]], dict[str, Any] | None],
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Create a table, or change the one that is there; do it again if something else is faster.
+
+    Parameters
+    ----------
+    table
+        The definition of a new table.
+    changed
+        Returns the definition that a given table should have, or None if it stays.
+
+    Returns
+    -------
+    tuple
+        The definition before, None if there was none; and the definition that was written, None if none was.
+    """
+
+    def put() -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        existing = read_table(spec, name)
+        if existing is None:
+            require_database(spec, name)
+            create_table(spec, name, table)
+            return None, table
+        wanted = changed(existing)
+        if wanted is not None:
+            update_table(spec, name, wanted, existing.get("VersionId"))
+        return existing, wanted
+
+    return retrying(put, on=_was_changed_meanwhile, attempts=3, base_seconds=0)
+
+
+def _was_changed_meanwhile(error: Exception) -> bool:
+    """Return whether something else made or changed the table meanwhile."""
+    return isinstance(error, ServiceError) and error.code in {
+        "AlreadyExistsException",
+        "ConcurrentModificationException",
+    }
 
 
 def create_table(spec: ClientSpec, name: TableName, table: dict[str, Any]) -> None:

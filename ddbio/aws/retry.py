@@ -1,8 +1,7 @@
-"""Repeat requests that AWS throttled or failed for a moment: control calls, reads of objects and of pages.
+"""Repeat pages that AWS throttled or failed for a moment, until a lane has made no progress for too long.
 
-``error_codes`` tells which errors may pass. Control calls and reads of objects are repeated a few times (``repeat``).
-Pages are repeated, with back-off, until a lane has made no progress for ``deadline_seconds``. Writes are repeated by
-``load/write_retries.py``, with the same back-off.
+``error_codes`` tells which errors may pass. Control calls and reads of objects are repeated a few times, by
+``ddbio.retrying``. Writes are repeated by ``load/write_retries.py``, with the same back-off.
 """
 
 from __future__ import annotations
@@ -10,57 +9,21 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import TYPE_CHECKING
 
 from ddbio.aws.error_codes import is_throttled, is_transient, to_ddbio_error
 from ddbio.budget import BudgetClosedError
-from ddbio.budget.pacing import full_jitter_seconds
 from ddbio.errors import EndpointError, ThrottledError
+from ddbio.retrying import full_jitter_seconds
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-_Result = TypeVar("_Result")
+    from botocore.exceptions import BotoCoreError, ClientError
 
 # The budget as a whole slows down too, and a stopped job should end soon.
 LONGEST_PAUSE_SECONDS = 5.0
-
-
-def repeat(
-    request: Callable[[], _Result],
-    may_pass: Callable[[Exception], bool],
-    *,
-    attempts: int,
-    pause_seconds: float = 0.0,
-) -> _Result:
-    """Return the result of a request, repeated while it fails in a way that may pass.
-
-    Parameters
-    ----------
-    may_pass
-        Whether a failed request is worth repeating.
-    attempts
-        How often the request is sent at most.
-    pause_seconds
-        The pause before the first repetition; it doubles with each one.
-
-    Raises
-    ------
-    botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError
-        What the last attempt raised.
-    """
-    for attempt in range(attempts):
-        try:
-            return request()
-        except (BotoCoreError, ClientError) as error:
-            if attempt + 1 == attempts or not may_pass(error):
-                raise
-        if pause_seconds:
-            time.sleep(pause_seconds * 2**attempt)
-    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def backoff_seconds(attempt: int) -> float:

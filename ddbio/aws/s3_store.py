@@ -25,8 +25,8 @@ from isal import isal_zlib
 from urllib3.exceptions import HTTPError
 
 from ddbio.aws.error_codes import error_code, to_ddbio_error
-from ddbio.aws.retry import repeat
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.retrying import retrying
 from ddbio.storage.contained import contained, outside
 from ddbio.storage.staged import StagedFile, StoredObject, job_of
 
@@ -231,7 +231,7 @@ class S3Store:
             If there is no such object.
         """
         with self._translated("s3:GetObject", path):
-            return repeat(lambda: b"".join(self._chunks(path)), _is_other, attempts=_MAX_BREAKS)
+            return retrying(lambda: b"".join(self._chunks(path)), on=_is_other, attempts=_MAX_BREAKS, base_seconds=0)
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
         """Yield an object's bytes in chunks of a megabyte; a body that breaks off is requested again from there.
@@ -286,7 +286,7 @@ class S3Store:
             return b"".join(_body(self._client.get_object(**wanted), None))
 
         with self._translated("s3:GetObject", entry.path):
-            return repeat(read, _is_broken, attempts=_MAX_BREAKS)
+            return retrying(read, on=_is_broken, attempts=_MAX_BREAKS, base_seconds=0)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small object whole, over an older one if there is one."""

@@ -22,7 +22,6 @@ __all__ = [
     "ThrottleResponse",
     "ThrottleScope",
     "TokenBucket",
-    "full_jitter_seconds",
     "parse_throttle_reason",
 ]
 
@@ -85,27 +84,6 @@ def parse_throttle_reason(reasons: Iterable[str], code: str) -> ThrottleScope:
             return scope
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
     return ThrottleScope.ACCOUNT if code == "RequestLimitExceeded" else ThrottleScope.TABLE
-
-
-def full_jitter_seconds(attempt: int, fraction: float, base_seconds: float = 0.05, cap_seconds: float = 20.0) -> float:
-    """Return how long to wait before a retry: a random part of an exponentially growing maximum.
-
-    Parameters
-    ----------
-    attempt
-        The number of retries so far: 0 for the first retry.
-    fraction
-        The caller's random number in [0, 1).
-    base_seconds
-        The maximum at attempt 0.
-    cap_seconds
-        The largest maximum.
-
-    References
-    ----------
-    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
-    """
-    return fraction * min(cap_seconds, math.ldexp(base_seconds, min(attempt, 64)))
 
 
 class TokenBucket:

@@ -18,30 +18,6 @@ if TYPE_CHECKING:
     from ddbio.catalog.definition import TableName
 
 
-def lake_ddl(
-    name: TableName, schema: pa.Schema, location: str, dialect: Dialect, metadata_location: str | None = None
-) -> str:
-    """Return the statements that name a lake table, each ended by a semicolon; no column is said twice.
-
-    Parameters
-    ----------
-    metadata_location
-        The newest metadata of an Iceberg table; a table without is one of Delta.
-
-    Raises
-    ------
-    OptionError
-        If the dialect cannot name a table of the format.
-    SchemaError
-        If Hive has no type for a column.
-    """
-    if dialect == "duckdb":
-        return _duckdb(name, location, metadata_location)
-    if metadata_location is None:
-        return _delta(name, schema, location, dialect)
-    return _iceberg(name, location, dialect, metadata_location)
-
-
 def hudi_ddl(name: TableName, table: Mapping[str, Any], partitions: Iterable[str], dialect: Dialect) -> str:
     """Return the statements that name a Hudi table, each ended by a semicolon.
 
@@ -88,7 +64,16 @@ def hudi_ddl(name: TableName, table: Mapping[str, Any], partitions: Iterable[str
     return f"{text}\nALTER TABLE {quoted} ADD IF NOT EXISTS{added};\n" if added else text
 
 
-def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) -> str:
+def delta_ddl(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) -> str:
+    """Return the statements that name a Delta table, each ended by a semicolon; no column is said twice.
+
+    Raises
+    ------
+    SchemaError
+        If Hive has no type for a column.
+    """
+    if dialect == "duckdb":
+        return _duckdb(name, "delta_scan", location)
     place = hive_text(location_uri(location))
     if dialect in {"spark", "unity"}:
         # Columns are those of the log of the table, for both.
@@ -109,7 +94,22 @@ def _delta(name: TableName, schema: pa.Schema, location: str, dialect: Dialect) 
     return f"{begin} (\n{columns}\n)\nSTORED BY 'io.delta.hive.DeltaStorageHandler'\nLOCATION {place};\n"
 
 
-def _iceberg(name: TableName, location: str, dialect: Dialect, metadata_location: str) -> str:
+def iceberg_ddl(name: TableName, location: str, dialect: Dialect, metadata_location: str) -> str:
+    """Return the statements that name an Iceberg table, each ended by a semicolon.
+
+    Parameters
+    ----------
+    metadata_location
+        The newest metadata of the table.
+
+    Raises
+    ------
+    OptionError
+        If the dialect cannot name an Iceberg table.
+    """
+    if dialect == "duckdb":
+        # The folder has a hint of its newest version.
+        return _duckdb(name, "iceberg_scan", location)
     if dialect == "athena":
         raise OptionError(
             "Athena finds tables of Iceberg in Glue, by their metadata: give catalog=glue://database.table to apply or "
@@ -137,10 +137,8 @@ def _iceberg(name: TableName, location: str, dialect: Dialect, metadata_location
     )
 
 
-def _duckdb(name: TableName, location: str, metadata_location: str | None) -> str:
+def _duckdb(name: TableName, reader: str, location: str) -> str:
     database, own = double_quoted(name.database), double_quoted(name.table)
-    # Of Iceberg the folder has a hint of its newest version.
-    reader = "delta_scan" if metadata_location is None else "iceberg_scan"
     return (
         f"CREATE SCHEMA IF NOT EXISTS {database};\n\n"
         f"CREATE OR REPLACE VIEW {database}.{own} AS\nSELECT * FROM {reader}({sql_text(location)});\n"

@@ -8,11 +8,9 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddbio.aws import glue
-from ddbio.catalog.ddl import ddl
 from ddbio.catalog.definition import (
     TableDefinition,
     TableName,
@@ -30,21 +28,17 @@ from ddbio.catalog.glue import (
     partition_inputs,
     table_input,
 )
-from ddbio.catalog.lake import hudi_input
-from ddbio.catalog.lake_ddl import hudi_ddl, lake_ddl
 from ddbio.commit.contents import LOGS, kind_of, require_own_files
 from ddbio.commit.protocol import list_manifests
 from ddbio.commit.snapshot import PUBLISHED, live_files, published_folder
-from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, ServiceError, TargetError
+from ddbio.errors import DdbioError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.formats.file_facts import FILE_FACTS
-from ddbio.formats.lake_columns import BUCKET
 from ddbio.formats.registry import format_of, is_row_file
 from ddbio.formats.row_files import read_schema
 from ddbio.formats.time_parts import PARTS
 from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import catalog_spec
 from ddbio.jobs.stores import open_store
-from ddbio.lake_formats.registry import lake_format, open_lake_table
 from ddbio.storage.meta import read_state
 
 if TYPE_CHECKING:
@@ -53,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.catalog.options import CatalogDdlOptions, CatalogSyncOptions
+    from ddbio.catalog.options import CatalogSyncOptions
     from ddbio.jobs.report import Report
     from ddbio.jobs.staging import Staging
     from ddbio.options import CatalogConnectionOptions, FilesOptions
@@ -62,14 +56,11 @@ if TYPE_CHECKING:
 ReportT = TypeVar("ReportT", bound="Report")
 
 _LOG = logging.getLogger("ddbio.catalog")
-_ATTEMPTS = 3
 _LAKE_ADVICE = (
     "'ddbio apply' and 'ddbio maintain' register a lake table of ddbio by their option catalog, 'ddbio catalog ddl' "
     "writes its DDL, and other tables are registered by what made them"
 )
 _THREADS = 16
-# What Glue answers if something else made or changed the table meanwhile.
-_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
 
 
 def check_catalog(options: FilesOptions, staging: Staging, schema: pa.Schema, file_format: str) -> None:
@@ -185,48 +176,6 @@ def sync(options: CatalogSyncOptions) -> CatalogReport:
     return _register(options.path, options.target, options)
 
 
-def write_ddl(options: CatalogDdlOptions) -> str:
-    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
-
-    Raises
-    ------
-    NotFoundError
-        If the folder holds no files.
-    OptionError
-        If the dialect cannot describe it.
-    SchemaError
-        If a column has no type there.
-    """
-    store = open_store(options.path, options)
-    database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
-    name = TableName(database or ("main" if options.dialect == "duckdb" else "default"), table)
-    if (table_format := lake_format(store)) is not None:
-        return _write_lake_ddl(options, name, table_format)
-    return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
-
-
-def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
-    if options.projection:
-        raise OptionError("projection is for Athena's tables with partitions: leave it out")
-    table = open_lake_table(options.path, table_format, options)
-    state = table.load()
-    if state is None:
-        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
-    uri = table.store.uri.rstrip("/")
-    location = uri if "://" in uri else str(Path(uri).resolve())
-    if table_format == "hudi":
-        buckets = sorted({each.bucket for each in state.files})
-        definition = hudi_input(name, state.schema, BUCKET, location, "")
-        return hudi_ddl(name, definition, map(str, buckets), options.dialect)
-    metadata = None if table_format == "delta" else f"{location}/metadata/v{state.version}.metadata.json"
-    return lake_ddl(name, state.schema, location, options.dialect, metadata)
-
-
-def _usual_name(path: str) -> str:
-    last = path.rstrip("/").rpartition("/")[2].lower()
-    return "".join(sign if sign.isalnum() or sign == "_" else "_" for sign in last) or "items"
-
-
 def _register(path: str, catalog: str, options: CatalogConnectionOptions) -> CatalogReport:
     name, store = parse_table_name(catalog), open_store(path, options)
     require_own_files(store, "a table of its files would hold other rows", _LAKE_ADVICE)
@@ -262,24 +211,16 @@ def _make_table(
     spec: ClientSpec, name: TableName, wanted: TableDefinition
 ) -> tuple[str, tuple[str, ...], list[dict[str, str]]]:
     """Return what became of the table, the columns that were added, and all columns."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        existing = glue.read_table(spec, name)
-        try:
-            if existing is None:
-                glue.require_database(spec, name)
-                made = table_input(name, wanted)
-                glue.create_table(spec, name, made)
-                return "created", (), made["StorageDescriptor"]["Columns"]
-            changed, added = changed_input(name, existing, wanted)
-            if changed is None:
-                return "unchanged", (), existing["StorageDescriptor"].get("Columns") or []
-            glue.update_table(spec, name, changed, existing.get("VersionId"))
-        except ServiceError as error:
-            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
-                raise
-        else:
-            return "updated", added, changed["StorageDescriptor"]["Columns"]
-    raise AssertionError
+    existing, put = glue.put_table(
+        spec, name, table_input(name, wanted), lambda existing: changed_input(name, existing, wanted)[0]
+    )
+    if put is None:
+        columns = [] if existing is None else existing["StorageDescriptor"].get("Columns")
+        return "unchanged", (), columns or []
+    columns = put["StorageDescriptor"]["Columns"]
+    if existing is None:
+        return "created", (), columns
+    return "updated", changed_input(name, existing, wanted)[1], columns
 
 
 def _location(store: ObjectStore, given: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.endpoint_route import STREAMS
 from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, may_pass, to_ddbio_error
-from ddbio.aws.retry import repeat
 from ddbio.aws.transport import LightTransport, open_body_sender
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LANES = 16
 # Of about a minute together.
-_ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
+_ATTEMPTS, _BASE_SECONDS = 9, 0.2
 _THROTTLED = "LimitExceededException"
 # Dates are whole seconds, and responses take their time: less is no difference between two clocks.
 _LEAST_OFFSET_SECONDS = 2.0
@@ -87,7 +87,7 @@ class ShardService:
             return (sent or self.send(operation, body)).result()
 
         try:
-            return repeat(request, _may_pass, attempts=_ATTEMPTS, pause_seconds=_PAUSE_SECONDS)
+            return retrying(request, on=_may_pass, attempts=_ATTEMPTS, base_seconds=_BASE_SECONDS)
         except (BotoCoreError, ClientError) as error:
             match error_code(error):
                 case "TrimmedDataAccessException":

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, may_pass, to_ddbio_error
 from ddbio.aws.event_stream import RefusedError, StreamEndedError
-from ddbio.aws.retry import repeat
 from ddbio.cdc.kinesis_streams import KinesisSource
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, TrimmedError
 from ddbio.errors import OptionError, ServiceError
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
@@ -75,11 +75,11 @@ def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
     while True:
         operation = "DescribeStreamConsumer"
         try:
-            found = repeat(
+            found = retrying(
                 lambda: client.describe_stream_consumer(**asked)["ConsumerDescription"],
-                _may_pass,
+                on=_may_pass,
                 attempts=5,
-                pause_seconds=0.1,
+                base_seconds=0.2,
             )
         except (BotoCoreError, ClientError) as error:
             if is_arn or error_code(error) != "ResourceNotFoundException":

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ddbio.aws.endpoint_route import KINESIS
 from ddbio.aws.error_codes import BotoCoreError, ClientError, may_pass, to_ddbio_error
-from ddbio.aws.retry import repeat
 from ddbio.cdc.change_streams import PendingRecords, ShardService
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, Shard, TrimmedError
 from ddbio.errors import NotFoundError, OptionError
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
 
-_ATTEMPTS, _PAUSE_SECONDS = 9, 0.1
+_ATTEMPTS, _BASE_SECONDS = 9, 0.2
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html: 5 reads a second, 2 MB a second
 _SHORTEST_SECONDS, _BYTES_PER_SECOND = 0.201, 2 * 1024 * 1024
 # Five times a second: more than the 2 MB that a shard gives, if each has 400 bytes.
@@ -40,11 +40,11 @@ def data_stream_of(spec: ClientSpec, table: str, stream: str | None) -> str:
     """
     client: Any = spec.client("dynamodb")
     try:
-        described = repeat(
+        described = retrying(
             lambda: client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"],
-            may_pass,
+            on=may_pass,
             attempts=_ATTEMPTS,
-            pause_seconds=_PAUSE_SECONDS,
+            base_seconds=_BASE_SECONDS,
         )
     except (BotoCoreError, ClientError) as error:
         action = "dynamodb:DescribeKinesisStreamingDestination"

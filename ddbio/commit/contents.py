@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.export_manifest import FILES, STARTED, SUMMARY
+from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import META
 
@@ -89,47 +90,35 @@ def _path_in(name: str, known: set[str], store: ObjectStore) -> str:
     raise NotFoundError(f"{name} is gone: the stream whose log lies in {store.uri} has committed it")
 
 
-Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark", "delta", "iceberg", "hudi"]
-
-TABLES: Final = frozenset({"delta", "iceberg", "hudi"})
-"""Kinds whose own metadata says which files, and which of their rows, belong to them."""
+Kind: TypeAlias = Literal["files", "ddbio", "log", "archive", "export", "spark", LakeFormatName]
 
 LOGS: Final = frozenset({"log", "archive"})
 """Kinds whose folders are times of changes, and whose rows have columns of ddbio's own beside those of attributes."""
 
 
-_NAMES: Final[dict[Kind, str]] = {
+_NAMES: Final[dict[str, str]] = {
+    **{name: facts.table for name, facts in LAKE_FORMATS.items()},
     "files": "a folder of files",
     "ddbio": "a folder that jobs of ddbio wrote",
     "log": "a log of changes",
     "archive": "an archive of expired items",
     "export": "a native export",
     "spark": "the output of a Spark stream",
-    "delta": "a Delta table",
-    "iceberg": "an Iceberg table",
-    "hudi": "a Hudi table",
 }
-_OPTIMIZE: Final[dict[Kind, str]] = {
-    "delta": "OPTIMIZE and VACUUM",
-    "iceberg": "rewrite_data_files and expire_snapshots",
-    "hudi": "clustering and cleaning",
-}
-# https://iceberg.apache.org/spec/: the table's metadata, lists of manifests, and manifests.
-_ICEBERG = r"metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.gz\.metadata\.json|version-hint\.text|snap-[^/]*\.avro)"
+_TABLES = {name: (facts.folder, re.escape(facts.folder) + facts.metadata) for name, facts in LAKE_FORMATS.items()}
 _NOTED = rf"{META}(?:snapshots/.+|[^./]+\.json)"
 _LOG = rf"{META}[A-Za-z0-9_]+\.(?:capture|replay|lambda)\.json"
 _ARCHIVE = rf"{META}[A-Za-z0-9_]+\.archive\.json"
 _WITHIN = re.compile(
-    rf"(?P<root>.+?)/(?:(?P<delta>_delta_log/.+)|(?P<hudi>\.hoodie/.+)|(?P<iceberg>{_ICEBERG})|(?P<spark>{STREAM_LOG}.+)"
+    rf"(?P<root>.+?)/(?:{'|'.join(f'(?P<{name}>{pattern})' for name, (_, pattern) in _TABLES.items())}"
+    rf"|(?P<spark>{STREAM_LOG}.+)"
     rf"|(?P<log>{_LOG})|(?P<archive>{_ARCHIVE})|(?P<export>{SUMMARY}\.json)|(?P<ddbio>{_NOTED}))"
 )
 # What the path of each of these has in it.
-_NEAR = ("/_delta_log/", "/.hoodie/", "/metadata/", f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
+_NEAR = (*(f"/{folder}" for folder, _ in _TABLES.values()), f"/{STREAM_LOG}", f"/{META}", f"/{SUMMARY}.json")
 # What metadata there is in a folder of each kind, the first that is found decides: a prefix, and the paths with it.
-_PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
-    ("delta", "_delta_log/", r".+"),
-    ("hudi", ".hoodie/", r".+"),
-    ("iceberg", "metadata/", _ICEBERG),
+_PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
+    *((name, *pattern) for name, pattern in _TABLES.items()),
     ("spark", STREAM_LOG, r".+"),
     ("export", "manifest-", rf"(?:{SUMMARY}|{FILES})\.json"),
     ("export", STARTED, STARTED),
@@ -137,7 +126,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str, str], ...]] = (
     ("archive", META, _ARCHIVE),
     ("ddbio", META, _NOTED),
 )
-_MARKS: Final = tuple((kind, prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
+_MARKS: Final = tuple((cast("Kind", kind), prefix, re.compile(pattern)) for kind, prefix, pattern in _PATTERNS)
 # One page of a listing.
 _LISTED = 1000
 _THREADS = 16
@@ -202,8 +191,9 @@ def require_own_files(store: ObjectStore, problem: str, advice: str | None = Non
     """
     found = recognize(store)
     refused = f"{_place(store, found)}: {problem}"
-    if found.kind in TABLES:
-        own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {_OPTIMIZE[found.kind]}"
+    if found.kind in LAKE_FORMATS:
+        services = LAKE_FORMATS[found.kind].services
+        own = f"use 'ddbio maintain' for a lake table of ddbio, and otherwise the table's own {services}"
         raise OptionError(f"{refused}, since its metadata names its files: {advice or own}")
     if found.kind == "spark":
         raise OptionError(f"{refused}, since {STREAM_LOG} names its files: write its rows to another folder first")
@@ -229,7 +219,7 @@ def require_target(store: ObjectStore, table_format: str | None = None) -> None:
         Naming what is there.
     """
     found = recognize(store)
-    if found.kind in {*TABLES, "spark"} and (found.kind != table_format or found.below):
+    if found.kind in {*LAKE_FORMATS, "spark"} and (found.kind != table_format or found.below):
         raise OptionError(
             f"{_place(store, found)}: other files in it could be read as rows of it, or be deleted with it: choose "
             "another folder"

@@ -10,7 +10,8 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
-from ddbio.options.files import LAKE_FORMATS, FileFormatName, FilesOptions, check_hudi, check_lake
+from ddbio.options.files import FileFormatName, FilesOptions, check_lake
+from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Names, split_indexes
 
@@ -37,7 +38,7 @@ class ExportWindowsOptions(ConnectionOptions):
 class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
     """Choose an export, and the files that its rows go to."""
 
-    format: Literal[FileFormatName, "delta", "iceberg", "hudi"] = "parquet"
+    format: Literal[FileFormatName, LakeFormatName] = "parquet"
     """Format of the files; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
     key: Names | None = None
     """Key attributes of a lake table that is made; default is what DynamoDB says of the export's table."""
@@ -46,10 +47,7 @@ class ExportToFilesOptions(FilesOptions, ExportReadOptions, TimeLimitOptions):
 
     @model_validator(mode="after")
     def _check_table(self) -> ExportToFilesOptions:
-        if self.format in LAKE_FORMATS:
-            check_lake(self, ("partition_by", "catalog"))
-        if self.format == "hudi":
-            check_hudi(self)
+        check_lake(self, self.format, ("partition_by", "catalog"))
         return self
 
 
@@ -64,8 +62,8 @@ class ExportFoldOptions(ExportToFilesOptions):
 
     @model_validator(mode="after")
     def _check_folded(self) -> ExportFoldOptions:
-        if self.format == "hudi":
-            raise ValueError("a fold makes no Hudi table: make one of the full export by 'ddbio export read'")
+        if self.format in LAKE_FORMATS:
+            LAKE_FORMATS[self.format].check("fold")
         return self
 
 

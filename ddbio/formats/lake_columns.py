@@ -28,6 +28,7 @@ from ddbio.items.schema.arrow import (
 )
 from ddbio.items.schema.folded import REFUSED, fold
 from ddbio.items.schema.own_names import column_name, names_of
+from ddbio.options.lake_formats import LAKE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 KEY, BUCKET, VERSION, TIME, OPERATION, DELETED = "_key", "_b", "_ver", "_ts_us", "_op", "_deleted"
-
-DELETED_IN_ICEBERG: Final = "_is_deleted"
-"""The name of ``_deleted`` in the schema of an Iceberg table, whose specification keeps that name for itself."""
 
 OWN_FIELDS: Final[tuple[pa.Field[Any], ...]] = (
     pa.field(KEY, pa.string(), nullable=False),
@@ -58,7 +56,7 @@ _OWN = frozenset({*(field.name for field in OWN_FIELDS), RESCUE_NAME})
 _RESERVED = frozenset(
     {
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
-        *("_change_type", "_change_ordinal", "_commit_snapshot_id", DELETED_IN_ICEBERG),
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id", "_is_deleted"),
         # Hudi's own: https://hudi.apache.org/docs/faq_writing_tables#hoodie-meta-columns
         *(f"_hoodie_{each}" for each in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")),
         *("_hoodie_operation", "_hoodie_is_deleted"),
@@ -105,7 +103,7 @@ def lake_schema(attributes: pa.Schema) -> pa.Schema:
 
 def deleted_column(table_format: str) -> str:
     """Return the name of the column that marks tombstones in the tables of a format."""
-    return DELETED_IN_ICEBERG if table_format == "iceberg" else DELETED
+    return LAKE_FORMATS[table_format].deleted_column
 
 
 def shown_schema(schema: pa.Schema, table_format: str) -> pa.Schema:

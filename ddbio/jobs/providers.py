@@ -10,10 +10,7 @@ PROVIDERS: Final = {
     "digests of DataFrames": "ddbio.spark.validation",
     "validation of DataFrames": "ddbio.spark.validation",
     "changes in DataFrames": "ddbio.spark.lake",
-    "hudi": "ddbio.spark.hudi",
-    "hudi base loads": "ddbio.spark.hudi_base",
-    "hudi catalogs": "ddbio.spark.hudi_catalog",
-    "hudi maintenance": "ddbio.spark.hudi_maintain",
+    "hudi": "ddbio.spark.hudi_writer",
 }
 """The module of each part."""
 

@@ -16,7 +16,7 @@ from ddbio.formats.partitions import PartitionBy, Partitioning, partitioning_of
 from ddbio.formats.registry import FORMATS
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.jobs.stores import new_job_id, open_store
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.parsing import PYTHON_ONLY
 from ddbio.storage.staged import FileNaming, StagedFile
 

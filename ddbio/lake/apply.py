@@ -7,8 +7,6 @@ import dataclasses
 import json
 import logging
 import os
-import random
-import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
-from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
+from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.formats.rolling_writer import FileOptions
-from ddbio.jobs.engine import check_engine, cluster_of, open_engine
+from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id, require_shared
@@ -29,9 +27,21 @@ from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMergi
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.merge import BucketMerge, Outcome
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
-from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, FLOOR, KEYS, WRITER, Commit, ConflictError
+from ddbio.lake_formats.table import (
+    BASE,
+    BUCKETS,
+    EPOCHS,
+    EXPORTED_TO,
+    FLOOR,
+    KEYS,
+    WRITER,
+    Commit,
+    ConflictError,
+    retry_conflicts,
+)
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
@@ -46,8 +56,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ddbio.apply")
 
-_TRIES = 30
-_LONGEST_PAUSE_SECONDS = 2.0
 _STATE_KIND = "apply"
 
 
@@ -145,30 +153,26 @@ class Applier:
     changes: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     _done: dict[str, int] = field(default_factory=dict)
+    _is_checked: bool = False
 
     def run(self) -> int:
         """Apply all batches that are there now; return the version of the table."""
-        written, tries, is_checked = self.source.written(), 0, False
-        while True:
-            try:
-                state, batch = self._next(self.opened(), written)
-                if batch is None:
-                    return state.version
-                if not is_checked:
-                    require_writable(self.table.store)
-                    is_checked = True
-                self._merge(state, batch)
-            except ConflictError as conflict:
-                tries += 1
-                if tries >= _TRIES:
-                    raise TargetError(
-                        f"{tries} times another writer was faster at {self.table.store.uri}: {conflict}",
-                        self.table.store.uri,
-                    ) from conflict
-                _LOG.info("another writer changed %s: its new state is read", self.table.store.uri)
-                time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**tries)))
-            else:
-                tries = 0
+        written = self.source.written()
+        version = None
+        while version is None:
+            version = retry_conflicts(self.table.store, lambda: self._apply_next(written))
+        return version
+
+    def _apply_next(self, written: Mapping[str, int]) -> int | None:
+        """Apply the next batch and return None; if there is none, return the version of the table."""
+        state, batch = self._next(self.opened(), written)
+        if batch is None:
+            return state.version
+        if not self._is_checked:
+            require_writable(self.table.store)
+            self._is_checked = True
+        self._merge(state, batch)
+        return None
 
     def opened(self) -> LakeState:
         """Return the state of the table, which is made if there is none."""
@@ -435,10 +439,8 @@ def apply_log(
     places = {"table": options.table, "source": options.source}
     require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
     clock = Clock()
-    if options.format == "hudi":
-        check_engine("spark")
-        # Only Spark has a writer of it.
-        written: ApplyReport = provider("hudi").apply_changes(options, clock, master, conf or {})
+    if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
+        written: ApplyReport = writer.apply_changes(options, clock, master, conf or {})
         return written
     with closing(open_engine("spark", master=master, conf=conf)) as engine:
         report = apply_source(open_changes(options), options, SpreadMerging(cast("ShufflingEngine", engine)), clock)
@@ -497,8 +499,7 @@ def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> App
     NotFoundError
         If there is no such log, or no such table yet.
     """
-    if options.format == "hudi":
-        raise OptionError("there is no dry run for format hudi: Spark decides what changes do while it merges")
+    LAKE_FORMATS[options.format].check("dry_run")
     changes, table = source or open_changes(options), open_lake_table(options.table, options.format, options)
     job = Applier(changes, table, options)
     state = table.load()

@@ -26,14 +26,13 @@ from ddbio.export import exports as jobs
 from ddbio.export.options import ExportStartOptions, ExportToFilesOptions, WaitOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
-from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store, require_shared
 from ddbio.lake.apply import apply_log
 from ddbio.lake.changes import BASE_NOTE, EXPIRED_BEFORE, base_note
 from ddbio.lake.options import ApplyOptions
 from ddbio.lake.registering import check_lake_catalog
-from ddbio.lake_formats.registry import open_lake_table
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table
 from ddbio.lake_formats.table import BASE, EPOCHS
 from ddbio.options import connection_of, export_connection_of, parse_options
 from ddbio.scan.options import ScanToFilesOptions
@@ -115,8 +114,8 @@ def bootstrap(
         require_shared(cluster_of(master, conf), places, shared_paths=False)
         # One session for the base and what is applied over it.
         with closing(open_engine("spark", master=master, conf=conf)) as engine:
-            if options.format == "hudi":
-                provider("hudi").running_hudi_session()
+            if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
+                writer.running_hudi_session()
             applied, cpu_seconds = job.run(), engine.cpu_seconds()
     return BootstrapReport(
         table=options.table,

@@ -20,6 +20,7 @@ from ddbio.lake.change_rows import ExportedChanges, given_columns, given_rows
 from ddbio.lake_formats.rows import item_columns, log_columns
 from ddbio.lake_formats.table import EXPORTED_TO
 from ddbio.options import connection_of
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.sources.export_source import FileText, open_export
 from ddbio.storage.job_state import JobState
 
@@ -441,8 +442,7 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     SchemaError
         If they are no changes.
     """
-    if options.format == "hudi":
-        raise OptionError("format hudi takes the folder of a log or an export; rows are merged into delta or iceberg")
+    LAKE_FORMATS[options.format].check("rows")
     if not item_columns(given_columns(schema)):
         raise SchemaError("the rows have no attributes")
     return RowChanges(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-import random
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,20 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.commit.protocol import DEAD_AFTER, abort_old
-from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
+from ddbio.errors import DdbioError, NotFoundError, OptionError
 from ddbio.formats.lake_columns import DELETED, KEY, TIME, attribute_columns
 from ddbio.formats.rolling_writer import FileOptions
 from ddbio.items.schema.arrow import name_of_field
-from ddbio.jobs.engine import check_engine
-from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.sweep import Sweep, plan_expiry, plan_sweep
-from ddbio.lake_formats.table import FLOOR, Commit, ConflictError
+from ddbio.lake_formats.table import FLOOR, Commit, retry_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from ddbio.lake_formats.table import LakeFile, LakeState, LakeTable
 
 _LOG = logging.getLogger("ddbio.maintain")
-_TRIES = 30
 _SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
 SMALL_RATIO = 0.75
 """Files below this share of the wanted size are rewritten."""
@@ -145,22 +142,19 @@ class Maintainer:
 
         The floor is raised first: a process that dies behind it leaves a table in which old changes are stale already.
         """
-        for tries in range(1, _TRIES):
-            state = self.state()
-            try:
-                if until_us is not None and until_us > int(state.properties.get(FLOOR, -1)):
-                    state = self.table.alter(state, (), {FLOOR: str(until_us)})
-                buckets = sorted({each.bucket for each in state.files})
-                # Where other writers are about, less is done again if it is committed bucket by bucket.
-                most_bytes = self.target_bytes if tries == 1 else 0
-                while buckets:
-                    done = self._rewrite(state, buckets, most_bytes)
-                    buckets, state = buckets[done:], self.state()
-            except ConflictError:
-                time.sleep(random.uniform(0, min(2.0, 0.02 * 2**tries)))
-            else:
-                return state
-        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
+        # Where other writers are about, less is done again if it is committed bucket by bucket.
+        most_bytes = itertools.chain([self.target_bytes], itertools.repeat(0))
+        return retry_conflicts(self.table.store, lambda: self._run_once(until_us, next(most_bytes)))
+
+    def _run_once(self, until_us: int | None, most_bytes: int) -> LakeState:
+        state = self.state()
+        if until_us is not None and until_us > int(state.properties.get(FLOOR, -1)):
+            state = self.table.alter(state, (), {FLOOR: str(until_us)})
+        buckets = sorted({each.bucket for each in state.files})
+        while buckets:
+            done = self._rewrite(state, buckets, most_bytes)
+            buckets, state = buckets[done:], self.state()
+        return state
 
     def horizon(self, age: str | None) -> int | None:
         """Return the time up to which tombstones go: an age before the newest change that is applied.
@@ -177,12 +171,7 @@ class Maintainer:
 
     def forget(self, since: int) -> LakeState:
         """Forget the versions before one; return the newest state."""
-        for tries in range(1, _TRIES):
-            try:
-                return self.table.forget(self.state(), since)
-            except ConflictError:
-                time.sleep(random.uniform(0, min(2.0, 0.02 * 2**tries)))
-        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
+        return retry_conflicts(self.table.store, lambda: self.table.forget(self.state(), since))
 
     def state(self) -> LakeState:
         """Return the newest state of the table."""
@@ -300,10 +289,8 @@ def maintain(
         If other writers are faster again and again, or the table of the catalog is another one.
     """
     clock, now = Clock(), time.time()
-    if options.format == "hudi":
-        check_engine("spark")
-        # Only Spark has a writer of it.
-        done: MaintainReport = provider("hudi maintenance").maintain_table(options, clock, master, conf or {})
+    if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
+        done: MaintainReport = writer.maintain_table(options, clock, master, conf or {})
         return done
     check_lake_catalog(options)
     job = open_maintainer(options)
@@ -367,8 +354,7 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
 def open_maintainer(options: MaintainOptions) -> Maintainer:
     """Return what decides for the table that the options name, and rewrites its files."""
     table = open_lake_table(options.table, options.format, options)
-    # Hudi's clustering sorts by Spark.
-    nulls_first = options.format == "hudi"
+    nulls_first = TABLE_FORMATS[options.format].sorts_nulls_first
     return Maintainer(table, int(options.target_file_bytes), options.sort_by or (), nulls_first)
 
 

@@ -9,12 +9,10 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.cdc.options import CaptureHealOptions
 from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions, WaitPolicyOptions
-from ddbio.options.files import Compression, check_hudi_engine
+from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads it
+from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName, check_engine_of
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
-
-TableFormat = Literal["delta", "iceberg", "hudi"]
-
 
 _LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
 
@@ -34,7 +32,7 @@ class ApplyOptions(CatalogConnectionOptions):
     """Folder of the log of ``capture``, or of an incremental export: ``s3://bucket/prefix`` or a local folder."""
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table; it is made if there is none."""
-    format: TableFormat = "delta"
+    format: LakeFormatName = "delta"
     """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"] = "local"
     """What merges: this process, without a JVM, or the tasks of Spark. Both write the same, without a jar for Delta and
@@ -64,8 +62,7 @@ class ApplyOptions(CatalogConnectionOptions):
 
     @model_validator(mode="after")
     def _check_format(self) -> ApplyOptions:
-        if self.format == "hudi":
-            check_hudi_engine(self.engine)
+        check_engine_of(self.format, self.engine)
         return self
 
 
@@ -75,7 +72,7 @@ class MaintainOptions(CatalogConnectionOptions):
 
     table: Annotated[str, Field(min_length=1)]
     """Folder of the lake table."""
-    format: TableFormat = "delta"
+    format: LakeFormatName = "delta"
     """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"] = "local"
     """What rewrites: this process, without a JVM, or Hudi's own services on Spark, for its tables alone."""
@@ -106,11 +103,11 @@ class MaintainOptions(CatalogConnectionOptions):
             raise ValueError("expire_snapshots_older_than is at least vacuum_older_than: files are found by versions")
         if self.sort_by is not None and self.z_order_by is not None:
             raise ValueError("give sort_by or z_order_by, not both")
-        if self.z_order_by is not None and self.format != "delta":
-            raise ValueError("z_order_by is for Delta tables: give sort_by")
-        if self.format == "hudi":
-            check_hudi_engine(self.engine)
-        elif self.engine == "spark":
+        facts = LAKE_FORMATS[self.format]
+        if self.z_order_by is not None:
+            facts.check("z_order_by")
+        check_engine_of(self.format, self.engine)
+        if self.engine == "spark" and not facts.is_written_by_spark:
             raise ValueError(f"a table of format {self.format} is maintained by this process: leave engine out")
         return self
 
@@ -119,7 +116,7 @@ def _hours(age: str) -> int:
     return int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]]
 
 
-AnyTableFormat = Literal["auto", "delta", "iceberg", "hudi"]
+AnyTableFormat = Literal["auto", LakeFormatName]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -215,7 +212,7 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions
     """Folder of the lake table: ``s3://bucket/prefix`` or a local folder."""
     log: Annotated[str, Field(min_length=1)]
     """Folder of the log of changes, which is captured meanwhile."""
-    format: TableFormat = "delta"
+    format: LakeFormatName = "delta"
     """Format of the lake table; ``hudi`` takes engine ``spark``, on Spark 3.5 with the jar of Hudi."""
     engine: Literal["local", "spark"] = "local"
     """What loads the base and applies the log: this process, without a JVM, or the tasks of Spark."""
@@ -238,6 +235,5 @@ class BootstrapOptions(WaitPolicyOptions, LimitOptions, CatalogConnectionOptions
             raise ValueError("give rcu_per_second or read_ratio, not both")
         if self.base == "export" and self.export_to is None:
             raise ValueError("base=export needs export_to, an s3:// prefix for the export")
-        if self.format == "hudi":
-            check_hudi_engine(self.engine)
+        check_engine_of(self.format, self.engine)
         return self

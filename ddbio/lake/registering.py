@@ -1,36 +1,30 @@
-"""Name a lake table in a catalog after each run, so that engines that ask the catalog read its newest version."""
+"""Name lake tables in catalogs: register them after each run, so that engines read the newest version; write DDL."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddbio.aws import glue
-from ddbio.catalog.definition import HIVE, parse_hive_name, parse_table_name
+from ddbio.catalog.ddl import ddl
+from ddbio.catalog.definition import TableName, parse_table_name
 from ddbio.catalog.glue import partition_changes
-from ddbio.catalog.lake import (
-    ICEBERG,
-    changed_lake_input,
-    hudi_input,
-    hudi_partitions,
-    lake_input,
-    parse_iceberg_name,
-)
-from ddbio.errors import OptionError, ServiceError
-from ddbio.formats.lake_columns import BUCKET, shown_schema
+from ddbio.catalog.lake import changed_lake_input
+from ddbio.catalog.sync import describe_folder
+from ddbio.errors import OptionError
 from ddbio.jobs.clients import catalog_spec
-from ddbio.jobs.providers import provider
 from ddbio.jobs.stores import open_store
-from ddbio.lake_formats.hudi import HudiLakeTable
+from ddbio.lake_formats.registry import TABLE_FORMATS, lake_format, open_lake_table
 
 if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
-    from ddbio.catalog.definition import TableName
+    from ddbio.catalog.options import CatalogDdlOptions
     from ddbio.lake.options import ApplyOptions, MaintainOptions
+    from ddbio.lake_formats.registry import LakeFormat
     from ddbio.lake_formats.table import LakeState, LakeTable
+    from ddbio.storage.object_store import ObjectStore
 
 _ATTEMPTS = 3
-# What Glue answers if something else made or changed the table meanwhile.
-_MEANWHILE = {"AlreadyExistsException", "ConcurrentModificationException"}
 
 
 def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
@@ -45,26 +39,24 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
     """
     if options.catalog is None:
         return
-    if options.catalog.startswith(ICEBERG):
-        if options.format != "iceberg":
+    owner = _owner_of(options.catalog)
+    if owner is not None:
+        if owner.name != options.format:
             raise OptionError(
-                f"catalog: {options.catalog} is a table of Iceberg, and the lake table is {options.format}"
+                f"catalog: {options.catalog} is for {owner.facts.title} tables, and this one is {options.format}: take "
+                f"{TABLE_FORMATS[options.format].example}"
             )
-        # Who names no table needs none of it.
-        from ddbio.lake_formats.iceberg_catalog import require_namespace  # noqa: PLC0415
-
-        require_namespace(parse_iceberg_name(options.catalog), open_store(options.table, options))
-        return
-    if options.catalog.startswith(HIVE):
-        name = parse_hive_name(options.catalog)
-        if options.format != "hudi":
-            other = "iceberg://catalog/namespace.table" if options.format == "iceberg" else "'ddbio catalog ddl'"
-            raise OptionError(f"catalog: {name} is for Hudi tables, and this one is {options.format}: take {other}")
-        _hudi_catalog().require_metastore(name, options.table)
+        owner.check_own_catalog(options.catalog, open_store(options.table, options))
         return
     parse_table_name(options.catalog)
     if not options.table.startswith("s3://"):
         raise OptionError(f"catalog: {options.table} is not on S3, where readers of a Glue table look")
+
+
+def _owner_of(catalog: str) -> LakeFormat | None:
+    """Return the format for which alone a catalog is; None for Glue, which names tables of all formats."""
+    found = (each for each in TABLE_FORMATS.values() if each.own_catalog and catalog.startswith(each.own_catalog))
+    return next(found, None)
 
 
 def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, state: LakeState) -> None:
@@ -79,49 +71,31 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
     """
     if options.catalog is None:
         return
-    if options.catalog.startswith(ICEBERG):
-        from ddbio.lake_formats.iceberg_catalog import publish  # noqa: PLC0415 - as above
-
-        publish(parse_iceberg_name(options.catalog), table)
-        return
-    if options.catalog.startswith(HIVE):
-        _hudi_catalog().publish(parse_hive_name(options.catalog), table.store.uri)
+    owner = _owner_of(options.catalog)
+    if owner is not None:
+        owner.publish(options.catalog, table)
         return
     name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
-    if options.format == "hudi":
-        hudi = hudi_input(name, state.schema, BUCKET, location, _hudi_catalog().spark_schema(state.schema))
-        _make_table(spec, name, hudi)
-        _match_partitions(spec, name, hudi, HudiLakeTable(table.store))
+    table_format = TABLE_FORMATS[options.format]
+    wanted = table_format.glue_table(name, state, location)
+    glue.put_table(spec, name, wanted, lambda existing: changed_lake_input(name, existing, wanted))
+    _match_partitions(spec, name, table_format, wanted, table.store)
+
+
+def _match_partitions(
+    spec: ClientSpec, name: TableName, table_format: LakeFormat, definition: dict[str, Any], store: ObjectStore
+) -> None:
+    """Make the partitions of a table the buckets that have files, if readers list what they find in Glue."""
+    if table_format.glue_partitions(definition, ()) is None:
         return
-    metadata = f"{location}/metadata/v{state.version}.metadata.json" if options.format == "iceberg" else None
-    _make_table(spec, name, lake_input(name, shown_schema(state.schema, options.format), location, metadata))
-
-
-def _make_table(spec: ClientSpec, name: TableName, wanted: dict[str, Any]) -> None:
-    for attempt in range(1, _ATTEMPTS + 1):
-        existing = glue.read_table(spec, name)
-        try:
-            if existing is None:
-                glue.require_database(spec, name)
-                glue.create_table(spec, name, wanted)
-                return
-            changed = changed_lake_input(name, existing, wanted)
-            if changed is not None:
-                glue.update_table(spec, name, changed, existing.get("VersionId"))
-        except ServiceError as error:
-            if error.code not in _MEANWHILE or attempt == _ATTEMPTS:
-                raise
-        else:
-            return
-
-
-def _match_partitions(spec: ClientSpec, name: TableName, hudi: dict[str, Any], table: HudiLakeTable) -> None:
-    """Make the partitions of a Hudi table the buckets that have files: readers list what they find in Glue."""
+    table = table_format.open_table(store)
     for _ in range(_ATTEMPTS):
         # In this order: what another writer adds while the files are listed is not known here, and stays.
         there = glue.read_partitions(spec, name)
-        buckets = (str(each.bucket) for each in table.files())
-        changes = partition_changes(hudi_partitions(hudi, buckets), there, hudi["StorageDescriptor"]["Location"])
+        state = table.load()
+        buckets = [] if state is None else [each.bucket for each in state.files]
+        wanted = table_format.glue_partitions(definition, buckets) or {}
+        changes = partition_changes(wanted, there, definition["StorageDescriptor"]["Location"])
         glue.create_partitions(spec, name, changes.new)
         glue.update_partitions(spec, name, changes.changed)
         glue.delete_partitions(spec, name, changes.gone)
@@ -130,5 +104,38 @@ def _match_partitions(spec: ClientSpec, name: TableName, hudi: dict[str, Any], t
             return
 
 
-def _hudi_catalog() -> Any:
-    return provider("hudi catalogs")
+def write_ddl(options: CatalogDdlOptions) -> str:
+    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
+
+    Raises
+    ------
+    NotFoundError
+        If the folder holds no files.
+    OptionError
+        If the dialect cannot describe it.
+    SchemaError
+        If a column has no type there.
+    """
+    store = open_store(options.path, options)
+    database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
+    name = TableName(database or ("main" if options.dialect == "duckdb" else "default"), table)
+    if (table_format := lake_format(store)) is not None:
+        return _write_lake_ddl(options, name, table_format)
+    return ddl(name, describe_folder(store), options.dialect, projection=options.projection)
+
+
+def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: str) -> str:
+    if options.projection:
+        raise OptionError("projection is for Athena's tables with partitions: leave it out")
+    table = open_lake_table(options.path, table_format, options)
+    state = table.load()
+    if state is None:
+        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
+    uri = table.store.uri.rstrip("/")
+    location = uri if "://" in uri else str(Path(uri).resolve())
+    return TABLE_FORMATS[table_format].ddl(name, state, location, options.dialect)
+
+
+def _usual_name(path: str) -> str:
+    last = path.rstrip("/").rpartition("/")[2].lower()
+    return "".join(sign if sign.isalnum() or sign == "_" else "_" for sign in last) or "items"

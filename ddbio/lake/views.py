@@ -22,6 +22,7 @@ from ddbio.lake.history import STATE_OPERATION, VALID_FROM, VALID_TO, history_na
 from ddbio.lake.verify import base_us
 from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import prefix_of
+from ddbio.lake_formats.registry import TABLE_FORMATS
 from ddbio.lake_formats.rows import item_columns
 
 if TYPE_CHECKING:
@@ -225,10 +226,11 @@ def lake_relation(uri: str, table_format: str, dialect: Dialect) -> str:
     OptionError
         If it reads none.
     """
-    if dialect == "duckdb" and table_format != "hudi":
-        return f"{table_format}_scan({sql_text(uri)})"
-    if dialect == "spark" and table_format == "delta":
-        return f"delta.{back_quoted(uri)}"
+    lake_format = TABLE_FORMATS[table_format]
+    if dialect == "duckdb" and lake_format.duckdb_function is not None:
+        return f"{lake_format.duckdb_function}({sql_text(uri)})"
+    if dialect == "spark" and lake_format.spark_source is not None:
+        return f"{lake_format.spark_source}.{back_quoted(uri)}"
     raise OptionError(f"{dialect} reads {table_format} tables of its catalog alone: give lake_relation")
 
 

@@ -17,13 +17,12 @@ from ddbio.commit.protocol import DEAD_AFTER, abort_old
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError, TargetError
 from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.jobs.clients import dynamodb_spec
-from ddbio.jobs.providers import provider
 from ddbio.jobs.staging import Staging
 from ddbio.lake_formats.base_rows import BaseRows
 from ddbio.lake_formats.bucket_files import NOTED
-from ddbio.lake_formats.registry import open_lake_table, require_writable
+from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import LakeShape, new_shape, shape_of
-from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, ConflictError
+from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, retry_conflicts
 from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import FileNaming
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 _KIND, _DONE = "load", "done"
-_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -192,12 +190,7 @@ class LakeTarget:
         self._complete(staged)
         # The table says whether the job is committed; what it reported is noted before.
         self._done(job_id).put(_DONE, {"job_id": job_id, "report": info.report})
-        for _ in range(_TRIES):
-            try:
-                return self._commit(job_id, staged)
-            except ConflictError:
-                time.sleep(0.05 + secrets.randbelow(100) / 500)
-        raise TargetError(f"other writers were faster at {self.table.store.uri} again and again", self.table.store.uri)
+        return retry_conflicts(self.table.store, lambda: self._commit(job_id, staged), attempts=20)
 
     def abort(self, job_id: str) -> None:
         """Delete what a job has staged, and its claim."""
@@ -291,11 +284,8 @@ def base_target(options: FilesOptions, table_format: str, instant_us: int | None
         The time whose items the rows are, in microseconds since 1970; default is that they are read from now on.
     """
     loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
-    if table_format == "hudi":
-        # Only Spark has a writer of it.
-        target: LakeTarget = provider("hudi base loads").hudi_target(
-            options, loaded_us, is_instant=instant_us is not None
-        )
+    if (writer := TABLE_FORMATS[table_format].spark_writer()) is not None:
+        target: LakeTarget = writer.hudi_target(options, loaded_us, is_instant=instant_us is not None)
         return target
     table = open_lake_table(options.dest, table_format, options)
     return LakeTarget(table, options.mode, loaded_us, is_instant=instant_us is not None)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.errors import NotFoundError, OptionError, TargetError
-from ddbio.formats.lake_columns import BUCKET, DELETED, DELETED_IN_ICEBERG, attribute_columns, lake_schema
+from ddbio.formats.lake_columns import BUCKET, DELETED, attribute_columns, deleted_column, lake_schema
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.lake_formats.iceberg_files import STORE, StoreFileIO, iceberg_files, newest_metadata, table_place
 from ddbio.lake_formats.table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
@@ -62,7 +62,7 @@ _FIELD_ID = b"PARQUET:field_id"
 # Files of a base load are written before anybody knows the numbers of the columns.
 _NAMES = "schema.name-mapping.default"
 # Columns are told by their numbers: in data files each has our name, whatever the schema of the table calls it.
-_RENAMED = {DELETED: DELETED_IN_ICEBERG}
+_RENAMED = {DELETED: deleted_column("iceberg")}
 # Our own loop reads the state again; pyiceberg's would commit what was decided by an old one.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 

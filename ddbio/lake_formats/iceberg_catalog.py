@@ -7,12 +7,12 @@ snapshots that it does not have, in one commit of its own: no reader finds the t
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DdbioError, EndpointError, OptionError, TargetError
 from ddbio.lake_formats.iceberg import metadata_location
 from ddbio.lake_formats.iceberg_files import IMPLEMENTATION, STORE
+from ddbio.retrying import retrying
 
 try:
     from pyiceberg.catalog import load_catalog
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from ddbio.catalog.lake import IcebergName
     from ddbio.lake_formats.table import LakeTable
     from ddbio.storage.object_store import ObjectStore
-
-_ATTEMPTS = 5
 
 
 def open_catalog(name: IcebergName, store: ObjectStore) -> Catalog:
@@ -116,25 +114,20 @@ def publish(name: IcebergName, table: LakeTable) -> None:
         If the catalog does not answer, or refuses; the lake table is committed, and the next run publishes it.
     """
     catalog = open_catalog(name, table.store)
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            _publish(name, catalog, table)
-        except (CommitFailedException, TableAlreadyExistsError) as conflict:
-            if attempt == _ATTEMPTS:
-                message = f"other writers were faster at {name} again and again: {conflict}"
-                raise TargetError(message, str(name)) from conflict
-            time.sleep(0.05 * 2**attempt)
-        except DdbioError:
-            raise
-        except Exception as error:
-            # Each kind of catalog has errors of its own: of HTTP, Thrift, SQL.
-            raise EndpointError(
-                f"the lake table is committed, but {name} does not name it yet: {type(error).__name__}: {error}; the "
-                "next run tries again",
-                str(catalog.properties.get("uri", "")),
-            ) from error
-        else:
-            return
+    conflicts = (CommitFailedException, TableAlreadyExistsError)
+    try:
+        retrying(lambda: _publish(name, catalog, table), on=conflicts, attempts=5, base_seconds=0.2)
+    except conflicts as conflict:
+        raise TargetError(f"other writers were faster at {name} again and again: {conflict}", str(name)) from conflict
+    except DdbioError:
+        raise
+    except Exception as error:
+        # Each kind of catalog has errors of its own: of HTTP, Thrift, SQL.
+        raise EndpointError(
+            f"the lake table is committed, but {name} does not name it yet: {type(error).__name__}: {error}; the "
+            "next run tries again",
+            str(catalog.properties.get("uri", "")),
+        ) from error
 
 
 def _publish(name: IcebergName, catalog: Catalog, table: LakeTable) -> None:

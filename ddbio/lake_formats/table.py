@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ddbio.errors import DdbioError, TargetError
+from ddbio.retrying import retrying
 from ddbio.storage.states import TEXT, list_of
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StagedFile, StoredObject
+
+_LOG = logging.getLogger("ddbio.lake")
 
 PREFIX = "ddbio."
 """Begins the names of our properties of a table."""
@@ -123,6 +127,38 @@ class ForeignFile:
 
 class ConflictError(Exception):
     """Raised if another writer has changed the table meanwhile: read its state again, and decide again."""
+
+
+_Result = TypeVar("_Result")
+
+
+def retry_conflicts(store: ObjectStore, commit: Callable[[], _Result], attempts: int = 30) -> _Result:
+    """Return the result of a function that commits to a table, which is repeated while other writers are faster.
+
+    Parameters
+    ----------
+    store
+        Where the table lies, for the error message.
+    attempts
+        How often the commit is tried at most.
+
+    Raises
+    ------
+    TargetError
+        If other writers are faster each time.
+    """
+
+    def may_pass(error: Exception) -> bool:
+        if isinstance(error, ConflictError):
+            _LOG.info("another writer changed %s: its new state is read", store.uri)
+        return isinstance(error, ConflictError)
+
+    try:
+        return retrying(commit, on=may_pass, attempts=attempts, base_seconds=0.04, cap_seconds=2.0)
+    except ConflictError as conflict:
+        raise TargetError(
+            f"{attempts} times another writer was faster at {store.uri}: {conflict}", store.uri
+        ) from conflict
 
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")

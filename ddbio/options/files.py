@@ -9,6 +9,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import CatalogConnectionOptions
+from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.parsing import CONFIG, Engine, Names
 
 SMALL_FILE_BYTES = 128 * 1024 * 1024
@@ -22,10 +23,6 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 
 TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
-
-
-LAKE_FORMATS = ("delta", "iceberg", "hudi")
-"""Formats that are tables of files: see ``docs/apply.md``."""
 
 
 FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
@@ -89,30 +86,12 @@ class FilesOptions(CatalogConnectionOptions):
         return self
 
 
-def check_lake(options: FilesOptions, refused: tuple[str, ...]) -> None:
-    """Refuse options that have no meaning for a lake table."""
+def check_lake(options: FilesOptions, table_format: str, refused: tuple[str, ...]) -> None:
+    """Refuse options that have no meaning for a lake table, or that its format cannot have; other formats pass."""
+    if table_format not in LAKE_FORMATS:
+        return
     for name in refused:
         if getattr(options, name) is not None:
             raise ValueError(f"a lake table has all attributes of a table, by buckets: leave {name} out")
-
-
-def check_hudi_engine(engine: str) -> None:
-    """Refuse another engine than Spark for a Hudi table.
-
-    Raises
-    ------
-    ValueError
-        If it is another.
-    """
-    if engine != "spark":
-        raise ValueError(
-            "format hudi is written by Hudi's own writer for Spark 3.5: give engine='spark' and a session with its jar "
-            "(org.apache.hudi:hudi-spark3.5-bundle_2.12), or choose delta or iceberg"
-        )
-
-
-def check_hudi(options: FilesOptions) -> None:
-    """Refuse options that Hudi's writer does not have."""
-    check_hudi_engine(options.engine)
-    if options.mode == "append":
-        raise ValueError("a key is in a Hudi table once: give mode error or overwrite, and merge changes by apply")
+    check_engine_of(table_format, options.engine)
+    LAKE_FORMATS[table_format].check(options.mode)

@@ -14,7 +14,7 @@ from ddbio.jobs.estimate import output_parts
 from ddbio.jobs.report import RowsReport, file_reports, merged_nulls, misfit_reports
 from ddbio.jobs.staging import open_staging, require_same_columns, stored_format, target_of
 from ddbio.jobs.stores import protect_sources
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.runner.files_job import FilesJob, TaskResult
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LakeOutput(RowsOutput):
 
     def remaining(self, staged: Sequence[StagedFile]) -> Sequence[StagedFile]:
         """Return the staged files that the table has."""
-        return () if is_written_by_spark(self.file_format) else staged
+        return () if LAKE_FORMATS[self.file_format].is_written_by_spark else staged
 
 
 def open_output(
@@ -141,11 +141,6 @@ def open_output(
     if options.format in LAKE_FORMATS:
         return LakeOutput(options, keys, None if instant is None else instant())
     return RowsOutput(options, options.format, keys)
-
-
-def is_written_by_spark(file_format: str) -> bool:
-    """Return whether a library for Spark writes the final files of a format, of the rows that tasks have staged."""
-    return file_format == "hudi"
 
 
 class RowsJob(FilesJob[RowsResultT, ReportT]):
@@ -173,7 +168,8 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
 
     def run(self) -> ReportT:
         """Run the job; if Spark writes its files, in one session from the beginning to the commit."""
-        if not is_written_by_spark(self.options.format):
+        facts = LAKE_FORMATS.get(self.options.format)
+        if facts is None or not facts.is_written_by_spark:
             return super().run()
         # What the session lacks is told before anything is read.
         with closing(open_engine("spark", master=self._master, conf=self._conf)):

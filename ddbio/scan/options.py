@@ -14,7 +14,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.columns import ColumnOptions
-from ddbio.options.files import LAKE_FORMATS, FileFormatName, FilesOptions, check_hudi, check_lake
+from ddbio.options.files import FileFormatName, FilesOptions, check_lake
+from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, InputFormat, Names
 
@@ -113,7 +114,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
 
     CHANGEABLE: ClassVar = frozenset({"buckets", "page_journal"})
 
-    format: Literal[FileFormatName, "dynamodb-export", "delta", "iceberg", "hudi"] = "parquet"
+    format: Literal[FileFormatName, "dynamodb-export", LakeFormatName] = "parquet"
     """Format of the files; ``dynamodb-export``, the layout of a native full export: gzipped DynamoDB JSON, unchanged,
     and manifests; or ``delta``, ``iceberg``, ``hudi``: a lake table, which ``apply`` merges changes into."""
     buckets: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -129,10 +130,7 @@ class ScanToFilesOptions(FilesOptions, ScanOptions):
             raise ValueError("page_journal is for a later run of the same job: give job_id, too")
         if self.page_journal is not None and self.format in {"dynamodb-export", *LAKE_FORMATS}:
             raise ValueError(f"a job of format {self.format} begins anew: leave page_journal out")
-        if self.format in LAKE_FORMATS:
-            check_lake(self, ("partition_by", "catalog", "index", "columns"))
-        if self.format == "hudi":
-            check_hudi(self)
+        check_lake(self, self.format, ("partition_by", "catalog", "index", "columns"))
         if self.format == "dynamodb-export" and self.mode == "append":
             raise ValueError("an export is made by one job: give mode error or overwrite")
         if self.format == "dynamodb-export" and self.partition_by is not None:

@@ -28,7 +28,7 @@ from ddbio.items.page import Page
 from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.stores import open_store
-from ddbio.options.files import LAKE_FORMATS
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.parsing import fixed_options
 from ddbio.scan.conditions import selection_of
 from ddbio.scan.pages import Rest, rest_after

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.commit.contents import LOGS, TABLES, committed_files, recognize, require_no_tables
+from ddbio.commit.contents import LOGS, committed_files, recognize, require_no_tables
 from ddbio.commit.snapshot import PUBLISHED, LiveFile, folder_files, log_files, replaced_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.decompress import decompress, line_blocks
@@ -29,6 +29,7 @@ from ddbio.jobs.stores import open_store
 from ddbio.lake_formats.items import LakeItems
 from ddbio.lake_formats.registry import open_lake_table
 from ddbio.lake_formats.table import KEYS
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.locations import parse_location
 from ddbio.sources.export_source import open_export
 from ddbio.storage.paths import hive_partition, is_glob, literal_of, matcher, split_glob
@@ -174,7 +175,7 @@ def _holds_any(store: ObjectStore) -> bool:
 
 def _one_file(asked: _Asked, folder: ObjectStore, entry: StoredObject) -> DataFiles:
     contents = recognize(folder)
-    if contents.kind in TABLES:
+    if contents.kind in LAKE_FORMATS:
         raise _part_of_table(asked.source, contents)
     return _plain_files(asked, contents, folder, [entry], is_named=True)
 
@@ -183,7 +184,7 @@ def _files_of_glob(asked: _Asked, place: str) -> DataFiles:
     fixed, glob = split_glob(place)
     store = open_store(fixed or ("/" if place.startswith("/") else "."), asked.options)
     contents = recognize(store)
-    if contents.kind in TABLES:
+    if contents.kind in LAKE_FORMATS:
         raise _part_of_table(asked.source, contents)
     found, pattern = folder_files(store), matcher(glob)
     files = [each for each in found.files if pattern.fullmatch(each.path)]
@@ -195,7 +196,7 @@ def _files_of_glob(asked: _Asked, place: str) -> DataFiles:
 
 def _files_of_folder(asked: _Asked, store: ObjectStore) -> DataFiles:
     contents = recognize(store)
-    if contents.kind in TABLES or contents.kind == "export":
+    if contents.kind in LAKE_FORMATS or contents.kind == "export":
         if contents.below:
             raise _part_of_table(asked.source, contents)
         if asked.input_format is not None:

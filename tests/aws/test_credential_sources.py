@@ -16,8 +16,8 @@ import pytest
 from botocore.credentials import ContainerMetadataFetcher
 
 import ddbio
+from ddbio import retrying
 from ddbio.aws import client as client_module
-from ddbio.aws import retry
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.retry import RetryPolicy
 from ddbio.budget import LocalBudget
@@ -120,7 +120,7 @@ def source(request, monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     # So that nothing is cached of another test.
     monkeypatch.setenv("AWS_TEST", str(tmp_path))
-    monkeypatch.setattr(retry.time, "sleep", lambda _: None)
+    monkeypatch.setattr(retrying.time, "sleep", lambda _: None)
     if request.param.startswith("imds"):
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{url}/")

@@ -18,7 +18,6 @@ from ddbio.budget.pacing import (
     ThrottleResponse,
     ThrottleScope,
     TokenBucket,
-    full_jitter_seconds,
     parse_throttle_reason,
 )
 from ddbio.errors import OptionError
@@ -178,17 +177,6 @@ def test_unbroken_table_throttling_settles_above_a_tenth() -> None:
 def test_a_throttle_is_read_by_its_reason_else_by_its_code(reasons: list[str], code: str, scope: ThrottleScope) -> None:
     """The widest known reason decides; without one the error code does."""
     assert parse_throttle_reason(reasons, code) is scope
-
-
-@given(st.integers(min_value=0, max_value=10_000), st.floats(min_value=0.0, max_value=1.0, exclude_max=True))
-def test_jitter_stays_below_its_ceiling(attempt: int, fraction: float) -> None:
-    """A wait is a share of base x 2^attempt, never above the cap and never an overflow."""
-    assert 0.0 <= full_jitter_seconds(attempt, fraction) <= min(20.0, 0.05 * 2 ** min(attempt, 10))
-
-
-def test_jitter_doubles_until_the_cap() -> None:
-    """The ceiling starts at 50 ms, doubles, and ends at 20 s."""
-    assert [full_jitter_seconds(n, 0.5) for n in (0, 1, 2, 30)] == pytest.approx([0.025, 0.05, 0.1, 10.0])
 
 
 @pytest.mark.parametrize("asked", [0.0, -1.0, float("inf"), float("nan")])
