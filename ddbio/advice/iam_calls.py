@@ -1,4 +1,4 @@
-"""Which AWS calls each verb makes with which options: of this table policies and their page in the docs are made."""
+"""The table of AWS calls: which ones each verb makes with which options. Policies and their page are made from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the policy of a verb with its options, by the table of its calls."""
+"""The IAM policy of a verb with its options, made from the table of its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's budget in a worker process: the driver is asked, or the worker's portion spent if that is unreachable."""
+"""The budget in a worker process: the driver grants requests; without it the worker spends its own portion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget within one process: it grants requests at the given rate, and counts what they brought and consumed."""
+"""The budget within one process: reservations, grants at the given rate, and counts of what was consumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell how a capture stands, and verify its log: positions, files against records, gaps, and the images' chain."""
+"""The status of a capture, and the verification of its log: positions, files, gaps, and the chain of images."""
 
 from __future__ import annotations
 

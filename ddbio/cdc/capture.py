@@ -1,4 +1,4 @@
-"""Capture the changes of a table: find its stream, go on where the last run stopped, write the log."""
+"""Capture the changes of a table: find its stream, resume after the last run, write the log, price what was spent."""
 
 from __future__ import annotations
 

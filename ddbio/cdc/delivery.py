@@ -1,4 +1,4 @@
-"""Write change records in the layout of Firehose: buffered objects below a prefix, what is no change below another."""
+"""Write change records in the layout of Firehose: buffered objects below prefixes with expressions of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn stream records into rows of the log: operation, sequence number and time, the key, the new image's columns."""
+"""Turn records of DynamoDB Streams and of Kinesis into rows of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan and describe jobs that the service runs itself: exports, backups and restores; and what all of them share."""
+"""Plans and descriptions of jobs that the service runs: exports, imports, bulk puts, backups and restores."""
 
 from __future__ import annotations
 

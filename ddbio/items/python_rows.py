@@ -1,4 +1,4 @@
-"""Make Arrow tables of Python's dictionaries: rows as people have them in memory."""
+"""Make Arrow tables of Python's dictionaries, and attribute values of Python's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the book of prices of a region, and price the capacity units of a table by it."""
+"""Find the book of prices of a region, the user's own or ddbio's, and price the capacity units of a table by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimate jobs that read files and write others: they use no capacity, and are limited by the processors."""
+"""Estimate jobs that read files and write others: their time, and the partitions and files that they make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe rows that cannot be written: where each came from, what it broke, and all that it held."""
+"""Rows that cannot be written: where each came from, what it broke, all that it held, and where rows are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what a table, its partitions and its account serve: the model that plans and simulations share.
+"""What a table, its partitions and its account serve: the model of plans and simulations, and its statistics.
 
 A simulation admits request by request (`advice/simulation.py`); a plan asks how long so many units take.
 """

@@ -1,4 +1,4 @@
-"""Follow a running job."""
+"""Follow a running job: show its progress, or report it to a function of the caller."""
 
 from __future__ import annotations
 

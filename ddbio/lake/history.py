@@ -1,4 +1,4 @@
-"""Show the past of items: from a log each state that it has, from a lake table those that its versions have."""
+"""Show the past of items: from a log each state, from a lake table the states that its versions have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ddbio.lake_formats.items import open_items
 from ddbio.lake_formats.keys import buckets_of, epoch_of, key_texts
 from ddbio.lake_formats.registry import lake_format
 from ddbio.lake_formats.rows import item_columns, log_columns, new_shape, rows_of_log
-from ddbio.validation.comparison import row_items
+from ddbio.validation.quality import row_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Verify a lake table: it holds what the table holds, now or at a time, by digest and by what differs."""
+"""Verify that a lake table holds what the table holds, now or at a time, by digest and by what differs."""
 
 from __future__ import annotations
 

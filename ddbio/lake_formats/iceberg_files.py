@@ -1,4 +1,4 @@
-"""List the data files of Iceberg tables that other programs made, by their newest metadata."""
+"""Read files of Iceberg tables: those that other programs made, and access to files for pyiceberg by our store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write keys as text, the same in each table format and engine, and tell the bucket of each."""
+"""Keys as text, the same in each table format and engine, their buckets, and the versions of rows as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge changes into the rows of one bucket: a change wins if it is newer than what the table has of its key."""
+"""Merge changes into the rows of one bucket, and order its rows: a change wins if it is newer than the row."""
 
 from __future__ import annotations
 

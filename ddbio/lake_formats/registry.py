@@ -126,11 +126,11 @@ class LakeFormat(ABC):
         """
 
     def check_own_catalog(self, catalog: str, store: ObjectStore) -> None:
-        """Refuse a name in a catalog of the format alone, if that catalog could not name the table in a folder."""
+        """Refuse a name that ``own_catalog``, if the format has one, could not give to the table in a folder."""
         raise NotImplementedError
 
     def publish(self, catalog: str, table: LakeTable) -> None:
-        """Make a catalog of the format alone name the newest state of a table."""
+        """Make ``own_catalog``, if the format has one, name the newest state of a table."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Say how items lie in a lake table, and make its rows of changes of a log; tell the newest row of each key."""
+"""The rows of a lake table: how items fit its columns, and which row of a key is the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write rows as files for the service's own import: checked, each key once, in random order."""
+"""Write rows as files for the service's import, as DynamoDB JSON, Ion or CSV: checked, each key once, shuffled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write rows into a live table, from files or from memory: describe, plan, run, report."""
+"""Write rows into a live table, from files or from memory: describe, plan, run tasks, report."""
 
 from __future__ import annotations
 

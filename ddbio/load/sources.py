@@ -1,4 +1,4 @@
-"""Find the rows to write: rows in memory, or files and the units by which they are read."""
+"""The rows to write: in memory, or files whose beginnings and footers are checked, and the units to read them by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a DataFrame as a side of a validation: its own tasks hash and search its rows, and the driver gets little."""
+"""Digest a DataFrame, or read it as a side of a validation: its own tasks hash and search its rows."""
 
 from __future__ import annotations
 

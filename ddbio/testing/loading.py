@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ddbio.errors import DecodeError, OptionError
-from ddbio.testing.refusal import Refusal, number_bytes
+from ddbio.testing.pricing import number_bytes
+from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import MAX_ITEM_BYTES, canonical_value, checked_name, stored_item, to_json
 from ddbio.testing.tables.definition import key_schema, loaded_table
 from ddbio.testing.tables.table import KEY_TAGS, KeySchema, Stored

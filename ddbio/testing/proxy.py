@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 from ddbio.errors import EndpointError, OptionError
 from ddbio.testing.calls.writes import planned_delete, planned_put
 from ddbio.testing.faults import READS, WRITES
-from ddbio.testing.refusal import Refusal, item_bytes, malformed, read_units, write_units
+from ddbio.testing.pricing import item_bytes, read_units, write_units
+from ddbio.testing.refusal import Refusal, malformed
 from ddbio.testing.request import Request, canonical_map, to_json
 from ddbio.testing.server import CutError, HttpReply, HttpRequest, inflated
 from ddbio.testing.service import AMZ_JSON, Service, fault_error

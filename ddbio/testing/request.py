@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ddbio.errors import DecodeError
 from ddbio.items.attribute import AttributeValue, Item, decode_base64, encode_base64
 from ddbio.items.number import canonical_number
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, item_bytes, lacking, malformed
+from ddbio.testing.pricing import item_bytes
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

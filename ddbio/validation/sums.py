@@ -1,4 +1,4 @@
-"""Add up what rows show, in one process or in many: digests, sums by bucket, columns seen, and failures of rules."""
+"""Sums of what rows show: digests and hashes, sums by bucket, columns seen, and failures of rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_hashes
 from ddbio.items.key_hashes import BUCKETS, BucketSums, Rows, buckets_of, key_words, row_sums, rows_of
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field, normalize_schema, tag_of_field
-from ddbio.validation.comparison import ColumnDifference, RuleChecker, rows_with
+from ddbio.validation.comparison import ColumnDifference
+from ddbio.validation.quality import RuleChecker, rows_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

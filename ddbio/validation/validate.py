@@ -23,9 +23,10 @@ from ddbio.jobs.engine import cluster_of, open_engine, running_spark_parallelism
 from ddbio.jobs.estimate import Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.stores import require_shared
-from ddbio.validation.comparison import Example, Kind, RuleResult, ValidationReport, plan_validation, row_items
+from ddbio.validation.comparison import Example, Kind, ValidationReport, plan_validation
 from ddbio.validation.lake_side import open_side
 from ddbio.validation.meeting import Found, RowsElsewhere, RowStore, Wanted, meet
+from ddbio.validation.quality import RuleResult, row_items
 from ddbio.validation.rules import QualityRules, read_rules
 from ddbio.validation.sides import Reading, TableSide
 from ddbio.validation.sums import Checks, Hashing, Sums, differing_columns

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS
 
 from ddbio.items import capacity
-from ddbio.testing.refusal import item_bytes, read_units, write_units
+from ddbio.testing.pricing import item_bytes, read_units, write_units
 
 KIB = 1024
 

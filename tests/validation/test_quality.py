@@ -7,7 +7,7 @@ import pytest
 
 from ddbio.errors import OptionError
 from ddbio.items.schema.arrow import RESCUE_NAME, tagged_field
-from ddbio.validation.comparison import RuleChecker, rows_with
+from ddbio.validation.quality import RuleChecker, rows_with
 from ddbio.validation.rules import QualityRules
 
 

@@ -1,4 +1,4 @@
-"""Answer GetItem and BatchGetItem."""
+"""Answer GetItem, BatchGetItem, Query and Scan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from ddbio.testing.expressions.conditions import PredicateParser, check_filter_names, key_range
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, attribute_paths, pick, projection_paths, tree_of
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed, read_units
+from ddbio.testing.pricing import read_units
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed
 from ddbio.testing.request import Request, canonical_map, checked_name, to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.testing.expressions.conditions import Guard, checked_return, write_placeholders
 from ddbio.testing.expressions.parsing import Placeholders, Tokens
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, item_bytes, lacking, malformed
+from ddbio.testing.pricing import item_bytes
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
 from ddbio.testing.request import MAX_ITEM_BYTES, Request, canonical_map, checked_name, stored_item
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from ddbio.testing.refusal import item_bytes
+from ddbio.testing.pricing import item_bytes
 from ddbio.testing.request import to_json
 from ddbio.testing.tables.streams import is_same_item
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.testing.refusal import item_bytes
+from ddbio.testing.pricing import item_bytes
 from ddbio.testing.request import to_json
 from ddbio.testing.tables.table import HASH_BITS
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from ddbio.items.attribute import AttributeValue, Item, decode_base64
-from ddbio.testing.refusal import Refusal, invalid, invalid_values, item_bytes, write_units
+from ddbio.testing.pricing import item_bytes, write_units
+from ddbio.testing.refusal import Refusal, invalid, invalid_values
 from ddbio.testing.request import to_json
 from ddbio.testing.tables.capacity import Draw, Throughput
 
