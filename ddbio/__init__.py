@@ -29,7 +29,7 @@ _NAMES = {
     ),
     "ddbio.cdc.gaps": "Gap",
     "ddbio.folders.listing": "ListedFile",
-    "ddbio.export.bulk_puts": "BulkSummary",
+    "ddbio.export.bulk_reports": "BulkSummary",
     "ddbio.jobs.report": "FileReport MisfitReport WarmReport",
     "ddbio.jobs.watch": "Progress",
     "ddbio.advice.warming": "warm",

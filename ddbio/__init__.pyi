@@ -23,10 +23,13 @@ from ddbio.cdc.gaps import Gap as Gap
 from ddbio.cdc.heal import CaptureHealPlan as CaptureHealPlan, CaptureHealReport as CaptureHealReport
 from ddbio.cdc.replay import ReplayPlan as ReplayPlan, ReplayReport as ReplayReport
 from ddbio.errors import AccessDeniedError as AccessDeniedError, DdbioError as DdbioError, DecodeError as DecodeError, EncodeError as EncodeError, EndpointError as EndpointError, ExportIncompleteError as ExportIncompleteError, GapError as GapError, LimitError as LimitError, NotFoundError as NotFoundError, OptionError as OptionError, PartialWriteError as PartialWriteError, SchemaError as SchemaError, ServiceError as ServiceError, TargetError as TargetError, ThrottledError as ThrottledError, ValidationError as ValidationError
-from ddbio.export.bulk_puts import BulkReport as BulkReport, BulkSummary as BulkSummary
+from ddbio.export.backups import BackupJob as BackupJob, BackupPlan as BackupPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
+from ddbio.export.bulk_puts import BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan
+from ddbio.export.bulk_reports import BulkReport as BulkReport, BulkSummary as BulkSummary
+from ddbio.export.exports import ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan
 from ddbio.export.fold import ExportFoldPlan as ExportFoldPlan, ExportFoldReport as ExportFoldReport
 from ddbio.export.fold_rows import Window as Window
-from ddbio.export.job_descriptions import BackupJob as BackupJob, BackupPlan as BackupPlan, BulkEntry as BulkEntry, BulkJob as BulkJob, BulkPlan as BulkPlan, ExportEntry as ExportEntry, ExportJob as ExportJob, ExportPlan as ExportPlan, ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan, RestoreJob as RestoreJob, RestorePlan as RestorePlan
+from ddbio.export.imports import ImportEntry as ImportEntry, ImportJob as ImportJob, ImportPlan as ImportPlan
 from ddbio.export.read import ExportReadPlan as ExportReadPlan, ExportReadReport as ExportReadReport
 from ddbio.folders.compact import CompactPlan as CompactPlan, CompactReport as CompactReport
 from ddbio.folders.listing import FileList as FileList, ListedFile as ListedFile
@@ -601,7 +604,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.exports.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
@@ -761,7 +764,7 @@ def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords])
     NotFoundError
         If the prefix has no items: the service would make an empty table.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job_descriptions.plan_import`.
+        See :func:`ddbio.export.imports.plan_import`.
     """
     ...
 
@@ -862,7 +865,7 @@ def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.
     NotFoundError
         If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job_descriptions.plan_bulk`.
+        See :func:`ddbio.export.bulk_puts.plan_bulk`.
     """
     ...
 

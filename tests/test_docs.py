@@ -13,9 +13,12 @@ import pytest
 import ddbio
 from ddbio.advice.doctor import DoctorReport, Finding
 from ddbio.cli.main import cli
-from ddbio.export.bulk_puts import BulkSummary
+from ddbio.export.backups import BackupJob, RestoreJob
+from ddbio.export.bulk_puts import BulkJob
+from ddbio.export.bulk_reports import BulkSummary
+from ddbio.export.exports import ExportJob
 from ddbio.export.fold import ExportFoldReport
-from ddbio.export.job_descriptions import BackupJob, BulkJob, ExportJob, ImportJob, RestoreJob
+from ddbio.export.imports import ImportJob
 from ddbio.export.read import ExportReadReport
 from ddbio.folders.compact import CompactReport
 from ddbio.folders.publish import PublishReport

@@ -37,7 +37,7 @@ from ddbio.cdc.table_items import read_items
 from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
-from ddbio.export import exports as jobs
+from ddbio.export.exports import EXPORT
 from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet
@@ -401,7 +401,7 @@ class _Job:
             waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
             awaited = {**connection_of(self.options), **waiting, "arn": record["arn"]}
             try:
-                job = jobs.wait(parse_options(WaitOptions, awaited))
+                job = EXPORT.wait(parse_options(WaitOptions, awaited))
             except ServiceError:
                 # Under the same token the service would name the same failed export.
                 self.state.put(name, {"tries": record["tries"] + 1, "arn": None})
@@ -417,7 +417,7 @@ class _Job:
         clock = Clock()
         while True:
             try:
-                return jobs.start(asked)
+                return EXPORT.start(asked)
             except (OptionError, ServiceError) as error:
                 late = "to_time" in str(error) or getattr(error, "code", None) == _TOO_LATE
                 if not late or clock.seconds() > self.options.wait_seconds:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.capture import CaptureReport
     from ddbio.cdc.delivery import DeliveryReport
-    from ddbio.export.bulk_puts import BulkSummary
-    from ddbio.export.job_descriptions import ExportJob
+    from ddbio.export.bulk_reports import BulkSummary
+    from ddbio.export.exports import ExportJob
     from ddbio.items.digest import Digest
     from ddbio.items.schema.item_schema import ItemSchema
     from ddbio.jobs.prices import PriceBook
@@ -185,10 +185,10 @@ def start_export(
     options: of.ExportStartOptions, *, waits: bool, watch: Callable[[ExportJob, float], None]
 ) -> ExportJob:
     """Start an export, and wait for it if asked to."""
-    from ddbio.export import exports as jobs
+    from ddbio.export.exports import EXPORT
 
-    job = jobs.start(options)
-    return jobs.wait(of.WaitOptions(**of.connection_of(options), arn=job.arn), watch) if waits else job
+    job = EXPORT.start(options)
+    return EXPORT.wait(of.WaitOptions(**of.connection_of(options), arn=job.arn), watch) if waits else job
 
 
 def export_windows(options: of.ExportWindowsOptions, increments: Sequence[str]) -> list[dict[str, str]]:
@@ -201,7 +201,7 @@ def export_windows(options: of.ExportWindowsOptions, increments: Sequence[str]) 
 
 def bulk_summary(options: of.BulkReportOptions) -> BulkSummary:
     """Return the counts of what a bulk put did not put."""
-    from ddbio.export.bulk_puts import read_reports
+    from ddbio.export.bulk_reports import read_reports
 
     return read_reports(options).summary
 

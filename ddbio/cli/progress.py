@@ -208,7 +208,7 @@ class JobWatch:
 
 
 def _left(job: Job, waited: float) -> str:
-    from ddbio.export.job_descriptions import BulkJob
+    from ddbio.export.bulk_puts import BulkJob
 
     if not isinstance(job, BulkJob) or not job.total_bytes or not job.processed_bytes:
         return ""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ddbio.advice.provisioning import CapacityPlan
     from ddbio.advice.simulation import SimulationReport
     from ddbio.aws.table_description import TableDescription
+    from ddbio.export.exports import ExportJob
     from ddbio.export.fold import ExportFoldReport
-    from ddbio.export.job_descriptions import ExportJob
     from ddbio.export.read import ExportReadReport
     from ddbio.folders.compact import CompactReport
     from ddbio.formats.layout import LayoutReport

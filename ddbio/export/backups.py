@@ -4,35 +4,148 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import describe_recovery, describe_table
+from ddbio.aws.control_plane import call, describe_recovery, describe_table, time_text
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.export import service_jobs
-from ddbio.export.job_descriptions import BackupPlan, RestorePlan
+from ddbio.export.service_jobs import Descriptions, given
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import cost_of, prices_of
-from ddbio.jobs.estimate import Figures
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.report import Clock
 from ddbio.jobs.service_estimates import backup_estimate, restore_estimate
 from ddbio.jobs.table_limits import statistics_table
 from ddbio.jobs.waiting import await_end
+from ddbio.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ddbio.export.job_descriptions import BackupJob, RestoreJob
+    from ddbio.aws.client import ClientSpec
     from ddbio.export.options import BackupCreateOptions, RestoreOptions
     from ddbio.jobs.waiting import Job
-    from ddbio.options import ConnectionOptions
     from ddbio.scan.read import ScannedDigest
 
     Watch = Callable[[Job, float], None]
 
 _LOG = logging.getLogger("ddbio.backup")
+
+
+@dataclass(frozen=True)
+class BackupPlan(EstimatedPlan):
+    """Describe a backup before it is requested: the table as DescribeTable has it, and what the backup costs."""
+
+    table: TableDescription
+    estimate: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table and the estimate as one."""
+        return {**self.table.to_dict(), **self.estimate.to_dict()}
+
+
+@dataclass(frozen=True)
+class BackupJob(Result):
+    """Describe a backup; times are ISO 8601.
+
+    Attributes
+    ----------
+    arn, name, status, kind
+        ``CREATING``, ``AVAILABLE`` or ``DELETED``; ``USER``, ``SYSTEM`` (of a deleted table) or ``AWS_BACKUP``.
+    table, table_arn
+        The table that was backed up.
+    size_bytes, table_items
+        As the service says; it counts items about every six hours.
+    created_at, expires_at
+        Time of the backup, and the time at which the service deletes it.
+    items, digest
+        Items and digest of the table, if requested.
+    planned, actual
+        Read units of the digest, bytes, seconds and USD of the first month, as planned and as it was.
+    """
+
+    arn: str
+    name: str
+    status: str
+    kind: str
+    table: str
+    table_arn: str
+    size_bytes: int
+    created_at: str
+    expires_at: str | None
+    table_items: int | None = None
+    items: int | None = None
+    digest: str | None = None
+    planned: Figures | None = None
+    actual: Figures | None = None
+
+
+BACKUP = Descriptions(
+    name="backup",
+    job=BackupJob,
+    entry=BackupJob,
+    description="BackupDescription",
+    entries="BackupSummaries",
+    members="arn=BackupArn name=BackupName status=BackupStatus table=TableName table_arn=TableArn "
+    "size_bytes=BackupSizeBytes created_at=BackupCreationDateTime expires_at=BackupExpiryDateTime "
+    "table_items=ItemCount",
+    computed={"kind": lambda job: job.get("BackupType", "USER")},
+    lists="Return the backups of a table or of all, those of AWS Backup included.",
+    table="TableName",
+    filters={"BackupType": "ALL"},
+    tokens=("LastEvaluatedBackupArn", "ExclusiveStartBackupArn"),
+    parts=("SourceTableDetails", "BackupDetails"),
+)
+list_of = BACKUP.public_list()
+
+
+@dataclass(frozen=True)
+class RestorePlan(EstimatedPlan):
+    """Describe a restore completely before it is requested; ``at`` is None for a backup and for the latest time."""
+
+    target: str
+    source: str
+    source_table: str
+    backup_arn: str | None
+    at: datetime | None
+    size_bytes: int
+    estimate: Estimate = field(default_factory=Estimate)
+
+
+@dataclass(frozen=True)
+class RestoreJob(Result):
+    """Describe a restored table.
+
+    Attributes
+    ----------
+    arn, table, status
+        The new table; ``CREATING``, then ``ACTIVE``.
+    source, restored_at
+        The backup or table it was restored from, and the time whose state it has.
+    items, digest
+        Items and digest of the new table, if they were compared.
+    verified
+        Whether they were compared.
+    seconds
+        Time from the request until the table was usable.
+    planned, actual
+        Read units of the verification, bytes, seconds and USD, as planned and as it was.
+    """
+
+    arn: str
+    table: str
+    status: str
+    source: str
+    restored_at: str | None
+    items: int | None = None
+    digest: str | None = None
+    verified: bool = False
+    seconds: float = 0.0
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_of_backup(options: BackupCreateOptions, from_file: str | None = None) -> BackupPlan:
@@ -72,8 +185,8 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     _LOG.info("backup of %s: planned: %s", table, plan.estimate.figures)
     found = _read_digest(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    arn = service_jobs.create_backup(spec, options.table, name)
-    job: BackupJob = await_end(lambda: service_jobs.describe_job(spec, service_jobs.BACKUP, arn), options, watch)
+    arn = _request_backup(spec, options.table, name)
+    job = await_end(lambda: BACKUP.describe(arn, options), options, watch)
     if job.status != "AVAILABLE":
         raise ServiceError(f"backup {arn} is {job.status}: make another one")
     units = 0.0 if found is None else found.units
@@ -84,22 +197,6 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     if found is None:
         return job
     return dataclasses.replace(job, items=found.digest.count, digest=found.digest.hexdigest())
-
-
-def list_of(table: str | None, options: ConnectionOptions) -> list[BackupJob]:
-    """Return the backups of a table or of all, those of AWS Backup included.
-
-    Parameters
-    ----------
-    table
-        Name or ARN.
-
-    Raises
-    ------
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.BACKUP, table)
 
 
 def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePlan:
@@ -122,7 +219,7 @@ def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePla
         return _estimated(plan, table, options)
     spec = dynamodb_spec(options)
     if "/backup/" in options.source:
-        made: BackupJob = service_jobs.describe_job(spec, service_jobs.BACKUP, options.source)
+        made = BACKUP.describe(options.source, options)
         plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
         if options.verify:
             table = describe_table(spec, made.table)
@@ -181,8 +278,8 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     plan = plan_of(options)
     _LOG.info("restore of %s to %s: planned: %s", options.source, options.target, plan.estimate.figures)
     clock = Clock()
-    service_jobs.start_restore(spec, plan)
-    job = await_end(lambda: service_jobs.describe_restore(spec, options.target), options, watch)
+    _request_restore(spec, plan)
+    job = await_end(lambda: _describe_restore(spec, options.target), options, watch)
     if job.status != "ACTIVE":
         raise ServiceError(f"table {options.target} is {job.status} after its restore from {plan.source}")
     job = dataclasses.replace(job, source=job.source or plan.source, seconds=round(clock.seconds(), 3))
@@ -220,3 +317,46 @@ def _actual(plan: RestorePlan, scans: Sequence[ScannedDigest], clock: Clock, opt
     if units:
         usd += cost_of("reads", units, describe_table(dynamodb_spec(options), options.target), options.prices).usd
     return Figures(units, round(clock.seconds(), 3), plan.size_bytes * (1 + len(scans)), usd)
+
+
+def _request_backup(spec: ClientSpec, table: str, name: str) -> str:
+    """Create a backup and return its ARN.
+
+    A call whose response is lost is not repeated, since that could create two backups.
+    """
+    # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
+    members = {"TableName": table, "BackupName": name}
+    reply = call(spec, "CreateBackup", f"table {table!r}", members, idempotent=False)
+    return str(reply["BackupDetails"]["BackupArn"])
+
+
+def _request_restore(spec: ClientSpec, plan: RestorePlan) -> None:
+    """Start the restore that a plan describes."""
+    # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableFromBackup.html
+    # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html
+    source: dict[str, Any] = {"BackupArn": plan.backup_arn}
+    operation = "RestoreTableFromBackup"
+    if plan.backup_arn is None:
+        operation = "RestoreTableToPointInTime"
+        is_arn = plan.source.startswith("arn:")
+        source = {
+            "SourceTableArn" if is_arn else "SourceTableName": plan.source,
+            "RestoreDateTime": plan.at,
+            "UseLatestRestorableTime": plan.at is None,
+        }
+    members = given({"TargetTableName": plan.target, **source})
+    call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
+
+
+def _describe_restore(spec: ClientSpec, table: str) -> RestoreJob:
+    """Return the state of a restore, by the table it makes."""
+    described = call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"]
+    summary = described.get("RestoreSummary", {})
+    is_active = described["TableStatus"] == "ACTIVE"
+    return RestoreJob(
+        arn=described.get("TableArn", ""),
+        table=described["TableName"],
+        status="CREATING" if is_active and summary.get("RestoreInProgress") else described["TableStatus"],
+        source=summary.get("SourceBackupArn") or summary.get("SourceTableArn") or "",
+        restored_at=time_text(summary.get("RestoreDateTime")),
+    )

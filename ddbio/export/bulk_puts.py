@@ -1,55 +1,107 @@
-"""Start the service's own bulk puts, wait for them, cancel them, and read their reports.
-
-Reading reports is experimental: AWS has not published what they look like, so every object below the place is read,
-whatever its name. Names of their members are guessed; what is not understood stays in the record as text.
-"""
+"""The service's bulk puts: their plans, descriptions and course."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import logging
 import uuid
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from ddbio.aws.control_plane import check_bucket, describe_table
+from ddbio.aws.control_plane import call, check_bucket, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.errors import NotFoundError, PartialWriteError, ValidationError
-from ddbio.export import service_jobs
-from ddbio.export.imports import files_of_job, objects_of
-from ddbio.export.job_descriptions import failure_of, plan_bulk, s3_place
-from ddbio.formats.decompress import line_blocks
-from ddbio.items.json_text import compact_json
+from ddbio.errors import OptionError, PartialWriteError, ValidationError
+from ddbio.export.imports import files_of_job, objects_of, resolved
+from ddbio.export.service_jobs import (
+    COURSE,
+    ServiceJob,
+    failure_of,
+    given,
+    kms_members,
+    s3_place,
+    service_key,
+    source_members,
+)
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
-from ddbio.jobs.estimate import Figures
-from ddbio.jobs.rejected_rows import RejectedRow, reject_line, require_reject_place
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.service_estimates import bulk_estimate, seconds_between
-from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.jobs.table_limits import statistics_table
-from ddbio.jobs.waiting import await_end
 from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from ddbio.export.job_descriptions import BulkEntry, BulkJob, BulkPlan
-    from ddbio.export.options import BulkReportOptions, BulkStartOptions, WaitOptions
+    from ddbio.aws.table_description import TableDescription
+    from ddbio.export.imports import ImportedFiles
+    from ddbio.export.options import BulkStartOptions, WaitOptions
     from ddbio.options import ConnectionOptions
-    from ddbio.storage.object_store import ObjectStore
-    from ddbio.storage.staged import StoredObject
 
-_LOG = logging.getLogger("ddbio.import")
-_CHECKSUM_ENDINGS = (".md5", ".checksum")
-# A row for each item that was not put; item, existing_item and rest are JSON.
-_REPORT_SCHEMA = pa.schema(
-    [pa.field(name, pa.string()) for name in ("kind", "reason", "message", "item", "existing_item", "rest", "object")]
-)
-BulkKind = Literal["error", "condition"]
+
+@dataclass(frozen=True)
+class BulkPlan(EstimatedPlan):
+    """Describe a bulk put completely before it is requested; ``items`` is None if there is no manifest."""
+
+    table: str
+    bucket: str
+    prefix: str
+    report_bucket: str
+    report_prefix: str
+    format: str
+    compression: str
+    wcu_per_second: int | None
+    tier: str
+    kms_key: str | None
+    bucket_owner: str | None
+    client_token: str
+    objects: int
+    object_bytes: int
+    items: int | None
+    estimate: Estimate = field(default_factory=Estimate)
+    report_owner: str | None = None
+
+
+@dataclass(frozen=True)
+class BulkEntry(Result):
+    """Hold one entry of a list of bulk operations."""
+
+    arn: str
+    status: str
+    started_at: str | None
+    ended_at: str | None
+
+
+@dataclass(frozen=True)
+class BulkJob(Result):
+    """Describe one bulk put as the service does; times are ISO 8601.
+
+    Attributes
+    ----------
+    arn, status
+        ``IN_PROGRESS``, ``COMPLETED``, ``COMPLETED_WITH_ERRORS``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
+    table, source, reports
+        The table, the place of the objects, and the place of the reports about items that were not put.
+    processed_items, failed_items
+        Items read, and those of them that were errors. An item whose condition did not hold is no error.
+    processed_bytes, total_bytes
+        Bytes of the objects as stored; the total is None until the service knows it.
+    planned, actual
+        Units, bytes, USD and seconds as planned where it was started; seconds and bytes where it has ended.
+    """
+
+    arn: str
+    status: str
+    table: str
+    source: str
+    reports: str
+    started_at: str | None
+    ended_at: str | None
+    processed_items: int
+    failed_items: int
+    processed_bytes: int
+    total_bytes: int | None
+    client_token: str | None
+    failure_code: str | None
+    failure_message: str | None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan:
@@ -65,7 +117,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     NotFoundError
         If the table, the objects or the bucket for reports do not exist.
     OptionError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job_descriptions.plan_bulk`.
+        See :func:`ddbio.export.bulk_puts.plan_bulk`.
     """
     s3_place(options.source)
     facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
@@ -79,7 +131,51 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     return dataclasses.replace(plan, estimate=estimate)
 
 
-def start(options: BulkStartOptions) -> BulkJob:
+def plan_bulk(
+    facts: TableDescription,
+    options: BulkStartOptions,
+    files: ImportedFiles,
+    objects: tuple[int, ...],
+    client_token: str,
+) -> BulkPlan:
+    """Return the plan of a bulk put.
+
+    Raises
+    ------
+    OptionError
+        If the files are CSV or were written for another key, their compression is not known, or the reports would lie
+        among the objects.
+    """
+    bucket, prefix = s3_place(options.source)
+    report_bucket, report_prefix = s3_place(options.reports)
+    if report_bucket == bucket and f"{report_prefix}/".startswith(f"{prefix}/" if prefix else ""):
+        raise OptionError(f"reports at {options.reports} would lie below the source {options.source}")
+    if files.format == "csv":
+        raise OptionError("a bulk put reads dynamodb_json or ion: write the files in one of these")
+    key = ",".join(f"{name}:{tag}" for name, tag in facts.key_types)
+    if files.key not in (None, key):
+        raise OptionError(f"the files were written for the key {files.key}, table {facts.name!r} has {key}")
+    return BulkPlan(
+        table=options.table,
+        bucket=bucket,
+        prefix=f"{prefix}/" if prefix else "",
+        report_bucket=report_bucket,
+        report_prefix=report_prefix,
+        format=resolved("format", options.format, files.format or options.format or "dynamodb_json"),
+        compression=resolved("compression", options.compression, files.compression),
+        wcu_per_second=options.wcu_per_second,
+        tier=options.tier,
+        kms_key=service_key(options, options.kms_key),
+        bucket_owner=options.bucket_owner or options.s3_expected_bucket_owner,
+        report_owner=options.s3_expected_bucket_owner,
+        client_token=client_token,
+        objects=len(objects),
+        object_bytes=sum(objects),
+        items=files.items,
+    )
+
+
+def _request(options: BulkStartOptions, plan: BulkPlan) -> BulkJob:
     """Start the service's own put of objects into an existing table, and return at once; experimental.
 
     Raises
@@ -87,12 +183,32 @@ def start(options: BulkStartOptions) -> BulkJob:
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
         No bulk put has then been started.
     """
-    plan = plan_of(options)
-    _LOG.info("bulk put of %s into %s: planned: %s", options.source, plan.table, plan.estimate.figures)
-    return dataclasses.replace(service_jobs.start_bulk(dynamodb_spec(options), plan), planned=plan.estimate.figures)
+    # Starting the same plan again within eight hours returns the same operation: its client token is the same.
+    # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StartBulkPutItems.html
+    reports = {
+        "S3Bucket": plan.report_bucket,
+        "S3KeyPrefix": plan.report_prefix,
+        "S3BucketOwner": plan.report_owner,
+        **kms_members(plan.kms_key),
+        "OutputType": ["ERROR", "CONDITION_CHECK_FAILURE"],
+    }
+    members = {
+        "TableName": plan.table,
+        "ClientToken": plan.client_token,
+        "PerformanceTier": plan.tier.upper(),
+        "InputS3Configuration": {
+            **source_members(plan),
+            "InputFormat": plan.format.upper(),
+            "InputCompressionType": plan.compression.upper(),
+        },
+        "OutputS3Configuration": given(reports),
+        "MaxWriteRequestUnits": plan.wcu_per_second,
+    }
+    reply = call(dynamodb_spec(options), "StartBulkPutItems", f"table {plan.table!r}", given(members))
+    return BULK.parse(reply["BulkOperationDescription"], BulkJob)
 
 
-def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = None) -> BulkJob:
+def _check(job: BulkJob, options: WaitOptions) -> BulkJob:
     """Return a bulk put once it has put every item of its objects.
 
     Raises
@@ -106,7 +222,6 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
-    job = await_end(lambda: describe(options.arn, options), options, watch)
     if job.status == "COMPLETED_WITH_ERRORS":
         put = job.processed_items - job.failed_items
         message = f"{put} items put into {job.table}, {job.failed_items} refused: see the reports at {job.reports}"
@@ -123,26 +238,11 @@ def wait(options: WaitOptions, watch: Callable[[BulkJob, float], None] | None = 
     return job
 
 
-def describe(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Return what is known of a bulk put.
-
-    Parameters
-    ----------
-    arn
-        As :func:`start_bulk_put` returned it.
-
-    Raises
-    ------
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    job: BulkJob = service_jobs.describe_job(dynamodb_spec(options), service_jobs.BULK, arn)
+def _actual(job: BulkJob) -> Figures | None:
+    """Return what a bulk put took; the service says neither units nor USD."""
     if job.ended_at is None:
-        return job
-    # The service says neither units nor USD.
-    return dataclasses.replace(
-        job, actual=Figures(None, seconds_between(job.started_at, job.ended_at), job.processed_bytes)
-    )
+        return None
+    return Figures(None, seconds_between(job.started_at, job.ended_at), job.processed_bytes)
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
@@ -158,188 +258,26 @@ def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
     DdbioError
         With what happened, to what, and what to do.
     """
-    service_jobs.cancel_bulk(dynamodb_spec(options), arn)
-    return describe(arn, options)
+    call(dynamodb_spec(options), "CancelBulkOperation", f"{BULK.name} {arn}", {"BulkOperationArn": arn})
+    return BULK.describe(arn, options)
 
 
-def list_of(options: ConnectionOptions) -> list[BulkEntry]:
-    """Return the bulk operations of the last 90 days.
-
-    Raises
-    ------
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.BULK)
-
-
-@dataclass(frozen=True)
-class BulkSummary(Result):
-    """Count the items that were not put.
-
-    Attributes
-    ----------
-    place
-        The place that was read.
-    objects, records
-        Objects below the place, and records in them.
-    errors, conditions
-        Items that were refused, and items whose condition did not hold.
-    reasons
-        Items by the service's code.
-    rejects
-        Refused items that were written to ``reject_to``.
-    """
-
-    place: str
-    objects: int
-    records: int
-    errors: int
-    conditions: int
-    reasons: dict[str, int]
-    rejects: int
-
-
-@dataclass(frozen=True)
-class BulkReport(Result):
-    """Hold the items that were not put, a row each, and their counts.
-
-    Attributes
-    ----------
-    rows
-        ``kind`` (``error`` or ``condition``), ``reason``, ``message``, ``object``, and as JSON ``item``,
-        ``existing_item`` and ``rest``, which is whatever of the record was not understood.
-    summary
-        The counts.
-    """
-
-    rows: pa.Table
-    summary: BulkSummary
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts and the rows as plain values."""
-        return {"summary": self.summary.to_dict(), "rows": self.rows.to_pylist()}
-
-
-def read_reports(options: BulkReportOptions) -> BulkReport:
-    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no report, or no such bulk operation.
-    AccessDeniedError, EndpointError
-        If the reports cannot be read.
-    """
-    require_reject_place(options.reject_to, options)
-    place, name = options.place, ""
-    if place.startswith("arn:"):
-        place, name = describe(place, options).reports, place.rpartition("/")[2]
-    store = open_store(place, options)
-    entries = list(store.list())
-    # One prefix may hold the reports of many operations. Their names probably contain the id of the operation.
-    entries = [entry for entry in entries if name in entry.path] or entries
-    if not entries:
-        raise NotFoundError(f"{place} holds no report: the operation still runs, or has nothing to tell")
-    found = list(_records(store, entries))
-    rejects = [] if options.reject_to is None else list(_rejects(record for _, record in found))
-    if options.reject_to is not None and rejects:
-        path = f"rejects-{new_job_id()}.jsonl"
-        open_store(options.reject_to, options).put(path, b"".join(map(reject_line, rejects)))
-    kinds = Counter(record.kind for _, record in found)
-    reasons = Counter(record.reason for _, record in found)
-    counts = BulkSummary(
-        place, len(entries), len(found), kinds["error"], kinds["condition"], dict(reasons.most_common()), len(rejects)
-    )
-    return BulkReport(_records_table(found), counts)
-
-
-def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tuple[str, BulkRecord]]:
-    for entry in entries:
-        if entry.path.endswith(_CHECKSUM_ENDINGS) or "manifest" in entry.path.rpartition("/")[2]:
-            continue
-        data = store.read(entry.path)
-        for block in line_blocks([data], entry.path):
-            yield from ((entry.path, record) for record in _parse_records(entry.path, bytes(block)))
-
-
-def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
-    """Yield the refused items. Items whose condition did not hold are left out: a load would put them."""
-    for row, record in enumerate(records):
-        if record.kind == "error" and record.item is not None:
-            yield RejectedRow(row, record.reason, record.message or "", record.item)
-
-
-@dataclass(frozen=True)
-class BulkRecord:
-    """Hold what a report says about one item that was not put.
-
-    Attributes
-    ----------
-    kind
-        ``error`` if the item was refused, ``condition`` if its condition did not hold.
-    reason, message
-        The service's code, or the kind if there is no code, and its message.
-    item, existing_item
-        The item and the one in the table, as DynamoDB JSON; None if the record does not have it.
-    rest
-        All other members as JSON, or the whole line if it is not JSON.
-    """
-
-    kind: BulkKind
-    reason: str
-    message: str | None
-    item: str | None
-    existing_item: str | None
-    rest: str | None
-
-
-def _parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
-    """Yield the records of one object of a report, one for each line.
-
-    The kind of a record that does not name it comes from the path of the object.
-    """
-    for line in text.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            members = json.loads(line)
-        except (ValueError, RecursionError):
-            members = None
-        if isinstance(members, dict):
-            yield _record(path, members)
-        else:
-            yield BulkRecord(_kind(path), _kind(path), None, None, None, line.decode(errors="replace"))
-
-
-def _records_table(found: Iterable[tuple[str, BulkRecord]]) -> pa.Table:
-    """Return records, each with its object, as the rows of a table."""
-    rows = [{**vars(record), "object": path} for path, record in found]
-    return pa.Table.from_pylist(rows, schema=_REPORT_SCHEMA)
-
-
-def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
-    items: dict[bool, str] = {}  # By whether it is the item in the table.
-    texts: dict[bool, str] = {}  # By whether it is the message.
-    rest = {}
-    for name, value in members.items():
-        word = name.lower()
-        if word.endswith("item") and isinstance(value, dict):
-            items["exist" in word] = compact_json(value)
-        elif word.endswith(("code", "reason", "message")) and isinstance(value, str):
-            texts["message" in word] = value
-        else:
-            rest[name] = value
-    kind = _kind(f"{path} {texts.get(False, '')}")
-    return BulkRecord(
-        kind=kind,
-        reason=texts.get(False, kind),
-        message=texts.get(True),
-        item=items.get(False),
-        existing_item=items.get(True),
-        rest=compact_json(rest) if rest else None,
-    )
-
-
-def _kind(text: str) -> BulkKind:
-    return "condition" if "condition" in text.lower() else "error"
+BULK = ServiceJob(
+    name="bulk operation",
+    job=BulkJob,
+    entry=BulkEntry,
+    description="BulkOperationDescription",
+    entries="BulkOperationsSummaryList",
+    members=f"{COURSE} arn=BulkOperationArn status=BulkOperationStatus source=InputS3Configuration "
+    "reports=OutputS3Configuration processed_items=ProcessedItemCount failed_items=FailedItemCount "
+    "processed_bytes=ProcessedInputBytes total_bytes=TotalInputBytes",
+    computed={"table": lambda job: ", ".join(each["TableName"] for each in job.get("TableDetails", []))},
+    plan=plan_of,
+    request=_request,
+    check=_check,
+    actual=_actual,
+    started_by="start_bulk_put",
+    lists="Return the bulk operations of the last 90 days.",
+    table=None,
+)
+start, wait, describe, list_of = BULK.public_functions()

@@ -1,32 +1,114 @@
-"""Start the service's exports, wait for them, describe them and list them."""
+"""The service's exports: their plans, descriptions and course."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import uuid
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from ddbio.aws.control_plane import check_bucket, describe_recovery, describe_table, enable_recovery
+from ddbio.aws.control_plane import call, check_bucket, describe_recovery, describe_table, enable_recovery
 from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
-from ddbio.export import service_jobs
-from ddbio.export.job_descriptions import failure_of, plan_export
+from ddbio.errors import OptionError
+from ddbio.export.service_jobs import COURSE, ServiceJob, failure_of, given, kms_members, s3_place, service_key
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
+from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
 from ddbio.jobs.service_estimates import billed_figures, export_estimate
 from ddbio.jobs.table_limits import read_statistics
-from ddbio.jobs.waiting import await_end
+from ddbio.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from ddbio.export.job_descriptions import ExportEntry, ExportJob, ExportPlan
+    from ddbio.aws.table_description import TableDescription
     from ddbio.export.options import ExportStartOptions, WaitOptions
-    from ddbio.options import ConnectionOptions
 
-_LOG = logging.getLogger("ddbio.export")
+_INCREMENTAL = "INCREMENTAL_EXPORT"
+_MANIFEST_NAME = "manifest-summary.json"
+
+
+@dataclass(frozen=True)
+class ExportPlan(EstimatedPlan):
+    """Describe an export completely before it is requested.
+
+    ``items`` and ``size_bytes`` are those of DescribeTable; a full export is billed by the size of the table.
+    """
+
+    table: str
+    table_arn: str
+    kind: Literal["full", "incremental"]
+    bucket: str
+    prefix: str
+    format: str
+    at: datetime | None
+    from_time: datetime | None
+    to_time: datetime | None
+    view: str | None
+    kms_key: str | None
+    bucket_owner: str | None
+    client_token: str
+    enables_recovery: bool
+    items: int
+    size_bytes: int
+    estimate: Estimate = field(default_factory=Estimate)
+
+
+@dataclass(frozen=True)
+class ExportEntry(Result):
+    """Hold one entry of a list of exports."""
+
+    arn: str
+    status: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ExportJob(Result):
+    """Describe one export as the service does; times are ISO 8601.
+
+    Attributes
+    ----------
+    arn, status, kind
+        ``IN_PROGRESS``, ``COMPLETED`` or ``FAILED``; ``full`` or ``incremental``.
+    uri
+        The folder to read it from, once it has completed.
+    export_time
+        The time whose state a full export holds.
+    from_time, to_time, view
+        Window and view of an incremental export.
+    filtered
+        Whether it leaves out items or attributes.
+    items, billed_bytes
+        Known once it has completed.
+    client_token
+        For eight hours the same request with the same token starts no second export.
+    planned, actual
+        Bytes, USD and seconds, as planned where it was started, and as billed where it has ended.
+    """
+
+    arn: str
+    status: str
+    kind: str
+    table_arn: str
+    uri: str | None
+    format: str
+    export_time: str | None
+    from_time: str | None
+    to_time: str | None
+    view: str | None
+    filtered: bool
+    started_at: str | None
+    ended_at: str | None
+    items: int | None
+    billed_bytes: int | None
+    client_token: str | None
+    failure_code: str | None
+    failure_message: str | None
+    planned: Figures | None = None
+    actual: Figures | None = None
 
 
 def plan_of(options: ExportStartOptions, from_file: str | None = None) -> ExportPlan:
@@ -40,7 +122,7 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
-        See :func:`ddbio.export.job_descriptions.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
+        See :func:`ddbio.export.exports.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
         If the plan is above a limit.
     """
@@ -68,7 +150,48 @@ def plan_of(options: ExportStartOptions, from_file: str | None = None) -> Export
     return dataclasses.replace(plan, estimate=estimate)
 
 
-def start(options: ExportStartOptions) -> ExportJob:
+def plan_export(
+    facts: TableDescription, recovery: RecoveryDescription, options: ExportStartOptions, client_token: str
+) -> ExportPlan:
+    """Return the plan of an export.
+
+    Raises
+    ------
+    OptionError
+        If point-in-time recovery is off and may not be turned on, or does not reach back to a requested time; or
+        an option of objects is given that the service has no parameter for.
+    """
+    turns_on = not recovery.is_on
+    if turns_on and not options.enable_pitr:
+        raise OptionError(
+            f"table {facts.name!r} has no point-in-time recovery, which exports need: turn it on, or give enable_pitr "
+            "to have it turned on (AWS bills it by the table's size)"
+        )
+    for name in ("at", "from_time", "to_time"):
+        if getattr(options, name) is not None:
+            recovery.check(name, getattr(options, name))
+    bucket, prefix = s3_place(options.dest)
+    return ExportPlan(
+        table=facts.name,
+        table_arn=facts.arn,
+        kind="full" if options.from_time is None else "incremental",
+        bucket=bucket,
+        prefix=prefix,
+        format=options.format,
+        at=options.at,
+        from_time=options.from_time,
+        to_time=options.to_time,
+        view=None if options.from_time is None else options.view,
+        kms_key=service_key(options, options.kms_key),
+        bucket_owner=options.bucket_owner or options.s3_expected_bucket_owner,
+        client_token=client_token,
+        enables_recovery=turns_on,
+        items=facts.item_count,
+        size_bytes=facts.size_bytes,
+    )
+
+
+def _request(options: ExportStartOptions, plan: ExportPlan) -> ExportJob:
     """Start the service's own export of a table to S3 and return at once; it uses no read units.
 
     Raises
@@ -76,15 +199,33 @@ def start(options: ExportStartOptions) -> ExportJob:
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
         No export has then been started.
     """
-    plan = plan_of(options)
+    # Starting the same plan again within eight hours returns the same export: its client token is the same.
+    # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html
     spec = dynamodb_spec(options)
     if plan.enables_recovery:
         enable_recovery(spec, plan.table, options.deadline_seconds)
-    _LOG.info("export %s to %s: planned: %s", plan.table, options.dest, plan.estimate.figures)
-    return dataclasses.replace(service_jobs.start_export(spec, plan), planned=plan.estimate.figures)
+    members: dict[str, Any] = {
+        "TableArn": plan.table_arn,
+        "S3Bucket": plan.bucket,
+        "S3Prefix": plan.prefix,
+        "S3BucketOwner": plan.bucket_owner,
+        "ClientToken": plan.client_token,
+        "ExportFormat": plan.format.upper(),
+        "ExportType": "FULL_EXPORT" if plan.kind == "full" else _INCREMENTAL,
+        "ExportTime": plan.at,
+        **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
+    }
+    if plan.view is not None:
+        members["IncrementalExportSpecification"] = {
+            "ExportFromTime": plan.from_time,
+            "ExportToTime": plan.to_time,
+            "ExportViewType": plan.view.upper(),
+        }
+    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", given(members))
+    return EXPORT.parse(reply[EXPORT.description], ExportJob)
 
 
-def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None = None) -> ExportJob:
+def _check(job: ExportJob, _options: WaitOptions) -> ExportJob:
     """Return an export once it has completed.
 
     Raises
@@ -94,45 +235,45 @@ def wait(options: WaitOptions, watch: Callable[[ExportJob, float], None] | None 
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
-    job = await_end(lambda: describe(options.arn, options), options, watch)
     if job.status != "COMPLETED":
         raise failure_of(f"export {job.arn}", job.failure_code, job.failure_message)
     return job
 
 
-def describe(arn: str, options: ConnectionOptions) -> ExportJob:
-    """Return what is known of an export.
-
-    Parameters
-    ----------
-    arn
-        As :func:`start_export` returned it.
-
-    Raises
-    ------
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    job: ExportJob = service_jobs.describe_job(dynamodb_spec(options), service_jobs.EXPORT, arn)
+def _actual(job: ExportJob) -> Figures | None:
     if job.billed_bytes is None:
-        return job
+        return None
     price = "export" if job.kind == "full" else "incremental_export"
-    prices = prices_of(region_of(arn))
-    actual = billed_figures(price, job.billed_bytes, job.started_at, job.ended_at, prices)
-    return dataclasses.replace(job, actual=actual)
+    return billed_figures(price, job.billed_bytes, job.started_at, job.ended_at, prices_of(region_of(job.arn)))
 
 
-def list_of(table: str | None, options: ConnectionOptions) -> list[ExportEntry]:
-    """Return the exports of the last 90 days, of a table or of all.
+def _export_uri(description: Mapping[str, Any]) -> str | None:
+    manifest = description.get("ExportManifest")
+    folder = (manifest or "").removesuffix(_MANIFEST_NAME).rstrip("/")
+    return f"s3://{description.get('S3Bucket', '')}/{folder}" if manifest else None
 
-    Parameters
-    ----------
-    table
-        Name or ARN.
 
-    Raises
-    ------
-    DdbioError
-        With what happened, to what, and what to do.
-    """
-    return service_jobs.list_jobs(dynamodb_spec(options), service_jobs.EXPORT, table)
+EXPORT = ServiceJob(
+    name="export",
+    job=ExportJob,
+    entry=ExportEntry,
+    description="ExportDescription",
+    entries="ExportSummaries",
+    members=f"{COURSE} arn=ExportArn status=ExportStatus table_arn=TableArn export_time=ExportTime "
+    "from_time=IncrementalExportSpecification.ExportFromTime to_time=IncrementalExportSpecification.ExportToTime "
+    "filtered=FilterSpecification items=ItemCount billed_bytes=BilledSizeBytes",
+    computed={
+        # The service leaves the type out if the caller did.
+        "kind": lambda job: "incremental" if job.get("ExportType") == _INCREMENTAL else "full",
+        "uri": _export_uri,
+        "format": lambda job: job.get("ExportFormat", "DYNAMODB_JSON").lower(),
+        "view": lambda job: job.get("IncrementalExportSpecification", {}).get("ExportViewType", "").lower() or None,
+    },
+    plan=plan_of,
+    request=_request,
+    check=_check,
+    actual=_actual,
+    started_by="start_export",
+    lists="Return the exports of the last 90 days, of a table or of all.",
+)
+start, wait, describe, list_of = EXPORT.public_functions()

@@ -1,48 +1,52 @@
-"""Start, describe and list the service's own long-running jobs: exports, imports, bulk puts, backups and restores.
+"""Jobs that the service runs itself: exports, imports, bulk puts, backups and restores.
 
-A row for each kind of job names its calls, and the members of a description that become the fields of its dataclass.
-No function waits for a job to end.
+A row for each kind of job (:class:`ServiceJob`) names its calls, the members of a description that become the fields of
+its dataclass, and the functions that plan, request and check it. The public functions are made of the row.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+import dataclasses
+import functools
+import inspect
+import logging
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ddbio.aws.control_plane import call, describe_table, list_pages, time_text
-from ddbio.errors import ServiceError
-from ddbio.export.job_descriptions import (
-    BackupJob,
-    BulkEntry,
-    BulkJob,
-    ExportEntry,
-    ExportJob,
-    ImportEntry,
-    ImportJob,
-    RestoreJob,
-    kms_members,
-    table_definition,
-)
+from ddbio.aws.control_plane import call, describe_table, list_pages
+from ddbio.errors import AccessDeniedError, DdbioError, NotFoundError, OptionError, ServiceError
+from ddbio.jobs.clients import dynamodb_spec
+from ddbio.jobs.waiting import Job, await_end
+from ddbio.options.connection import OBJECT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ddbio.aws.client import ClientSpec
-    from ddbio.export.job_descriptions import BulkPlan, ExportPlan, ImportPlan, RestorePlan
+    from ddbio.export.options import WaitOptions
+    from ddbio.jobs.estimate import EstimatedPlan, Figures
+    from ddbio.options import ConnectionOptions
 
-_INCREMENTAL = "INCREMENTAL_EXPORT"
-_MANIFEST_NAME = "manifest-summary.json"
-# What fields of these types hold if the service leaves a member out; others hold None.
-_MISSING = {"bool": False, "int": 0, "str": ""}
-_COURSE = (
+JobT = TypeVar("JobT", bound=Job)
+EntryT = TypeVar("EntryT")
+ResultT = TypeVar("ResultT")
+
+COURSE = (
     "started_at=StartTime ended_at=EndTime client_token=ClientToken failure_code=FailureCode "
     "failure_message=FailureMessage "
 )
+"""The members that describe the course of a job, and their fields."""
+S3_KEY = "aws/s3"
+"""KMS's key for S3, which requests to the service name by naming none."""
+
+_LOG = logging.getLogger("ddbio.export")
+# What fields of these types hold if the service leaves a member out; others hold None.
+_MISSING = {"bool": False, "int": 0, "str": ""}
 
 
-class ServiceJob(NamedTuple):
-    """A kind of job that the service runs itself.
+@dataclass(frozen=True, kw_only=True)
+class Descriptions(Generic[JobT, EntryT]):
+    """How the service describes and lists jobs of a kind.
 
     Attributes
     ----------
@@ -56,6 +60,8 @@ class ServiceJob(NamedTuple):
         ``field=Member`` or ``field=Outer.Member`` for each field that is a member of the description.
     computed
         The fields that are computed from the description.
+    lists
+        The first line of the docstring of the public function that lists jobs.
     table
         The member of ListXs' request that chooses a table; None if there is none.
     filters
@@ -67,14 +73,15 @@ class ServiceJob(NamedTuple):
     """
 
     name: str
-    job: type[Any]
-    entry: type[Any]
+    job: type[JobT]
+    entry: type[EntryT]
     description: str
     entries: str
     members: str
     computed: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    lists: str
     table: str | None = "TableArn"
-    filters: Mapping[str, str] = {}
+    filters: Mapping[str, str] = field(default_factory=dict)
     tokens: tuple[str, str | None] = ("NextToken", None)
     parts: tuple[str, ...] = ()
 
@@ -83,18 +90,127 @@ class ServiceJob(NamedTuple):
         """Return the noun in the names of its calls."""
         return self.name.title().replace(" ", "")
 
-    def parse(self, description: Mapping[str, Any], result: type[Any]) -> Any:
+    def describe(self, arn: str, options: ConnectionOptions) -> JobT:
+        """Return what is known of a job.
+
+        Parameters
+        ----------
+        arn
+            As :func:`start` returned it.
+
+        Raises
+        ------
+        DdbioError
+            With what happened, to what, and what to do.
+        """
+        members = {f"{self.noun}Arn": arn}
+        reply = call(dynamodb_spec(options), f"Describe{self.noun}", f"{self.name} {arn}", members)
+        return self.parse(reply[self.description], self.job)
+
+    def list_of(self, options: ConnectionOptions, table: str | None = None) -> list[EntryT]:
+        """Return the jobs that the service lists, of one table or of all.
+
+        Parameters
+        ----------
+        table
+            Name or ARN.
+
+        Raises
+        ------
+        DdbioError
+            With what happened, to what, and what to do.
+        """
+        spec = dynamodb_spec(options)
+        if table is not None and self.table == "TableArn" and not table.startswith("arn:"):
+            table = describe_table(spec, table).arn
+        members = {**self.filters, **({self.table: table} if self.table and table else {})}
+        resource = f"{self.name}s of {table or 'all tables'}"
+        replies = list_pages(spec, f"List{self.noun}s", resource, members, *self.tokens)
+        return [self.parse(each, self.entry) for reply in replies for each in reply.get(self.entries, [])]
+
+    def parse(self, description: Mapping[str, Any], result: type[ResultT]) -> ResultT:
         """Return a description as a dataclass; fields that the service does not tell keep their defaults."""
         for part in self.parts:
             description = {**description, **description.get(part, {})}
         paths = dict(each.split("=") for each in self.members.split())
-        values = {
-            field.name: _value(description, paths[field.name], str(field.type))
-            for field in fields(result)
-            if field.name in paths
-        }
-        computed = {field.name for field in fields(result)} & self.computed.keys()
-        return result(**values, **{name: self.computed[name](description) for name in computed})
+        types = {each.name: str(each.type) for each in dataclasses.fields(result)}  # type: ignore[arg-type]
+        values = {name: _value(description, paths[name], kind) for name, kind in types.items() if name in paths}
+        computed = {name: self.computed[name](description) for name in types.keys() & self.computed.keys()}
+        return result(**values, **computed)
+
+    def public_list(self) -> Callable[..., Any]:
+        """Return the public function that lists jobs."""
+        _, _, sections = _text(Descriptions.list_of).partition("\n")
+        return _public(self.list_of, f"{self.lists}\n{sections}", f"list[{self.entry.__name__}]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceJob(Descriptions[JobT, EntryT]):
+    """A kind of job that is started, and runs in the service until it ends.
+
+    Attributes
+    ----------
+    started_by
+        The public function that starts a job.
+    plan
+        Returns the plan of options, after all checks.
+    request
+        Requests what options and their plan say, and returns the job; its docstring is that of ``start``.
+    check
+        Returns an awaited job, or raises what went wrong; its docstring is that of ``wait``.
+    actual
+        Returns what a job took; None if that is not known yet.
+    """
+
+    started_by: str
+    plan: Callable[[Any], EstimatedPlan]
+    request: Callable[[Any, Any], JobT]
+    check: Callable[[JobT, Any], JobT]
+    actual: Callable[[JobT], Figures | None]
+
+    def start(self, options: Any) -> JobT:
+        """Request a job and return at once."""
+        plan = self.plan(options)
+        _LOG.info("%s of table %s: planned: %s", self.name, options.table, plan.figures)
+        return dataclasses.replace(self.request(options, plan), planned=plan.figures)  # type: ignore[type-var]
+
+    def wait(self, options: WaitOptions, watch: Callable[[JobT, float], None] | None = None) -> JobT:
+        """Return a job once it has completed; see :func:`ddbio.jobs.waiting.await_end`."""
+        return self.check(await_end(lambda: self.describe(options.arn, options), options, watch), options)
+
+    def describe(self, arn: str, options: ConnectionOptions) -> JobT:
+        """Return the state of a job, and what it took."""
+        job = super().describe(arn, options)
+        return dataclasses.replace(job, actual=self.actual(job))  # type: ignore[type-var]
+
+    def public_functions(self) -> tuple[Callable[..., Any], ...]:
+        """Return ``start``, ``wait``, ``describe`` and ``list_of`` as functions, each with its own docstring."""
+        job, word = self.job.__name__, self.started_by.removeprefix("start_").replace("_", " ")
+        a_job = f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+        described = _text(Descriptions.describe).replace("a job", a_job).replace("`start`", f"`{self.started_by}`")
+        return (
+            _public(self.start, _text(self.request), job),
+            _public(self.wait, _text(self.check), job),
+            _public(self.describe, described, job),
+            self.public_list(),
+        )
+
+
+def _text(function: Callable[..., Any]) -> str:
+    return inspect.getdoc(function) or ""
+
+
+def _public(method: Callable[..., Any], text: str, result: str) -> Callable[..., Any]:
+    """Return a method as a function with a docstring and a class of result of its own."""
+
+    @functools.wraps(method)
+    def function(*args: Any, **given: Any) -> Any:
+        return method(*args, **given)
+
+    function.__doc__ = text
+    signature = inspect.signature(method).replace(return_annotation=result)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
 
 
 def _value(description: Mapping[str, Any], path: str, kind: str) -> Any:
@@ -110,289 +226,76 @@ def _value(description: Mapping[str, Any], path: str, kind: str) -> Any:
     return bool(value) if kind == "bool" else value
 
 
-def _export_uri(description: Mapping[str, Any]) -> str | None:
-    manifest = description.get("ExportManifest")
-    folder = (manifest or "").removesuffix(_MANIFEST_NAME).rstrip("/")
-    return f"s3://{description.get('S3Bucket', '')}/{folder}" if manifest else None
-
-
-EXPORT = ServiceJob(
-    "export",
-    ExportJob,
-    ExportEntry,
-    "ExportDescription",
-    "ExportSummaries",
-    f"{_COURSE} arn=ExportArn status=ExportStatus table_arn=TableArn export_time=ExportTime "
-    "from_time=IncrementalExportSpecification.ExportFromTime to_time=IncrementalExportSpecification.ExportToTime "
-    "filtered=FilterSpecification items=ItemCount billed_bytes=BilledSizeBytes",
-    {
-        # The service leaves the type out if the caller did.
-        "kind": lambda job: "incremental" if job.get("ExportType") == _INCREMENTAL else "full",
-        "uri": _export_uri,
-        "format": lambda job: job.get("ExportFormat", "DYNAMODB_JSON").lower(),
-        "view": lambda job: job.get("IncrementalExportSpecification", {}).get("ExportViewType", "").lower() or None,
-    },
-)
-IMPORT = ServiceJob(
-    "import",
-    ImportJob,
-    ImportEntry,
-    "ImportTableDescription",
-    "ImportSummaryList",
-    f"{_COURSE} arn=ImportArn status=ImportStatus table_arn=TableArn source=S3BucketSource "
-    "processed_items=ProcessedItemCount imported_items=ImportedItemCount errors=ErrorCount "
-    "processed_bytes=ProcessedSizeBytes log_group=CloudWatchLogGroupArn",
-    {
-        "table": lambda job: job["TableArn"].rpartition("/")[2],
-        "format": lambda job: job.get("InputFormat", "").lower(),
-        "compression": lambda job: job.get("InputCompressionType", "NONE").lower(),
-    },
-)
-BULK = ServiceJob(
-    "bulk operation",
-    BulkJob,
-    BulkEntry,
-    "BulkOperationDescription",
-    "BulkOperationsSummaryList",
-    f"{_COURSE} arn=BulkOperationArn status=BulkOperationStatus source=InputS3Configuration "
-    "reports=OutputS3Configuration processed_items=ProcessedItemCount failed_items=FailedItemCount "
-    "processed_bytes=ProcessedInputBytes total_bytes=TotalInputBytes",
-    {"table": lambda job: ", ".join(each["TableName"] for each in job.get("TableDetails", []))},
-    table=None,
-)
-BACKUP = ServiceJob(
-    "backup",
-    BackupJob,
-    BackupJob,
-    "BackupDescription",
-    "BackupSummaries",
-    "arn=BackupArn name=BackupName status=BackupStatus table=TableName table_arn=TableArn size_bytes=BackupSizeBytes "
-    "created_at=BackupCreationDateTime expires_at=BackupExpiryDateTime table_items=ItemCount",
-    {"kind": lambda job: job.get("BackupType", "USER")},
-    table="TableName",
-    filters={"BackupType": "ALL"},
-    tokens=("LastEvaluatedBackupArn", "ExclusiveStartBackupArn"),
-    parts=("SourceTableDetails", "BackupDetails"),
-)
-
-
-def describe_job(spec: ClientSpec, kind: ServiceJob, arn: str) -> Any:
-    """Return the state of a job.
+def s3_place(uri: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``s3://bucket/prefix``.
 
     Raises
     ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
+    OptionError
+        If it is no such URI.
     """
-    reply = call(spec, f"Describe{kind.noun}", f"{kind.name} {arn}", {f"{kind.noun}Arn": arn})
-    return kind.parse(reply[kind.description], kind.job)
+    scheme, mark, rest = uri.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in {"s3", "s3a"} or not mark or not bucket:
+        raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself reaches nothing but S3")
+    return bucket, prefix.strip("/")
 
 
-def list_jobs(spec: ClientSpec, kind: ServiceJob, table: str | None = None) -> list[Any]:
-    """Return the jobs that the service lists, of one table, by name or ARN, or of all.
+def service_key(options: ConnectionOptions, kms_key: str | None) -> str | None:
+    """Return the KMS key of objects that DynamoDB writes; None if S3's own keys encrypt them.
 
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    if table is not None and kind.table == "TableArn" and not table.startswith("arn:"):
-        table = describe_table(spec, table).arn
-    members = {**kind.filters, **({kind.table: table} if kind.table and table else {})}
-    resource = f"{kind.name}s of {table or 'all tables'}"
-    replies = list_pages(spec, f"List{kind.noun}s", resource, members, *kind.tokens)
-    return [kind.parse(each, kind.entry) for reply in replies for each in reply.get(kind.entries, [])]
-
-
-def describe_restore(spec: ClientSpec, table: str) -> RestoreJob:
-    """Return the state of a restore, by the table it makes.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    described = call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"]
-    summary = described.get("RestoreSummary", {})
-    is_active = described["TableStatus"] == "ACTIVE"
-    return RestoreJob(
-        arn=described.get("TableArn", ""),
-        table=described["TableName"],
-        status="CREATING" if is_active and summary.get("RestoreInProgress") else described["TableStatus"],
-        source=summary.get("SourceBackupArn") or summary.get("SourceTableArn") or "",
-        restored_at=time_text(summary.get("RestoreDateTime")),
-    )
-
-
-def start_export(spec: ClientSpec, plan: ExportPlan) -> ExportJob:
-    """Start the export that a plan describes.
-
-    Starting the same plan again within eight hours returns the same export: its client token is the same.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-
-    References
+    Parameters
     ----------
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html
-    """
-    members: dict[str, Any] = {
-        "TableArn": plan.table_arn,
-        "S3Bucket": plan.bucket,
-        "S3Prefix": plan.prefix,
-        "S3BucketOwner": plan.bucket_owner,
-        "ClientToken": plan.client_token,
-        "ExportFormat": plan.format.upper(),
-        "ExportType": "FULL_EXPORT" if plan.kind == "full" else _INCREMENTAL,
-        "ExportTime": plan.at,
-        **(kms_members(plan.kms_key) or {"S3SseAlgorithm": "AES256"}),
-    }
-    if plan.view is not None:
-        members["IncrementalExportSpecification"] = {
-            "ExportFromTime": plan.from_time,
-            "ExportToTime": plan.to_time,
-            "ExportViewType": plan.view.upper(),
-        }
-    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", _given(members))
-    return EXPORT.parse(reply[EXPORT.description], ExportJob)  # type: ignore[no-any-return]
-
-
-def start_import(spec: ClientSpec, plan: ImportPlan) -> ImportJob:
-    """Start the import that a plan describes.
+    kms_key
+        The key that is given for these objects; by default it is that of all objects.
 
     Raises
     ------
-    ServiceError
-        If the table exists; or if the client token stands for an import of other objects, which the service would
-        otherwise return as if it were this one.
-    NotFoundError, AccessDeniedError, EndpointError
-        As :func:`ddbio.aws.control_plane.call`.
-
-    References
-    ----------
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ImportTable.html
+    OptionError
+        If an option of objects is given that the service has no parameter for.
     """
-    members = {
-        "ClientToken": plan.client_token,
-        "S3BucketSource": _source(plan),
-        "InputFormat": plan.format.upper(),
-        "InputCompressionType": plan.compression.upper(),
-        "TableCreationParameters": table_definition(plan),
-    }
-    if plan.delimiter is not None:
-        members["InputFormatOptions"] = {"Csv": {"Delimiter": plan.delimiter}}
-    description = call(spec, "ImportTable", f"table {plan.table!r}", members)["ImportTableDescription"]
-    for name in ("S3BucketSource", "InputFormat", "InputCompressionType"):
-        if description.get(name, members[name]) != members[name]:
-            raise ServiceError(
-                f"the client token stands for the import {description['ImportArn']} of {description[name]}: give "
-                "another one",
-                "ImportConflictException",
+    for name in OBJECT_OPTIONS:
+        if getattr(options, name):
+            raise OptionError(
+                f"option {name!r}: DynamoDB writes these objects itself and has no parameter for it: leave it out"
             )
-    return IMPORT.parse(description, ImportJob)  # type: ignore[no-any-return]
+    if options.s3_sse == "aws:kms:dsse":
+        raise OptionError(
+            "option 's3_sse': DynamoDB writes these objects itself, by AES256 or aws:kms: give one of them"
+        )
+    return kms_key or options.s3_sse_kms_key_id or (S3_KEY if options.s3_sse == "aws:kms" else None)
 
 
-def start_bulk(spec: ClientSpec, plan: BulkPlan) -> BulkJob:
-    """Start the bulk put that a plan describes.
+def kms_members(key: str | None) -> dict[str, str]:
+    """Return what a request to the service says of the encryption of its objects."""
+    if key is None:
+        return {}
+    return {"S3SseAlgorithm": "KMS"} | ({} if key == S3_KEY else {"S3SseKmsKeyId": key})
 
-    Starting the same plan again within eight hours returns the same operation: its client token is the same.
 
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
+def failure_of(what: str, code: str | None, message: str | None, left: str = "") -> DdbioError:
+    """Return the error of a job that the service says has failed.
 
-    References
+    Parameters
     ----------
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StartBulkPutItems.html
+    what
+        The job, like ``export arn:…``.
+    left
+        What it leaves behind, if anything.
     """
-    reports = {
-        "S3Bucket": plan.report_bucket,
-        "S3KeyPrefix": plan.report_prefix,
-        "S3BucketOwner": plan.report_owner,
-        **kms_members(plan.kms_key),
-        "OutputType": ["ERROR", "CONDITION_CHECK_FAILURE"],
-    }
-    members = {
-        "TableName": plan.table,
-        "ClientToken": plan.client_token,
-        "PerformanceTier": plan.tier.upper(),
-        "InputS3Configuration": {
-            **_source(plan),
-            "InputFormat": plan.format.upper(),
-            "InputCompressionType": plan.compression.upper(),
-        },
-        "OutputS3Configuration": _given(reports),
-        "MaxWriteRequestUnits": plan.wcu_per_second,
-    }
-    reply = call(spec, "StartBulkPutItems", f"table {plan.table!r}", _given(members))
-    return BULK.parse(reply["BulkOperationDescription"], BulkJob)  # type: ignore[no-any-return]
+    text = f"{what} failed: {code or 'no code'} ({(message or 'no text').rstrip('.')})"
+    if code is not None and "NoSuch" in code:
+        return NotFoundError(f"{text}; check the bucket's name and region")
+    if code is not None and ("AccessDenied" in code or "KMS" in code.upper()):
+        return AccessDeniedError(f"{text}; check the policies of the bucket and of its key", None, what)
+    return ServiceError(f"{text}; {left}" if left else text, code)
 
 
-def cancel_bulk(spec: ClientSpec, arn: str) -> None:
-    """Cancel a bulk put; items that were put stay.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-    """
-    call(spec, "CancelBulkOperation", f"bulk operation {arn}", {"BulkOperationArn": arn})
-
-
-def create_backup(spec: ClientSpec, table: str, name: str) -> str:
-    """Create a backup and return its ARN.
-
-    A call whose response is lost is not repeated, since that could create two backups.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-
-    References
-    ----------
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
-    """
-    members = {"TableName": table, "BackupName": name}
-    reply = call(spec, "CreateBackup", f"table {table!r}", members, idempotent=False)
-    return str(reply["BackupDetails"]["BackupArn"])
-
-
-def start_restore(spec: ClientSpec, plan: RestorePlan) -> None:
-    """Start the restore that a plan describes.
-
-    Raises
-    ------
-    NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        As :func:`ddbio.aws.control_plane.call`.
-
-    References
-    ----------
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableFromBackup.html
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html
-    """
-    source: dict[str, Any] = {"BackupArn": plan.backup_arn}
-    operation = "RestoreTableFromBackup"
-    if plan.backup_arn is None:
-        operation = "RestoreTableToPointInTime"
-        is_arn = plan.source.startswith("arn:")
-        source = {
-            "SourceTableArn" if is_arn else "SourceTableName": plan.source,
-            "RestoreDateTime": plan.at,
-            "UseLatestRestorableTime": plan.at is None,
-        }
-    members = _given({"TargetTableName": plan.target, **source})
-    call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
-
-
-def _source(plan: ImportPlan | BulkPlan) -> dict[str, Any]:
+def source_members(plan: Any) -> dict[str, Any]:
     """Return the objects that the service reads."""
-    return _given({"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner})
+    return given({"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner})
 
 
-def _given(members: dict[str, Any]) -> dict[str, Any]:
+def given(members: dict[str, Any]) -> dict[str, Any]:
     """Return the members of a request that have a value."""
     return {name: value for name, value in members.items() if value}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ddbio.advice.options import PlanCaptureOptions
     from ddbio.aws.table_description import TableDescription
-    from ddbio.export.job_descriptions import BulkPlan, ImportPlan
+    from ddbio.export.bulk_puts import BulkPlan
+    from ddbio.export.imports import ImportPlan
     from ddbio.jobs.estimate import Part, Prices
 
 ASSUMED_ITEM_BYTES = 400.0

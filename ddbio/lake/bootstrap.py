@@ -22,7 +22,7 @@ from ddbio.cdc.log_reader import oldest_hour, open_log
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.cdc.options import CaptureHealOptions, CaptureOptions
 from ddbio.errors import DdbioError, TargetError
-from ddbio.export import exports as jobs
+from ddbio.export.exports import EXPORT
 from ddbio.export.options import ExportStartOptions, ExportToFilesOptions, WaitOptions
 from ddbio.export.read import read_export_to_files
 from ddbio.jobs.engine import cluster_of, open_engine
@@ -265,10 +265,10 @@ class _Bootstrap:
             asked = parse_options(
                 ExportStartOptions, {**export_connection_of(self.options), **wanted, "table": self.options.table}
             )
-            noted = {"arn": jobs.start(asked).arn, "gaps": gaps}
+            noted = {"arn": EXPORT.start(asked).arn, "gaps": gaps}
             self._note(export=noted)
         waiting = {name: getattr(self.options, name) for name in ("wait_seconds", "poll_seconds")}
-        job = jobs.wait(parse_options(WaitOptions, {**self._given(), **waiting, "arn": noted["arn"]}))
+        job = EXPORT.wait(parse_options(WaitOptions, {**self._given(), **waiting, "arn": noted["arn"]}))
         given = {**self._given(), "source": job.uri, "dest": self.options.target, "mode": mode}
         lake = {name: getattr(self.options, name) for name in _LAKE}
         report = read_export_to_files(parse_options(ExportToFilesOptions, {**given, **lake}))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ddbio.cdc.log_reader import open_log, read_changes
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import NotFoundError, OptionError
-from ddbio.export import exports as jobs
+from ddbio.export.exports import EXPORT
 from ddbio.export.options import ExportStartOptions, WaitOptions
 from ddbio.formats.export_manifest import SUMMARY
 from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, OWN_FIELDS, TIME, VERSION
@@ -401,7 +401,7 @@ def _export(options: VerifyOptions) -> str:
     token = hashlib.sha256(f"{options.table} {options.export_to} {at.isoformat()}".encode()).hexdigest()
     limits = {name: getattr(options, name) for name in ("max_seconds", "max_usd", "prices")}
     given = {**export_connection_of(options), **limits, "table": options.table, "dest": options.export_to}
-    job = jobs.start(parse_options(ExportStartOptions, {**given, "at": at, "client_token": token}))
+    job = EXPORT.start(parse_options(ExportStartOptions, {**given, "at": at, "client_token": token}))
     waiting = {name: getattr(options, name) for name in ("wait_seconds", "poll_seconds")}
-    done = jobs.wait(parse_options(WaitOptions, {**connection_of(options), **waiting, "arn": job.arn}))
+    done = EXPORT.wait(parse_options(WaitOptions, {**connection_of(options), **waiting, "arn": job.arn}))
     return done.uri or ""

@@ -21,7 +21,7 @@ from ddbio.aws.control_plane import describe_table, parse_table_description
 from ddbio.budget.job_limits import check_estimate
 from ddbio.commit.contents import require_target
 from ddbio.errors import EncodeError, OptionError
-from ddbio.export.job_descriptions import FOLDER
+from ddbio.export.imports import FOLDER
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.registry import is_splittable
 from ddbio.formats.row_files import RowFiles

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddbio.export.job_descriptions import ImportedFiles
+from ddbio.export.imports import ImportedFiles
 
 STATED = {
     "key": "pk:S",

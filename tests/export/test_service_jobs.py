@@ -7,8 +7,10 @@ import dataclasses
 import botocore.session
 import pytest
 
-from ddbio.export.job_descriptions import BulkEntry, ExportEntry
-from ddbio.export.service_jobs import BACKUP, BULK, EXPORT, IMPORT
+from ddbio.export.backups import BACKUP
+from ddbio.export.bulk_puts import BULK, BulkEntry
+from ddbio.export.exports import EXPORT, ExportEntry
+from ddbio.export.imports import IMPORT
 
 KINDS = (BACKUP, BULK, EXPORT, IMPORT)
 MODEL = botocore.session.get_session().get_service_model("dynamodb")

@@ -10,7 +10,7 @@ import pytest
 from ddbio.advice.options import PlanCaptureOptions
 from ddbio.aws.table_description import IndexDescription, TableDescription
 from ddbio.errors import OptionError
-from ddbio.export.job_descriptions import BulkPlan
+from ddbio.export.bulk_puts import BulkPlan
 from ddbio.jobs import prices
 from ddbio.jobs.estimate import GB, Prices, compute_parts, input_parts, output_parts, upload_requests
 from ddbio.jobs.prices import PriceBook
