@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
-from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads the types at run time
+from ddbio.options.format_names import Compression
 from ddbio.options.limits import LimitOptions, PriceOptions
 from ddbio.options.parsing import CONFIG, Names, Pairs
 

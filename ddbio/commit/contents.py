@@ -14,7 +14,8 @@ from urllib.parse import unquote
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import AccessDeniedError, DecodeError, NotFoundError, OptionError
 from ddbio.formats.export_manifest import FILES, STARTED, SUMMARY
-from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
+from ddbio.options.format_names import LakeFormatName
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import META
 

@@ -10,8 +10,9 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.options.columns import ColumnOptions
 from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions
-from ddbio.options.files import FileFormatName, FilesOptions, check_lake
-from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
+from ddbio.options.files import FilesOptions, check_lake
+from ddbio.options.format_names import FileFormatName, ImportCompression, ImportFormat, LakeFormatName, ServiceFormat
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
 from ddbio.options.parsing import CONFIG, Names, split_indexes
 
@@ -99,7 +100,7 @@ class ExportStartOptions(LimitOptions):
     """End of that window, 15 minutes to 24 hours after its begin."""
     view: Literal["new_image", "new_and_old_images"] = "new_and_old_images"
     """Whether an incremental export also has each item as it was before the window."""
-    format: Literal["dynamodb_json", "ion"] = "dynamodb_json"
+    format: ServiceFormat = "dynamodb_json"
     """Format of the data files."""
     kms_key: str | None = None
     """KMS key that encrypts the objects; default is S3's own."""
@@ -144,9 +145,9 @@ class ImportStartOptions(LimitOptions):
     """Read units per second of a provisioned table and of each of its indexes."""
     wcu: Annotated[int, Field(ge=1)] | None = None
     """Write units per second likewise; the import itself uses none."""
-    format: Literal["dynamodb_json", "ion", "csv"] | None = None
+    format: ImportFormat | None = None
     """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None = None
+    compression: ImportCompression | None = None
     """Compression of the objects, the same for all; default is the manifest's."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
@@ -182,9 +183,9 @@ class BulkStartOptions(LimitOptions):
     """Name or ARN of the table, which has to exist."""
     reports: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` to which the service writes what it could not put; not below the source."""
-    format: Literal["dynamodb_json", "ion"] | None = None
+    format: ServiceFormat | None = None
     """Format of the objects; default is the manifest's, else dynamodb_json."""
-    compression: Literal["zstd", "gzip", "none"] | None = None
+    compression: ImportCompression | None = None
     """Compression of the objects, the same for all; default is the manifest's."""
     wcu_per_second: Annotated[int, Field(ge=1024)] | None = None
     """Write units per second that the operation may use, at least 1,024; default is the service's."""

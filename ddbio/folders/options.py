@@ -8,9 +8,10 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions
-from ddbio.options.files import SMALL_FILE_BYTES, Compression
+from ddbio.options.files import SMALL_FILE_BYTES
+from ddbio.options.format_names import CompactFormat, Compression, InputFormat
 from ddbio.options.limits import PriceOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
+from ddbio.options.parsing import CONFIG, Engine, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -37,7 +38,7 @@ class CompactOptions(CatalogConnectionOptions, PriceOptions):
     """Rewrite only the partitions with these values, each as ``column=value``."""
     closed_hours: Annotated[str, Field(pattern=r"^\d+[smhdw]$")] | None = None
     """Rewrite only folders ``year=…/month=…/day=…/hour=…`` whose hour ended so long ago: ``1h``, ``1d``."""
-    format: Literal["parquet", "orc", "avro", "csv", "json"] | None = None
+    format: CompactFormat | None = None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
     compression: Compression | None = None
     """Codec of the new files, to which files of others are converted; default is that of the old ones."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.errors import OptionError, TargetError
-from ddbio.formats.time_parts import PARTS, TimeUnit, local_times
+from ddbio.formats.time_parts import PARTS, local_times
 from ddbio.items.json_text import compact_json, parse_json
 from ddbio.items.kernel.arrays import take_rows
 from ddbio.items.rescue import MisfitLog, rescue_text
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from decimal import Decimal
     from typing import TypeAlias
+
+    from ddbio.options.format_names import TimeUnit
 
     Codes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

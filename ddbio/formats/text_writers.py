@@ -13,7 +13,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ddbio.formats.file_format import WriterOptions
     from ddbio.options import Compression
+    from ddbio.options.format_names import ImportCompression
     from ddbio.storage.object_store import ObjectStore, Sink
     from ddbio.storage.staged import FileNaming, StagedFile
 
@@ -46,7 +47,6 @@ TEXT_ENDINGS: dict[Compression, str] = {"gzip": ".gz", "zstd": ".zst", "none": "
 EXTENSION = "json.gz"
 """How the names of an export's files end."""
 
-ImportCompression = Literal["zstd", "gzip", "none"]
 # ISA-L's best but one: 3 takes twice the time for a hundredth of the bytes.
 _GZIP_LEVEL, _IMPORT_GZIP_LEVEL = 2, 1
 _GZIP_WINDOW_BITS = 31

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,8 +15,7 @@ from ddbio.items.schema.arrow import is_decimal, is_float, is_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TimeUnit: TypeAlias = Literal["auto", "iso", "s", "ms", "us", "ns"]
-"""How a column says times: ``iso`` text, or a number of units since 1970; ``auto`` tells it by each value."""
+    from ddbio.options.format_names import TimeUnit
 
 PARTS: dict[str, Callable[[Any], Any]] = {"year": pc.year, "month": pc.month, "day": pc.day, "hour": pc.hour}
 """The parts of a time, each with the function that takes it."""

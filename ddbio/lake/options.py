@@ -9,8 +9,8 @@ from pydantic.dataclasses import dataclass
 
 from ddbio.cdc.options import CaptureHealOptions
 from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions, WaitPolicyOptions
-from ddbio.options.files import Compression  # noqa: TC001 - pydantic reads it
-from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName, check_engine_of
+from ddbio.options.format_names import Compression, LakeFormatName
+from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.limits import LimitOptions
 from ddbio.options.parsing import CONFIG, Names
 

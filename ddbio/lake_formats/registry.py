@@ -19,7 +19,7 @@ from ddbio.jobs.engine import check_engine
 from ddbio.jobs.providers import provider
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.lake_formats.hudi import HudiLakeTable
-from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatFacts, LakeFormatName
+from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatFacts
 from ddbio.storage.meta import META, PROBE
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ddbio.catalog.definition import TableName
     from ddbio.lake_formats.table import LakeState, LakeTable
     from ddbio.options import ConnectionOptions
+    from ddbio.options.format_names import LakeFormatName
     from ddbio.storage.object_store import ObjectStore
 
 

@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, WaitPolicyOptions, target_connection_of
+from ddbio.options.format_names import ImportCompression, ImportFormat, InputFormat
 from ddbio.options.limits import LimitOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names, Pairs, split_indexes
+from ddbio.options.parsing import CONFIG, Engine, Names, Pairs, split_indexes
 
 JsonFormat: TypeAlias = Literal["auto", "plain", "dynamodb"]
 
@@ -247,13 +248,13 @@ class ImportFilesOptions(TimeLimitOptions):
     """If rows share a key: refuse them, or write the first or the last of them."""
     gsi: Annotated[tuple[str, ...], BeforeValidator(split_indexes)] = ()
     """Global indexes of the new table, as ``import start`` takes them: items are checked for their keys."""
-    format: Literal["dynamodb_json", "ion", "csv"] = "dynamodb_json"
+    format: ImportFormat = "dynamodb_json"
     """Format of the objects. Ion is written more slowly than JSON; in CSV everything but the key becomes text."""
     delimiter: Literal[",", ";", ":", "|", "\t", " "] | None = None
     """Delimiter of CSV fields: comma, semicolon, colon, bar, tab or space; default is a comma."""
     csv_strings: bool = False
     """Write numbers, booleans and dates outside the key as text; the table then holds them as strings."""
-    compression: Literal["zstd", "gzip", "none"] = "zstd"
+    compression: ImportCompression = "zstd"
     """Compression of the objects."""
     target_file_bytes: Annotated[ByteSize, Field(ge=64 * 1024, le=1024**3)] = ByteSize(64 * 1024 * 1024)
     """Size of an object before compression; peak memory is several times this."""

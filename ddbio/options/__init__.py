@@ -25,7 +25,8 @@ _NAMES = {
     "options.connection": (
         "CatalogConnectionOptions Credentials LocalSession WaitPolicyOptions connection_of export_connection_of"
     ),
-    "options.files": "Compression FilesOptions Mode",
+    "options.files": "FilesOptions Mode",
+    "options.format_names": "Compression",
     "options.limits": "LimitOptions PriceOptions TimeLimitOptions",
     "options.parsing": "Engine camel_case descriptions_of parse_options",
     "scan.options": "AcceptEncoding",

@@ -20,7 +20,7 @@ from ddbio.cdc.options import ChangesReadOptions as ChangesReadOptions
 from ddbio.cdc.options import ChangesWriteOptions as ChangesWriteOptions
 from ddbio.options.columns import ColumnOptions as ColumnOptions
 from ddbio.folders.options import CompactOptions as CompactOptions
-from ddbio.options.files import Compression as Compression
+from ddbio.options.format_names import Compression as Compression
 from ddbio.options.connection import ConnectionOptions as ConnectionOptions
 from ddbio.load.options import CopyOptions as CopyOptions
 from ddbio.load.options import CreateLikeOptions as CreateLikeOptions

@@ -9,6 +9,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import CatalogConnectionOptions
+from ddbio.options.format_names import Compression, TimeUnit
 from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.parsing import CONFIG, Engine, Names
 
@@ -17,15 +18,6 @@ SMALL_FILE_BYTES = 128 * 1024 * 1024
 
 
 Mode = Literal["error", "append", "overwrite"]
-
-
-Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
-
-
-TimeUnit = Literal["auto", "iso", "s", "ms", "us", "ns"]
-
-
-FileFormatName = Literal["parquet", "orc", "avro", "csv", "json", "dynamodb-json"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

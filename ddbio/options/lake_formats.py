@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from ddbio.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-LakeFormatName = Literal["delta", "iceberg", "hudi"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,6 @@ def split_indexes(value: object) -> object:
 
 
 Engine = Literal["auto", "local", "spark"]
-InputFormat = Literal["parquet", "orc", "avro", "json", "csv", "arrow"]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names), Field(min_length=1)]
 
 

@@ -14,10 +14,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.columns import ColumnOptions
-from ddbio.options.files import FileFormatName, FilesOptions, check_lake
-from ddbio.options.lake_formats import LAKE_FORMATS, LakeFormatName
+from ddbio.options.files import FilesOptions, check_lake
+from ddbio.options.format_names import FileFormatName, InputFormat, LakeFormatName
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, InputFormat, Names
+from ddbio.options.parsing import CONFIG, Names
 
 AcceptEncoding = Literal["identity", "gzip"]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ddbio.commit.contents import Contents
     from ddbio.options import ConnectionOptions
-    from ddbio.options.parsing import InputFormat
+    from ddbio.options.format_names import InputFormat
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.paths import FolderColumns

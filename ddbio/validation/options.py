@@ -8,8 +8,9 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ddbio.options.connection import ConnectionOptions, target_connection_of
+from ddbio.options.format_names import InputFormat
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Engine, InputFormat, Names
+from ddbio.options.parsing import CONFIG, Engine, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

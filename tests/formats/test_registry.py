@@ -17,8 +17,9 @@ from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.formats.row_files import read_batches
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.schema.arrow import normalize_schema
-from ddbio.options.files import FileFormatName
-from ddbio.options.parsing import InputFormat
+from ddbio.lake_formats.registry import TABLE_FORMATS
+from ddbio.options.format_names import CompactFormat, FileFormatName, InputFormat, LakeFormatName
+from ddbio.options.lake_formats import LAKE_FORMATS
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming
 
@@ -162,7 +163,8 @@ def test_options_and_facts_name_the_formats_of_the_registry():
     written = {name for name, each in FORMATS.items() if each.open_writer is not None}
     assert set(get_args(InputFormat)) == set(INPUT_FORMATS)
     assert set(get_args(FileFormatName)) == written
-    assert written - {"dynamodb-json"} == FILE_FACTS.keys()
+    assert set(get_args(CompactFormat)) == written & set(INPUT_FORMATS) == FILE_FACTS.keys()
+    assert set(get_args(LakeFormatName)) == LAKE_FORMATS.keys() == TABLE_FORMATS.keys()
 
 
 @pytest.mark.parametrize("name", FORMATS)
