@@ -17,7 +17,7 @@ from ddbio.items.kernel.members import Openings
 from ddbio.items.kernel.typed_items import typed_lines
 from ddbio.items.raw_items import PageSplitter
 from ddbio.lake_formats import keys as lake_keys
-from ddbio.lake_formats import merge as reordering
+from ddbio.lake_formats import reordering
 from ddbio.load.encode import RowEncoder
 from ddbio.load.plan import WritePlan
 from ddbio.storage import checksum

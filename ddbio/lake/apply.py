@@ -21,12 +21,12 @@ from ddbio.jobs.engine import cluster_of, open_engine
 from ddbio.jobs.providers import provider
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id, require_shared
+from ddbio.lake.bucket_merge import BucketMerge, Outcome
 from ddbio.lake.change_source import AppliedTo
 from ddbio.lake.changes import given_changes, open_changes
 from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
-from ddbio.lake_formats.merge import BucketMerge, Outcome
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
 from ddbio.lake_formats.table import (
@@ -216,7 +216,7 @@ class Applier:
         outcome, read, rewritten, buckets = Outcome(stale=changes), list[Any](), list[Any](), 0
         for _, found, chosen in BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows):
             merge = BucketMerge(chosen, _floor(state))
-            rewritten += [file for file, _ in files.decide(found, merge)]
+            rewritten += [file for file, _ in merge.losing(files, found)]
             read += found
             outcome += merge.outcome() + Outcome(stale=-chosen.num_rows)
             buckets += 1

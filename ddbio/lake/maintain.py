@@ -23,9 +23,9 @@ from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
 from ddbio.lake.registering import check_lake_catalog, register_lake
+from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
-from ddbio.lake_formats.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.lake_formats.table import FLOOR, Commit, retry_conflicts
 
 if TYPE_CHECKING:

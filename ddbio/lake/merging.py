@@ -22,7 +22,7 @@ from ddbio.formats.lake_columns import BUCKET, TIME
 from ddbio.items.json_text import compact_json
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.jobs.engine import Shuffle, available_cores
-from ddbio.lake_formats.merge import Outcome
+from ddbio.lake.bucket_merge import Outcome, merge_bucket
 from ddbio.lake_formats.rows import LakeShape, item_columns, newest, rows_of_log
 from ddbio.lake_formats.table import LakeFile
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from ddbio.budget import Budget
     from ddbio.jobs.engine import ShufflingEngine
+    from ddbio.lake.bucket_merge import MergedBucket
     from ddbio.lake.change_source import ChangePart
-    from ddbio.lake_formats.bucket_files import BucketFiles, MergedBucket
+    from ddbio.lake_formats.bucket_files import BucketFiles
 
 PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
@@ -97,7 +98,7 @@ class BucketMerger:
     live
         The live files of the buckets with changes, or of all.
     floor
-        As of ``ddbio.lake_formats.merge.BucketMerge``.
+        As of ``ddbio.lake.bucket_merge.BucketMerge``.
     """
 
     files: BucketFiles
@@ -106,7 +107,7 @@ class BucketMerger:
 
     def merge(self, part: tuple[int, list[LakeFile], pa.Table]) -> MergedBucket:
         """Stage the files of one bucket."""
-        return self.files.merge(*part, self.floor)
+        return merge_bucket(self.files, *part, self.floor)
 
     def of_bucket(self, rows: BucketRows) -> Iterator[tuple[int, list[LakeFile], pa.Table]]:
         """Yield each bucket with changes, its files and its changes, which are let go then."""

@@ -12,7 +12,7 @@ from ddbio.formats.partitions import PartitionedRows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.lake_formats.keys import BASE, keys_and_buckets
-from ddbio.lake_formats.merge import joined, reordered
+from ddbio.lake_formats.reordering import joined, reordered
 from ddbio.lake_formats.rows import Fitter
 
 if TYPE_CHECKING:

@@ -1,13 +1,11 @@
-"""Merge changes into the files of one bucket: read what decides, and write only those files anew that lose a row."""
+"""Read and write the data files of a lake table."""
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,14 +13,11 @@ from ddbio.errors import DecodeError, SchemaError
 from ddbio.formats.lake_columns import BUCKET, KEY, TIME, VERSION
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.formats.rolling_writer import RollingWriter
-from ddbio.lake_formats.merge import LOOKED_AT, BucketMerge, Outcome
 from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from ddbio.formats.rolling_writer import FileOptions
     from ddbio.lake_formats.table import LakeFile
@@ -33,15 +28,6 @@ _BATCH_ROWS = 65_536
 _WHOLE_BYTES = 8 << 20
 NOTED = (KEY, VERSION, TIME)
 """Columns whose least and greatest values the table's log has of each file."""
-
-
-@dataclass(frozen=True)
-class MergedBucket:
-    """Say what a merge does to a bucket: which files go, and what is staged in their place."""
-
-    outcome: Outcome
-    removed: tuple[LakeFile, ...] = ()
-    added: tuple[StagedFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,32 +46,6 @@ class BucketFiles:
     schema: pa.Schema
     job_id: str
     options: FileOptions
-
-    def decide(self, files: Sequence[LakeFile], merge: BucketMerge) -> list[tuple[LakeFile, NDArray[np.bool_]]]:
-        """Show all rows of a bucket to a merge; return the files that lose rows, and which of their rows stay."""
-        found = []
-        for file in files:
-            masks = [merge.look(each) for each in _together(self.read(file, LOOKED_AT), merge.rows_at_once)]
-            stays = np.concatenate([np.ones(0, np.bool_), *masks])
-            if not stays.all():
-                found.append((file, stays))
-        return found
-
-    def merge(self, bucket: int, files: Sequence[LakeFile], changes: pa.Table, floor: int | None) -> MergedBucket:
-        """Stage the files of a bucket with the changes in them; if it fails, the job has to be aborted."""
-        merge = BucketMerge(changes, floor)
-        losing = self.decide(files, merge)
-        outcome = merge.outcome()
-        if outcome.changes_nothing:
-            return MergedBucket(outcome)
-        names = [name for name in changes.schema.names if name != BUCKET or BUCKET in self.schema.names]
-        if set(names) == set(self.schema.names):
-            names = self.schema.names
-        # Rows of the table are read by its own schema; these come from elsewhere.
-        require_equal(pa.schema([changes.schema.field(name) for name in names]), self.schema)
-        won = (batch.select(names) for batch in merge.winners())
-        added = self.write(bucket, itertools.chain(self._kept(losing), won))
-        return MergedBucket(outcome, tuple(file for file, _ in losing), added)
 
     def write(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         """Stage rows of a bucket as files."""
@@ -154,27 +114,6 @@ class BucketFiles:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)
-
-    def _kept(self, losing: Sequence[tuple[LakeFile, NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
-        for file, stays in losing:
-            start = 0
-            for batch in self.read(file):
-                end = start + batch.num_rows
-                yield batch.filter(pa.array(stays[start:end]))
-                start = end
-
-
-def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yield batches in groups of at least so many rows, but for the last."""
-    group, count = list[pa.RecordBatch](), 0
-    for batch in batches:
-        group.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield group
-            group, count = [], 0
-    if group:
-        yield group
 
 
 def require_equal(given: pa.Schema, wanted: pa.Schema) -> None:

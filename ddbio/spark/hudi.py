@@ -28,11 +28,10 @@ from ddbio.items.schema.arrow import fields_within
 from ddbio.items.schema.file import schema_to_json
 from ddbio.jobs.stores import new_job_id, open_store
 from ddbio.lake.apply import apply_source
+from ddbio.lake.bucket_merge import MergedBucket, Outcome
 from ddbio.lake.changes import open_changes
 from ddbio.lake.merging import Merged, SpreadMerging
-from ddbio.lake_formats.bucket_files import MergedBucket
 from ddbio.lake_formats.hudi import STATE, HudiLakeTable
-from ddbio.lake_formats.merge import Outcome
 from ddbio.lake_formats.rows import newest
 from ddbio.lake_formats.table import PREFIX, ConflictError, LakeState
 from ddbio.spark.engine import SparkEngine
@@ -159,7 +158,7 @@ class HudiTable(HudiLakeTable):
         Parameters
         ----------
         floor
-            As of ``ddbio.lake_formats.merge.BucketMerge``.
+            As of ``ddbio.lake.bucket_merge.BucketMerge``.
         """
         self.release()
         self._joined = self.timeline()

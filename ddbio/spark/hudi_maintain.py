@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from ddbio.jobs.report import Clock
     from ddbio.lake.options import MaintainOptions
+    from ddbio.lake.sweep import Sweep
     from ddbio.lake_formats.hudi import Instant
-    from ddbio.lake_formats.sweep import Sweep
     from ddbio.lake_formats.table import LakeFile, LakeState
     from ddbio.storage.object_store import ObjectStore
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.lake_formats import merge as reordering
+from ddbio.lake_formats import reordering
 
 WORDS = st.none() | st.text(max_size=40)
 COUNTS = st.none() | st.integers(-(2**40), 2**40)

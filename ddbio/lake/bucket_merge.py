@@ -1,7 +1,8 @@
-"""Merge changes into the rows of one bucket, and order its rows: a change wins if it is newer than the row."""
+"""Merge changes into the files of one bucket: a change wins if it is newer than the row of its key."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,100 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.formats.lake_columns import DELETED, KEY, TIME, VERSION
-from ddbio.items.kernel.arrays import int64_array, offsets_of, valid_of, view_of
-from ddbio.items.kernel.first_calls import FIRST_CALLS
-from ddbio.items.kernel.gather import gather_lists, gather_texts
-from ddbio.items.kernel.memory import PAD
+from ddbio.formats.lake_columns import BUCKET, DELETED, KEY, TIME, VERSION
+from ddbio.lake_formats.bucket_files import require_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    Order = npt.NDArray[np.int64]
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-# Rows that wait take as much memory again and again. Arrow's own pool gives it back to the system each time, which has
-# to clear every page anew; this one keeps it.
-_POOL = pa.system_memory_pool()
-
-
-def joined(arrays: Sequence[pa.Array[Any]]) -> pa.Array[Any]:
-    """Return arrays one behind the other."""
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(list(arrays), memory_pool=_POOL)
-
-
-def reordered(arrays: Sequence[pa.Array[Any]], order: Order) -> pa.Array[Any]:
-    """Return the values of a column in another order, which has each row once.
-
-    Parameters
-    ----------
-    arrays
-        The column's values, one array behind the other.
-    """
-    if sum(each.null_count for each in arrays) == len(order):
-        nothing: pa.Array[Any] = pa.nulls(len(order), arrays[0].type, memory_pool=_POOL)
-        return nothing
-    # Joined just before it is read, a column is still in the processor's cache.
-    column: Any = joined(arrays)
-    found: pa.Array[Any] = FIRST_CALLS.answer(column.nbytes, _taken, _plainly, column, order)
-    return found
-
-
-def _plainly(column: Any, order: Order) -> pa.Array[Any]:
-    found: pa.Array[Any] = pc.take(column, int64_array(order), memory_pool=_POOL)
-    return found
-
-
-def _taken(column: Any, order: Order) -> pa.Array[Any]:
-    """Return some values, each at most once: texts, lists and structs by loops, in less time than Arrow takes."""
-    kind, count = column.type, len(order)
-    if not count or column.null_count == len(column):
-        # All are alike, and Arrow has no offsets of nothing.
-        return column.slice(0, count)  # type: ignore[no-any-return]
-    is_text, is_list = pa.types.is_string(kind) or pa.types.is_binary(kind), pa.types.is_list(kind)
-    if not (is_text or is_list or pa.types.is_struct(kind)):
-        return _plainly(column, order)
-    children: list[Any] = []
-    buffers = [_validity(column, order)]
-    if is_text or is_list:
-        places: Any = offsets_of(column)
-        size = int(places[-1] - places[0])
-        ends = _fresh(buffers, 4 * (count + 1)).view(np.int32)
-        ends[0] = 0
-    if is_text:
-        out = _fresh(buffers, size + PAD)
-        gather_texts(view_of(column.buffers()[2], np.uint8), places, order, out, ends[1:])
-    elif is_list:
-        elements = np.empty(size, np.int64)
-        gather_lists(places, order, elements, ends[1:])
-        children = [_taken(column.values, elements[: ends[-1]])]
-    else:
-        children = [_taken(column.field(number), order) for number in range(kind.num_fields)]
-    return pa.Array.from_buffers(kind, count, buffers, children=children)
-
-
-def _validity(column: Any, order: Order) -> pa.Buffer | None:
-    if not column.null_count:
-        return None
-    return pa.py_buffer(np.packbits(valid_of(column)[order], bitorder="little").data)
-
-
-def _fresh(buffers: list[pa.Buffer | None], size: int) -> npt.NDArray[np.uint8]:
-    """Return so many bytes to be written, the next of an array's buffers."""
-    buffer: Any = pa.allocate_buffer(size, memory_pool=_POOL)
-    buffers.append(buffer)
-    found: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
-    return found
-
-
-def warm() -> None:
-    """Compile the loops."""
-    _taken(pa.array([["a"]], pa.list_(pa.string())), np.zeros(1, np.int64))
-
+    from ddbio.lake_formats.bucket_files import BucketFiles
+    from ddbio.lake_formats.table import LakeFile
+    from ddbio.storage.staged import StagedFile
 
 _BATCH_ROWS = 65_536
 _LOOKED_ROWS = 262_144
@@ -160,6 +78,16 @@ class BucketMerge:
         """How many rows should be looked at together: for each call the keys of all changes are hashed."""
         return max(_LOOKED_ROWS, len(self._states))
 
+    def losing(self, files: BucketFiles, found: Sequence[LakeFile]) -> list[tuple[LakeFile, NDArray[np.bool_]]]:
+        """Look at all rows of the bucket; return the files that lose rows, and which of their rows stay."""
+        losing = []
+        for file in found:
+            masks = [self.look(each) for each in _together(files.read(file, LOOKED_AT), self.rows_at_once)]
+            stays = np.concatenate([np.ones(0, np.bool_), *masks])
+            if not stays.all():
+                losing.append((file, stays))
+        return losing
+
     def look(self, batches: Sequence[pa.RecordBatch]) -> NDArray[np.bool_]:
         """Return which of some rows of the table stay as they are."""
         keys = pa.chunked_array([batch.column(KEY) for batch in batches], self._keys.type)
@@ -215,3 +143,56 @@ class BucketMerge:
             return self._states
         times = self._changes.column(TIME).to_numpy()
         return np.where((self._states == _NEW) & (times <= self._floor), _STALE, self._states).astype(np.int8)
+
+
+@dataclass(frozen=True)
+class MergedBucket:
+    """Say what a merge does to a bucket: which files go, and what is staged in their place."""
+
+    outcome: Outcome
+    removed: tuple[LakeFile, ...] = ()
+    added: tuple[StagedFile, ...] = ()
+
+
+def merge_bucket(
+    files: BucketFiles, bucket: int, found: Sequence[LakeFile], changes: pa.Table, floor: int | None
+) -> MergedBucket:
+    """Stage the files of a bucket with the changes in them; if it fails, the job has to be aborted.
+
+    Only the files that lose a row are written anew.
+    """
+    merge = BucketMerge(changes, floor)
+    losing = merge.losing(files, found)
+    outcome = merge.outcome()
+    if outcome.changes_nothing:
+        return MergedBucket(outcome)
+    names = [name for name in changes.schema.names if name != BUCKET or BUCKET in files.schema.names]
+    if set(names) == set(files.schema.names):
+        names = files.schema.names
+    # Rows of the table are read by its own schema; these come from elsewhere.
+    require_equal(pa.schema([changes.schema.field(name) for name in names]), files.schema)
+    won = (batch.select(names) for batch in merge.winners())
+    added = files.write(bucket, itertools.chain(_kept(files, losing), won))
+    return MergedBucket(outcome, tuple(file for file, _ in losing), added)
+
+
+def _kept(files: BucketFiles, losing: Sequence[tuple[LakeFile, NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
+    for file, stays in losing:
+        start = 0
+        for batch in files.read(file):
+            end = start + batch.num_rows
+            yield batch.filter(pa.array(stays[start:end]))
+            start = end
+
+
+def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield batches in groups of at least so many rows, but for the last."""
+    group, count = list[pa.RecordBatch](), 0
+    for batch in batches:
+        group.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group

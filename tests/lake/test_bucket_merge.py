@@ -6,8 +6,8 @@ import random
 
 import pyarrow as pa
 
-from ddbio.lake_formats import merge as merging
-from ddbio.lake_formats.merge import BucketMerge, Outcome
+from ddbio.lake import bucket_merge as merging
+from ddbio.lake.bucket_merge import BucketMerge, Outcome
 
 SCHEMA = pa.schema([("_key", pa.string()), ("_ver", pa.string()), ("_ts_us", pa.int64()), ("_deleted", pa.bool_())])
 
