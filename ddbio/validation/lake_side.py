@@ -17,7 +17,7 @@ from ddbio.lake_formats.table import KEYS
 from ddbio.sources.data_files import is_data
 from ddbio.validation import sides
 from ddbio.validation.comparison import SideOutline
-from ddbio.validation.sides import ExportSide, InOneThread
+from ddbio.validation.sides import ExportSide, Side
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.options import ConnectionOptions
     from ddbio.validation.meeting import Summary
     from ddbio.validation.options import ValidateOptions
-    from ddbio.validation.sides import Nulls, Reading, Side
+    from ddbio.validation.sides import Reading
     from ddbio.validation.sums import Checks, Hashing
 
 
@@ -44,7 +44,7 @@ class AsOf(Protocol):
         ...
 
 
-class LakeSide(InOneThread):
+class LakeSide(Side):
     """Read the items of a version of a lake table; rows of deleted items are left out.
 
     Parameters
@@ -58,16 +58,12 @@ class LakeSide(InOneThread):
         Rows of deleted items, once the side was read.
     """
 
-    has_unique_keys = False
-    nulls: Nulls | None = "merge"
-    rcu_consumed, read_bytes = 0.0, 0
-
     def __init__(self, name: str, items: LakeItems, as_of: AsOf | None = None) -> None:
-        self.name = self.place = name
+        super().__init__(name, name)
+        self.nulls = "merge"
         self.items, self._as_of = items, as_of
         self.keys = items.key_types
-        self.schema: pa.Schema | None = items.item_schema
-        self.misfits = None
+        self.schema = items.item_schema
         self.deleted = 0
 
     def outline(self, reading: Reading) -> SideOutline:

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -90,46 +90,80 @@ class Reading:
     engine: ShufflingEngine | None = None
 
 
-class Side(Protocol):
-    """Read one side, as often as is asked."""
+class Side(ABC):
+    """Read one side, as often as is asked: in this process, or by the tasks of an engine.
 
-    name: str
-    keys: dict[str, str]
-    """Its key attributes and their types, as far as it knows them."""
-    has_unique_keys: bool
-    schema: pa.Schema | None
-    """The types of its columns as they are known before it is read."""
-    nulls: Nulls | None
-    """How its rows tell NULL from missing; None if it does as it is asked."""
-    rcu_consumed: float
-    read_bytes: int
-    """What was read so far, as it was sent or is stored; 0 of data in memory."""
-    misfits: MisfitLog | None
-    """Values that did not fit their columns, once the side was read."""
-    place: str | None
-    """Where its files are; None if it has none."""
+    Attributes
+    ----------
+    keys
+        Its key attributes and their types, as far as it knows them.
+    schema
+        The types of its columns as they are known before it is read.
+    nulls
+        How its rows tell NULL from missing; None if it does as it is asked.
+    read_bytes
+        What was read so far, as it was sent or is stored; 0 of data in memory.
+    misfits
+        Values that did not fit their columns, once the side was read.
+    place
+        Where its files are; None if it has none.
+    """
 
+    has_unique_keys: ClassVar[bool] = False
+    _summary: TasksSummary | None = None
+
+    def __init__(self, name: str, place: str | None = None) -> None:
+        self.name, self.place = name, place
+        self.keys: dict[str, str] = {}
+        self.schema: pa.Schema | None = None
+        self.nulls: Nulls | None = None
+        self.rcu_consumed, self.read_bytes = 0.0, 0
+        self.misfits: MisfitLog | None = None
+
+    @abstractmethod
     def outline(self, reading: Reading) -> SideOutline:
         """Return what is known before reading."""
-        ...
 
+    @abstractmethod
     def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
         """Yield all rows."""
-        ...
 
     def batches_with(
         self, reading: Reading, names: Sequence[str], hashes: Words
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield at least the rows whose keys have these hashes."""
-        ...
+        """Yield at least the rows whose keys have these hashes: those that tasks have found, or all."""
+        del names
+        if self._summary is None:
+            yield from self.batches(reading)
+        else:
+            yield from self._summary.batches_with(hashes)
 
     def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
         """Yield all rows with their hashes."""
-        ...
+        hasher = RowHasher(hashing)
+        with closing(self.batches(reading)) as batches:
+            yield from map(hasher.hashed, batches)
 
     def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
-        """Read the side in other processes; None if it is read in this one."""
-        ...
+        """Have the tasks of the engine hash the rows, and evaluate the rules; None if there is no engine."""
+        if reading.engine is None:
+            return None
+        portions = self._portions(reading, reading.engine.parallelism)
+        self._summary, self.misfits = summarise(
+            reading.engine, portions, hashing, checks, functools.partial(self._budget, reading)
+        )
+        return self._summary
+
+    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
+        """Return what about so many tasks read."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _budget(self, reading: Reading) -> Iterator[LocalBudget]:
+        """Open the budget of one reading."""
+        del reading
+        with closing(LocalBudget(None, job="validation")) as budget:
+            yield budget
 
 
 def open_side(
@@ -161,70 +195,16 @@ def open_side(
     return FilesSide(name, options, connection)
 
 
-class _ReadByTasks(ABC):
-    """Read a side in this process, or by the tasks of an engine."""
-
-    _summary: TasksSummary | None = None
-    misfits: MisfitLog | None
-    place: str | None = None
-
-    @abstractmethod
-    def batches(self, reading: Reading) -> Generator[pa.RecordBatch, None, None]:
-        """Yield all rows."""
-
-    def batches_with(
-        self, reading: Reading, names: Sequence[str], hashes: Words
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows that the tasks of an engine have found, or all rows."""
-        del names
-        if self._summary is None:
-            yield from self.batches(reading)
-        else:
-            yield from self._summary.batches_with(hashes)
-
-    def summarised(self, reading: Reading, hashing: Hashing, checks: Checks | None) -> Summary | None:
-        """Have the tasks of the engine hash the rows, and evaluate the rules; None if there is no engine."""
-        if reading.engine is None:
-            return None
-        portions = self._portions(reading, reading.engine.parallelism)
-        self._summary, self.misfits = summarise(
-            reading.engine, portions, hashing, checks, functools.partial(self._budget, reading)
-        )
-        return self._summary
-
-    def _portions(self, reading: Reading, count: int) -> Sequence[Portion]:
-        """Return what about so many tasks read."""
-        raise NotImplementedError
-
-    @contextmanager
-    def _budget(self, reading: Reading) -> Iterator[LocalBudget]:
-        """Open the budget of one reading."""
-        del reading
-        with closing(LocalBudget(None, job="validation")) as budget:
-            yield budget
-
-
-class InOneThread(_ReadByTasks):
-    """Hash the rows of a side where they are read."""
-
-    def hashed(self, reading: Reading, hashing: Hashing) -> Generator[HashedRows, None, None]:
-        """Yield all rows with their hashes."""
-        hasher = RowHasher(hashing)
-        with closing(self.batches(reading)) as batches:
-            yield from map(hasher.hashed, batches)
-
-
-class TableSide(_ReadByTasks):
+class TableSide(Side):
     """Scan a table; its plan is made, and its sample taken, once."""
 
     has_unique_keys = True
-    schema: pa.Schema | None = None
-    nulls: Nulls | None = None
 
     def __init__(
         self, name: str, options: ValidateOptions, connection: ConnectionOptions, statistics: str | None = None
     ) -> None:
-        self.name, self._statistics = name, statistics
+        super().__init__(name)
+        self._statistics = statistics
         self._options = ScanOptions(
             **connection_of(connection),
             table=name,
@@ -241,8 +221,6 @@ class TableSide(_ReadByTasks):
         )
         self._table = statistics_table(statistics) or describe_scan(self._options)
         self.keys = dict(self._table.key_types)
-        self.rcu_consumed, self.read_bytes = 0.0, 0
-        self.misfits: MisfitLog | None = None
         self._planned: tuple[ScanOptions, ScanPlan] | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
@@ -322,22 +300,17 @@ class TableSide(_ReadByTasks):
         return self._planned
 
 
-class ExportSide(InOneThread):
+class ExportSide(Side):
     """Read a native full export, verified against its manifests."""
 
     has_unique_keys = True
-    schema: pa.Schema | None = None
-    nulls: Nulls | None = None
-    rcu_consumed, read_bytes = 0.0, 0
 
     def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
-        self.name = self.place = name
+        super().__init__(name, name)
         self._options = ExportReadOptions(**connection_of(connection), source=name, sample_items=options.sample_items)
         self._export = open_export(name, connection)
         if self._export.summary.kind != "full":
             raise OptionError(f"{name} is an incremental export, whose changes are no rows: give a full export")
-        self.keys: dict[str, str] = {}
-        self.misfits: MisfitLog | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the manifests say."""
@@ -362,14 +335,11 @@ class ExportSide(InOneThread):
         return export_tasks(self._export, export_columns(self._export, options), options, count)
 
 
-class FilesSide(InOneThread):
+class FilesSide(Side):
     """Read the live files of a folder, or one file."""
 
-    has_unique_keys = False
-    rcu_consumed, read_bytes = 0.0, 0
-
     def __init__(self, name: str, options: ValidateOptions, connection: ConnectionOptions) -> None:
-        self.name = self.place = name
+        super().__init__(name, name)
         self._found = find_data(name, connection, options.input_format)
         self._store = self._found.store
         self._files = [(self._found.live_file(each), each) for each in self._found.files]
@@ -379,8 +349,7 @@ class FilesSide(InOneThread):
         # DynamoDB JSON tells NULL from missing, however it is read.
         first = self._found.files[0]
         is_exact = is_json(first) and starts_with_item(read_lines(self._store, first.path, 1))
-        self.nulls: Nulls | None = None if is_exact else origin.nulls
-        self.misfits: MisfitLog | None = None
+        self.nulls = None if is_exact else origin.nulls
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the snapshot, the manifests or the listing say."""
@@ -418,21 +387,15 @@ class FilesSide(InOneThread):
         return FilesPortion(self._store, reading.keys, tuple(units))
 
 
-class DataSide(InOneThread):
+class DataSide(Side):
     """Read Arrow data, a data frame that offers itself as Arrow, or a DataFrame of Spark."""
 
-    has_unique_keys = False
-    nulls: Nulls | None = "merge"
-    rcu_consumed, read_bytes = 0.0, 0
-
     def __init__(self, data: Any) -> None:
-        self.name = f"a {type(data).__name__}"
+        super().__init__(f"a {type(data).__name__}")
+        self.nulls = "merge"
         self._data = data
         self._is_frame = type(data).__module__.startswith("pyspark.")
         self._reads = 0
-        self.keys: dict[str, str] = {}
-        self.schema: pa.Schema | None = None
-        self.misfits: MisfitLog | None = None
 
     def outline(self, reading: Reading) -> SideOutline:
         """Return what the data says of itself."""

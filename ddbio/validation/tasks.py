@@ -17,6 +17,7 @@ from ddbio.items.decode import Decoder
 from ddbio.items.key_hashes import Rows
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import declare_types
+from ddbio.jobs.balance import balance
 from ddbio.jobs.engine import SplitTasks
 from ddbio.scan.stream import PageStream
 from ddbio.storage.paths import with_columns
@@ -149,13 +150,8 @@ class FilesPortion:
                 units += [(each, replace(unit, part=part)) for part, each in enumerate(sizes)]
             else:
                 units.append((size, unit))
-        hands: list[list[FileUnit]] = [[] for _ in range(min(count, len(units)))]
-        dealt = [0] * len(hands)
-        for size, unit in sorted(units, key=lambda each: -each[0]):
-            least = dealt.index(min(dealt))
-            hands[least].append(unit)
-            dealt[least] += size + 1
-        return [replace(self, units=tuple(hand)) for hand in hands]
+        hands = balance([size for size, _ in units], count)
+        return [replace(self, units=tuple(units[index][1] for index in hand)) for hand in hands]
 
 
 @dataclass(frozen=True)
