@@ -1,6 +1,8 @@
 """Options that must stay the same when a job is resumed."""
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,24 @@ def test_changeable_options_are_options(name):
     cls = getattr(options_package, name)
     listed = vars(cls).get("CHANGEABLE", frozenset())
     assert listed is ALL or listed <= {field.name for field in fields(cls)}
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "given"),
+    [
+        ("scan` into", "ScanToFilesOptions", "table dest"),
+        ("load`", "LoadOptions", "source table"),
+        ("capture` |", "CaptureOptions", "table dest"),
+        ("replay`", "ReplayOptions", "source dest"),
+        ("archive`", "ArchiveOptions", "source dest"),
+    ],
+)
+def test_the_page_lists_the_options_that_must_stay(job, name, given):
+    """A job's row in the table of the docs names all options that are not changeable."""
+    page = (Path(__file__).parents[2] / "docs/explain/resuming.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `ddbio {job}"))
+    options = parse_options(getattr(options_package, name), dict.fromkeys(given.split(), "name"))
+    assert {*re.findall(r"`(\w+)`", row.split(" | ")[-1])} == fixed_options(options).keys()
 
 
 def test_an_option_is_fixed_unless_its_class_says_otherwise():
