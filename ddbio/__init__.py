@@ -32,7 +32,7 @@ _NAMES = {
     "ddbio.export.bulk_reports": "BulkSummary",
     "ddbio.jobs.report": "FileReport MisfitReport WarmReport",
     "ddbio.jobs.watch": "Progress",
-    "ddbio.advice.warming": "warm",
+    "ddbio.advice.warm": "warm",
     "ddbio.options": "Credentials",
     "ddbio.public": "last_report register",
 }

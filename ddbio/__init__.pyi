@@ -12,7 +12,7 @@ from ddbio.advice.advice import Advice as Advice
 from ddbio.advice.doctor import DoctorReport as DoctorReport, Finding as Finding
 from ddbio.advice.provisioning import CapacityPlan as CapacityPlan
 from ddbio.advice.simulation import SimulationReport as SimulationReport
-from ddbio.advice.warming import warm as warm
+from ddbio.advice.warm import warm as warm
 from ddbio.aws.table_description import TableDescription as TableDescription
 from ddbio.catalog.glue import CatalogReport as CatalogReport
 from ddbio.cdc.archive import ArchiveReport as ArchiveReport, ArchiveRestoreReport as ArchiveRestoreReport

@@ -327,11 +327,11 @@ def _environment() -> Iterator[Finding]:
 
 def _kernel() -> Iterator[Finding]:
     # They load the compiler, in a second or more.
-    from ddbio.advice.warm import warm  # noqa: PLC0415
+    from ddbio.advice.warm import warm_here  # noqa: PLC0415
     from ddbio.items.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
 
     try:
-        without_compiling(warm)
+        without_compiling(warm_here)
     except NotCompiledError:
         text, action = "not all loops are compiled: the first job waits for that", "ddbio warm"
         if cache_folder() is None:

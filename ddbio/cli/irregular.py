@@ -328,7 +328,7 @@ def show_prices(options: of.PriceOptions) -> PriceBook:
 
 def warm(*, as_json: bool, to: str | None) -> None:
     """Compile all loops, and print where they are."""
-    from ddbio.advice.warming import warm_all
+    from ddbio.advice.warm import warm_all
 
     began = time.monotonic()
     folder = warm_all(to)

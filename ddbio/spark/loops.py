@@ -41,7 +41,7 @@ def ship_loops(spark: SparkSession, path: str | os.PathLike[str] | None = None) 
     OptionError
         There is no such folder or archive; or this is Spark Connect, whose driver is elsewhere.
     """
-    from ddbio.advice.warming import packed, warm_all  # noqa: PLC0415 - workers that load loops need no compiler
+    from ddbio.advice.warm import packed, warm_all  # noqa: PLC0415 - workers that load loops need no compiler
     from ddbio.spark.session import is_connect  # noqa: PLC0415 - see above
 
     if is_connect(spark):

@@ -488,9 +488,9 @@ def test_a_check_that_fails_by_itself_is_a_finding(monkeypatch):
         ("_spark", {"is_spark_installed": lambda: False}, "ok", "PySpark is not installed"),
         ("_spark", {"describe_spark": lambda: "Spark 4.0.5, Java 17"}, "ok", "Spark 4.0.5, Java 17"),
         ("_spark", {"describe_spark": "Spark needs Java 17 or newer"}, "problem", "Spark needs Java 17"),
-        ("_kernel", {"warm": None}, "ok", "all loops are compiled"),
-        ("_kernel", {"warm": NotCompiledError()}, "warning", "not all loops are compiled"),
-        ("_kernel", {"warm": NotCompiledError(), "cache_folder": None}, "warning", "no folder for loops is private"),
+        ("_kernel", {"warm_here": None}, "ok", "all loops are compiled"),
+        ("_kernel", {"warm_here": NotCompiledError()}, "warning", "not all loops are compiled"),
+        ("_kernel", {"warm_here": NotCompiledError(), "cache_folder": None}, "warning", "no folder for loops is private"),
     ],
 )
 def test_this_machine(monkeypatch, function, changes, level, text):
@@ -510,7 +510,7 @@ def test_this_machine(monkeypatch, function, changes, level, text):
         elif function == "_spark":
             monkeypatch.setattr(doctors, name, value)
         else:
-            module = {"warm": "ddbio.advice.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
+            module = {"warm_here": "ddbio.advice.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
             monkeypatch.setattr(f"{module}.{name}", answers(value))
     (found,) = MACHINE[function]()
     assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")

@@ -62,9 +62,9 @@ def run_in_fork(target: str, *arguments: str) -> Ended:
 def main() -> None:
     """Load the loops, and run what the argument names."""
     sys.path.insert(0, str(FOLDER.parents[2]))
-    from ddbio.advice.warm import warm  # noqa: PLC0415 - who only imports this module needs no loops
+    from ddbio.advice.warm import warm_here  # noqa: PLC0415 - who only imports this module needs no loops
 
-    warm()
+    warm_here()
     sys.stdout.write(json.dumps([run_in_fork(*each) for each in json.loads(sys.argv[1])]))
 
 
