@@ -1,7 +1,8 @@
 """Say which case measures each verb and each public function, and why some are not measured; a test keeps it whole.
 
 Verbs stand as people type them, functions with their package. A function needs no place of its own where a verb of the
-same words does the same by the same code: ``ddbio.list_exports`` is ``export list``.
+same words does the same by the same code: ``ddbio.list_exports`` is ``export list``. Plans need none either: they are
+descriptions, lists of files and prices, of which ``plan scan`` has most.
 """
 
 from __future__ import annotations
@@ -71,12 +72,6 @@ UNMEASURED = {
         "bulk start, bulk wait, bulk list, bulk describe, bulk cancel, bulk report, ddbio.start_bulk_put, "
         "ddbio.wait_bulk_put, ddbio.list_bulk_puts, ddbio.describe_bulk_put, ddbio.cancel_bulk_put, "
         "ddbio.read_bulk_report"
-    ),
-    "descriptions, lists of files and prices, of which plan scan has most": (
-        "plan backup, plan bulk, plan capture, plan compact, plan copy, plan export, plan export-fold, "
-        "plan export-read, plan import, plan import-files, plan load, plan publish, plan restore, plan validate, "
-        "ddbio.plan_apply, ddbio.plan_bulk_put, ddbio.plan_capacity, ddbio.plan_heal_capture, ddbio.plan_maintain, "
-        "ddbio.plan_reconcile, ddbio.plan_replay"
     ),
     "reads some notes, and no row": "capture status, export windows",
     "asks each service once for what it is set to": "doctor",

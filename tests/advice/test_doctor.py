@@ -490,7 +490,12 @@ def test_a_check_that_fails_by_itself_is_a_finding(monkeypatch):
         ("_spark", {"describe_spark": "Spark needs Java 17 or newer"}, "problem", "Spark needs Java 17"),
         ("_kernel", {"warm_here": None}, "ok", "all loops are compiled"),
         ("_kernel", {"warm_here": NotCompiledError()}, "warning", "not all loops are compiled"),
-        ("_kernel", {"warm_here": NotCompiledError(), "cache_folder": None}, "warning", "no folder for loops is private"),
+        (
+            "_kernel",
+            {"warm_here": NotCompiledError(), "cache_folder": None},
+            "warning",
+            "no folder for loops is private",
+        ),
     ],
 )
 def test_this_machine(monkeypatch, function, changes, level, text):

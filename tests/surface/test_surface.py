@@ -42,6 +42,6 @@ def test_the_surface_is_as_the_snapshot_says(name, collected):
     assert not changes, (
         f"the public surface differs from tests/surface/{name}; '-' was removed, '+' is new:\n"
         + "\n".join(changes)
-        + "\nIf this is intended, run 'python -m tests.surface' and commit the difference. A line that is removed or "
+        + "\nIf this is intended, run 'python -m tests.renew' and commit the difference. A line that is removed or "
         "changed also needs an entry in CHANGELOG.md."
     )
