@@ -15,8 +15,7 @@ import pyarrow as pa
 from ddbio.budget import LocalBudget
 from ddbio.errors import ExportIncompleteError
 from ddbio.export.fold_rows import changed_keys, fold, missing_windows, plan_fold
-from ddbio.export.output_files import ExportFilesPlan, plan_files
-from ddbio.export.read import ExportFilesJob, read_source
+from ddbio.export.read import ExportFilesJob, ExportFilesPlan, plan_files, read_source
 from ddbio.export.spill import Spill, SpillReader, SpillWriter, claimed_folder
 from ddbio.export.tasks import (
     ExportColumns,

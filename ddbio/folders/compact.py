@@ -6,7 +6,6 @@ import itertools
 import logging
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -146,10 +145,6 @@ def hour_began(partition: Mapping[str, str | None]) -> datetime | None:
         return None
 
 
-# Reading a footer is mostly waiting for S3.
-_THREADS = 16
-
-
 def count_rows(store: ObjectStore, files: Iterable[LiveFile]) -> int:
     """Return how many rows some files hold.
 
@@ -163,14 +158,12 @@ def count_rows(store: ObjectStore, files: Iterable[LiveFile]) -> int:
     known = sum(each.rows for each in files if each.rows is not None)
     if not unknown:
         return known
-    reader = FooterReader(store)
     entries = [each for each in store.list() if each.path in unknown]
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footers") as pool:
-        for entry, footer in zip(entries, pool.map(reader.read, entries), strict=True):
-            if footer is None:
-                known += sum(batch.num_rows for batch in read_batches(store, entry))
-            else:
-                known += footer.rows
+    for entry, footer in zip(entries, FooterReader(store).read_ahead(entries), strict=True):
+        if footer is None:
+            known += sum(batch.num_rows for batch in read_batches(store, entry))
+        else:
+            known += footer.rows
     return known
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,18 +15,10 @@ from ddbio.jobs.report import Clock
 from ddbio.sources.data_files import find_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
-
-    from ddbio.commit.snapshot import LiveFile
     from ddbio.folders.options import LayoutOptions
-    from ddbio.formats.layout import Footer, LayoutReport
-    from ddbio.storage.object_store import ObjectStore
+    from ddbio.formats.layout import LayoutReport
     from ddbio.storage.staged import StoredObject
 
-# A request to S3 takes some tens of milliseconds, mostly waiting.
-_THREADS = 32
-_AHEAD = 8 * _THREADS
 _MIB = 1024 * 1024
 # Bars in one chart.
 _DRAWN = 30
@@ -54,7 +44,8 @@ def layout(options: LayoutOptions) -> LayoutReport:
     found = find_data(options.path, options, options.input_format)
     files = [(found.live_file(each), _stored_as(each)) for each in found.files]
     counter = LayoutCounter(int(options.small_than))
-    for file, entry, footer in _with_footers(found.store, files):
+    footers = FooterReader(found.store).read_ahead(entry for _, entry in files)
+    for (file, entry), footer in zip(files, footers, strict=True):
         # Of a file that was replaced nobody noted the rows.
         rows = file.rows if file.size_bytes == entry.size_bytes else None
         counter.add(entry.size_bytes, _format_name(entry), file.partition, rows, footer)
@@ -77,27 +68,6 @@ def _charts(report: LayoutReport) -> list[Bars]:
         sizes = [round(each.bytes / _MIB, 3) for each in columns]
         charts.append(Bars("Largest columns, as stored", "MiB", [each.name for each in columns], sizes))
     return charts
-
-
-def _with_footers(
-    store: ObjectStore, files: Iterable[tuple[LiveFile, StoredObject]]
-) -> Iterator[tuple[LiveFile, StoredObject, Footer | None]]:
-    """Yield each file with its footer, in the files' order, while a bounded number of footers is read ahead."""
-    reader = FooterReader(store)
-    waiting: deque[tuple[LiveFile, StoredObject, Future[Footer | None]]] = deque()
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="ddbio-footer") as pool:
-        for file, entry in files:
-            waiting.append((file, entry, pool.submit(reader.read, entry)))
-            if len(waiting) == _AHEAD:
-                yield _awaited(*waiting.popleft())
-        while waiting:
-            yield _awaited(*waiting.popleft())
-
-
-def _awaited(
-    file: LiveFile, entry: StoredObject, footer: Future[Footer | None]
-) -> tuple[LiveFile, StoredObject, Footer | None]:
-    return file, entry, footer.result()
 
 
 def _format_name(entry: StoredObject) -> str:

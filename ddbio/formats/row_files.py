@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,7 +19,8 @@ from ddbio.formats.text_reader import AHEAD_BYTES, PIECE_BYTES, TextAhead
 from ddbio.storage.checksums import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from ddbio.formats.file_format import FileReader, Parts, Sample
     from ddbio.formats.layout import Footer
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 # As pyarrow reads Parquet by default: for whole files that are read once.
 _WHOLE_BATCH_ROWS = 65_536
 _NO_OPTIONS = ReadOptions()
+# A request for a footer to S3 takes some tens of milliseconds, mostly waiting.
+_FOOTERS_AT_ONCE = 32
+_FOOTERS_AHEAD = 8 * _FOOTERS_AT_ONCE
 
 
 class RowFiles:
@@ -224,6 +230,17 @@ class FooterReader:
             return None
         with _naming(entry.path):
             return found.read_footer(checked(self._store, entry), entry, self._columns)
+
+    def read_ahead(self, entries: Iterable[StoredObject]) -> Iterator[Footer | None]:
+        """Yield the footers of files, in their order, while a bounded number of them is read ahead."""
+        waiting: deque[Future[Footer | None]] = deque()
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="ddbio-footer") as pool:
+            for entry in entries:
+                waiting.append(pool.submit(self.read, entry))
+                if len(waiting) == _FOOTERS_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
 
 def unwritable_type(store: ObjectStore, entry: StoredObject) -> str:
