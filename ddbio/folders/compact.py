@@ -20,7 +20,6 @@ from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.folders.rewrite import RewriteGroup, RewriteResult, RewriteTask, rewrite_task
-from ddbio.folders.vacuum import parse_age
 from ddbio.formats.manifests import describe_files, look_up, partition_columns
 from ddbio.formats.registry import FORMATS, format_of, holds_dynamodb_json
 from ddbio.formats.row_files import FooterReader, read_batches
@@ -34,6 +33,7 @@ from ddbio.jobs.estimate import ARROW_RATIO, REWRITE_SPEED, Estimate, EstimatedP
 from ddbio.jobs.file_estimates import file_estimate, file_figures
 from ddbio.jobs.report import FilesReport, layout_of
 from ddbio.jobs.stores import open_store
+from ddbio.options.parsing import seconds_of
 from ddbio.result import Result
 from ddbio.runner.files_job import FilesJob
 from ddbio.storage.staged import job_of
@@ -485,7 +485,7 @@ def _closed(options: CompactOptions, files: Iterable[LiveFile]) -> Iterable[Live
     """Return the files of hours that ended long enough ago, or all if that was not asked for."""
     if options.closed_hours is None:
         return files
-    before = datetime.now(UTC) - parse_age(options.closed_hours) - timedelta(hours=1)
+    before = datetime.now(UTC) - timedelta(seconds=seconds_of(options.closed_hours), hours=1)
     return [each for each in files if (began := hour_began(each.partition)) is not None and began <= before]
 
 

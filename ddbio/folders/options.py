@@ -11,7 +11,7 @@ from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions
 from ddbio.options.files import SMALL_FILE_BYTES
 from ddbio.options.format_names import CompactFormat, Compression, InputFormat
 from ddbio.options.limits import PriceOptions, TimeLimitOptions
-from ddbio.options.parsing import CONFIG, Engine, Names
+from ddbio.options.parsing import CONFIG, Age, Engine, Names
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -36,7 +36,7 @@ class CompactOptions(CatalogConnectionOptions, PriceOptions):
     """Rewrite only files smaller than this; default is three quarters of ``target_bytes``."""
     partition: Names | None = None
     """Rewrite only the partitions with these values, each as ``column=value``."""
-    closed_hours: Annotated[str, Field(pattern=r"^\d+[smhdw]$")] | None = None
+    closed_hours: Age | None = None
     """Rewrite only folders ``year=…/month=…/day=…/hour=…`` whose hour ended so long ago: ``1h``, ``1d``."""
     format: CompactFormat | None = None
     """Format of the new files, to which files of others are converted; default is that of the old ones."""
@@ -75,7 +75,7 @@ class VacuumOptions(ConnectionOptions):
 
     path: Annotated[str, Field(min_length=1)]
     """``s3://bucket/prefix`` or a local folder."""
-    older_than: Annotated[str, Field(pattern=r"^\d+[smhdw]$")] = "7d"
+    older_than: Age = "7d"
     """Keep versions that were the newest within this time, and files younger than it: ``12h``, ``7d``, ``4w``."""
 
 

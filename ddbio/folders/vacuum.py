@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ddbio.commit import committer
@@ -13,6 +13,7 @@ from ddbio.commit.protocol import Target, old_jobs
 from ddbio.commit.snapshot import live_files, read_snapshot
 from ddbio.jobs.report import Clock, Report
 from ddbio.jobs.stores import new_job_id, open_store
+from ddbio.options.parsing import seconds_of
 from ddbio.storage.meta import META, claim_path, is_claim, is_intent, job_of_state, snapshot_path, version_at
 from ddbio.storage.staged import job_of
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ddbio.folders.options import VacuumOptions
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class _Found:
 def _find(store: ObjectStore, options: VacuumOptions, now: float, job_id: str) -> _Found:
     """Return what is old enough, and named by no version that stays."""
     states = list(store.list(META))
-    before = now - parse_age(options.older_than).total_seconds()
+    before = now - seconds_of(options.older_than)
     running = {job_of_state(each.path) for each in states if is_claim(each.path) or is_intent(each.path)} | {job_id}
     written = sorted((version, each.modified_at) for each in states if (version := version_at(each.path)))
     # A version is old when the next one has been there for long.
@@ -118,12 +117,6 @@ def _find(store: ObjectStore, options: VacuumOptions, now: float, job_id: str) -
     )
     jobs = tuple(sorted(old_jobs(store, datetime.fromtimestamp(before, UTC)) - running))
     return _Found(kept[-1].version, tuple(old), files, jobs)
-
-
-def parse_age(text: str) -> timedelta:
-    """Return the time that a number and a unit say: ``12h``, ``7d``."""
-    number, unit = text[:-1], text[-1]
-    return timedelta(**{_UNITS[unit]: int(number)})
 
 
 def _report(options: VacuumOptions, found: _Found, clock: Clock, *, dry_run: bool) -> VacuumReport:

@@ -27,6 +27,7 @@ from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
 from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.table import FLOOR, Commit, retry_conflicts
+from ddbio.options.parsing import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ddbio.lake_formats.table import LakeFile, LakeState, LakeTable
 
 _LOG = logging.getLogger("ddbio.maintain")
-_SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
 SMALL_RATIO = 0.75
 """Files below this share of the wanted size are rewritten."""
 
@@ -407,11 +407,6 @@ def columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
 
 def _ascending(names: Sequence[str]) -> list[tuple[str, Any]]:
     return [(name, "ascending") for name in names]
-
-
-def seconds_of(age: str) -> int:
-    """Return the seconds of an age such as ``7d``."""
-    return int(age[:-1]) * _SECONDS[age[-1]]
 
 
 def _stays(work: BucketFiles, file: LakeFile, floor: int) -> Any:

@@ -12,7 +12,7 @@ from ddbio.options.connection import CatalogConnectionOptions, ConnectionOptions
 from ddbio.options.format_names import Compression, LakeFormatName
 from ddbio.options.lake_formats import LAKE_FORMATS, check_engine_of
 from ddbio.options.limits import LimitOptions
-from ddbio.options.parsing import CONFIG, Names
+from ddbio.options.parsing import CONFIG, LongAge, Names, seconds_of
 
 _LEAST_HOURS, _LEAST_VACUUM_HOURS = 48, 24
 
@@ -78,11 +78,11 @@ class MaintainOptions(CatalogConnectionOptions):
     """What rewrites: this process, without a JVM, or Hudi's own services on Spark, for its tables alone."""
     catalog: str | None = None
     """Table of a catalog that is to name the newest version, as of ``apply``."""
-    tombstones_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    tombstones_older_than: LongAge | None = None
     """Let rows of items go that were deleted so long before the newest applied change: ``7d``; at least ``48h``."""
-    vacuum_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    vacuum_older_than: LongAge | None = None
     """Delete files that no version since then has: ``7d``; at least ``24h``, and longer than readers and jobs run."""
-    expire_snapshots_older_than: Annotated[str, Field(pattern=r"^\d+[hdw]$")] | None = None
+    expire_snapshots_older_than: LongAge | None = None
     """Forget versions that were replaced so long ago, in the table's own log: ``30d``; at least ``24h``."""
     sort_by: Names | None = None
     """Attributes by which the rows of each bucket are sorted; a bucket is sorted in memory."""
@@ -96,10 +96,10 @@ class MaintainOptions(CatalogConnectionOptions):
         for name, reason in _REASONS.items():
             least = _LEAST_HOURS if name == "tombstones_older_than" else _LEAST_VACUUM_HOURS
             age = getattr(self, name)
-            if age is not None and _hours(age) < least:
+            if age is not None and seconds_of(age) < least * 3_600:
                 raise ValueError(f"{name} is at least {least}h: {reason}")
         kept, swept = self.expire_snapshots_older_than, self.vacuum_older_than
-        if kept is not None and swept is not None and _hours(kept) < _hours(swept):
+        if kept is not None and swept is not None and seconds_of(kept) < seconds_of(swept):
             raise ValueError("expire_snapshots_older_than is at least vacuum_older_than: files are found by versions")
         if self.sort_by is not None and self.z_order_by is not None:
             raise ValueError("give sort_by or z_order_by, not both")
@@ -110,10 +110,6 @@ class MaintainOptions(CatalogConnectionOptions):
         if self.engine == "spark" and not facts.is_written_by_spark:
             raise ValueError(f"a table of format {self.format} is maintained by this process: leave engine out")
         return self
-
-
-def _hours(age: str) -> int:
-    return int(age[:-1]) * {"h": 1, "d": 24, "w": 168}[age[-1]]
 
 
 AnyTableFormat = Literal["auto", LakeFormatName]

@@ -64,6 +64,18 @@ def _split_pairs(value: object) -> object:
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_split_pairs), Field(min_length=1)]
 """Texts by name: a mapping in Python, ``a=x,b=y`` as text."""
 
+_AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+Age = Annotated[str, Field(pattern=r"^\d+[smhdw]$")]
+"""A time span as a number and a unit: ``12h``, ``7d``."""
+LongAge = Annotated[str, Field(pattern=r"^\d+[hdw]$")]
+"""A time span of hours, days or weeks."""
+
+
+def seconds_of(age: str) -> int:
+    """Return the seconds of an age."""
+    return int(age[:-1]) * _AGE_SECONDS[age[-1]]
+
+
 CONFIG = ConfigDict(
     alias_generator=AliasGenerator(validation_alias=_names_of),
     arbitrary_types_allowed=True,

@@ -18,11 +18,11 @@ from ddbio.lake.maintain import (
     open_maintainer,
     plan_expired,
     plan_swept,
-    seconds_of,
 )
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake_formats.hudi import TIMELINE
 from ddbio.lake_formats.table import FLOOR
+from ddbio.options.parsing import seconds_of
 from ddbio.spark.engine import SparkEngine
 from ddbio.spark.hudi import HudiTable, claimed, hudi_store
 
