@@ -171,18 +171,10 @@ def merge_bucket(
         names = files.schema.names
     # Rows of the table are read by its own schema; these come from elsewhere.
     require_equal(pa.schema([changes.schema.field(name) for name in names]), files.schema)
+    kept = (batch for file, stays in losing for batch in files.read_rows(file, stays))
     won = (batch.select(names) for batch in merge.winners())
-    added = files.write(bucket, itertools.chain(_kept(files, losing), won))
+    added = files.write(bucket, itertools.chain(kept, won))
     return MergedBucket(outcome, tuple(file for file, _ in losing), added)
-
-
-def _kept(files: BucketFiles, losing: Sequence[tuple[LakeFile, NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
-    for file, stays in losing:
-        start = 0
-        for batch in files.read(file):
-            end = start + batch.num_rows
-            yield batch.filter(pa.array(stays[start:end]))
-            start = end
 
 
 def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

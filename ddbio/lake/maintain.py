@@ -420,11 +420,7 @@ def _stays(work: BucketFiles, file: LakeFile, floor: int) -> Any:
 
 def _kept(work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     for file in files:
-        if file.path not in masks:
+        if file.path in masks:
+            yield from work.read_rows(file, masks[file.path])
+        else:
             yield from work.read(file)
-            continue
-        start = 0
-        for batch in work.read(file):
-            end = start + batch.num_rows
-            yield batch.filter(pa.array(masks[file.path][start:end]))
-            start = end

@@ -19,6 +19,9 @@ from ddbio.storage.staged import FileNaming, StagedFile, StoredObject
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ddbio.formats.rolling_writer import FileOptions
     from ddbio.lake_formats.table import LakeFile
     from ddbio.storage.object_store import ObjectStore
@@ -90,6 +93,14 @@ class BucketFiles:
                 yield self._typed(batch, wanted, file)
         except OSError as error:
             raise DecodeError(f"{self.store.uri}/{file.path} is damaged: {error}") from error
+
+    def read_rows(self, file: LakeFile, wanted: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        """Yield some rows of a file, in all columns of the table."""
+        start = 0
+        for batch in self.read(file):
+            end = start + batch.num_rows
+            yield batch.filter(pa.array(wanted[start:end]))
+            start = end
 
     def _open(self, file: LakeFile, *, whole: bool) -> pq.ParquetFile:
         if whole:
