@@ -274,6 +274,7 @@ EXPORT = ServiceJob(
     check=_check,
     actual=_actual,
     started_by="start_export",
+    log="ddbio.export",
     lists="Return the exports of the last 90 days, of a table or of all.",
 )
 start, wait, describe, list_of = EXPORT.public_functions()

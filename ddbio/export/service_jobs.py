@@ -39,7 +39,6 @@ COURSE = (
 S3_KEY = "aws/s3"
 """KMS's key for S3, which requests to the service name by naming none."""
 
-_LOG = logging.getLogger("ddbio.export")
 # What fields of these types hold if the service leaves a member out; others hold None.
 _MISSING = {"bool": False, "int": 0, "str": ""}
 
@@ -160,6 +159,8 @@ class ServiceJob(Descriptions[JobT, EntryT]):
         Returns an awaited job, or raises what went wrong; its docstring is that of ``wait``.
     actual
         Returns what a job took; None if that is not known yet.
+    log
+        The name of its log.
     """
 
     started_by: str
@@ -167,11 +168,13 @@ class ServiceJob(Descriptions[JobT, EntryT]):
     request: Callable[[Any, Any], JobT]
     check: Callable[[JobT, Any], JobT]
     actual: Callable[[JobT], Figures | None]
+    log: str = "ddbio.import"
 
     def start(self, options: Any) -> JobT:
         """Request a job and return at once."""
         plan = self.plan(options)
-        _LOG.info("%s of table %s: planned: %s", self.name, options.table, plan.figures)
+        log = logging.getLogger(self.log)
+        log.info("%s of table %s: planned: %s", self.name, options.table, plan.figures)
         return dataclasses.replace(self.request(options, plan), planned=plan.figures)  # type: ignore[type-var]
 
     def wait(self, options: WaitOptions, watch: Callable[[JobT, float], None] | None = None) -> JobT:
