@@ -26,7 +26,7 @@ from ddbio.export.job_descriptions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
     from ddbio.export.job_descriptions import BulkPlan, ExportPlan, ImportPlan, RestorePlan
@@ -75,7 +75,7 @@ class ServiceJob(NamedTuple):
     computed: Mapping[str, Callable[[Mapping[str, Any]], Any]]
     table: str | None = "TableArn"
     filters: Mapping[str, str] = {}
-    tokens: tuple[str, str | None] = ("NextToken", None)
+    tokens: Sequence[str] = ("NextToken",)
     parts: tuple[str, ...] = ()
 
     @property
@@ -200,7 +200,7 @@ def list_jobs(spec: ClientSpec, kind: ServiceJob, table: str | None = None) -> l
         table = describe_table(spec, table).arn
     members = {**kind.filters, **({kind.table: table} if kind.table and table else {})}
     resource = f"{kind.name}s of {table or 'all tables'}"
-    replies = list_pages(spec, f"List{kind.noun}s", resource, members, *kind.tokens)
+    replies = list_pages(spec, f"List{kind.noun}s", resource, members, kind.tokens)
     return [kind.parse(each, kind.entry) for reply in replies for each in reply.get(kind.entries, [])]
 
 

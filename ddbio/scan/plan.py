@@ -212,7 +212,7 @@ def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
     """
     if options.rcu_per_second is not None:
         return options.rcu_per_second
-    index = table.index(options.index) if options.index else None
+    index = table.index(options.index)
     rate = index.rcu if index is not None and index.is_global else table.rcu
     if options.read_ratio is None:
         return None if table.on_demand or rate is None else rate * DEFAULT_RATIO
@@ -233,20 +233,14 @@ def check_scan(table: TableDescription, options: ScanOptions) -> None:
         If the index does not exist, a strongly consistent read of a global index is asked, or the condition is none.
     """
     if options.index is not None:
-        _check_index(table, options)
+        index = table.index(options.index)
+        if index is None:
+            known = ", ".join(each.name for each in table.indexes) or "none"
+            raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
+        # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
+        if index.is_global and options.consistent:
+            raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
     selection_of(table, options)
-
-
-def _check_index(table: TableDescription, options: ScanOptions) -> None:
-    if options.index is None:
-        return
-    index = table.index(options.index)
-    if index is None:
-        known = ", ".join(each.name for each in table.indexes) or "none"
-        raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
-    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
-    if index.is_global and options.consistent:
-        raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
 
 
 @dataclass(frozen=True)
@@ -268,7 +262,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of
     unknown size, gets one to four, and one if the sample was the whole table.
     """
-    index = table.index(options.index) if options.index else None
+    index = table.index(options.index)
     count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
     selection = selection_of(table, options)
     if selection.keys:
