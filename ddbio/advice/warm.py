@@ -20,7 +20,7 @@ from ddbio.lake_formats import keys as lake_keys
 from ddbio.lake_formats import merge as reordering
 from ddbio.load.encode import RowEncoder
 from ddbio.load.plan import WritePlan
-from ddbio.storage import checksum
+from ddbio.storage import checksums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     digest_json.warm,
     digest_columns.warm,
     _hash_keys,
-    checksum.warm,
+    checksums.warm,
     lake_keys.warm,
     reordering.warm,
     raw_items.warm,

@@ -43,7 +43,7 @@ from botocore.utils import parse_timestamp
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.secrets import remember_secrets
-from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.storage.checksums import CRC_POLYNOMIALS, checksum
 from ddbio.version import __version__
 
 if TYPE_CHECKING:

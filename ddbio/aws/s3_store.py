@@ -27,8 +27,7 @@ from urllib3.exceptions import HTTPError
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.retrying import retrying
-from ddbio.storage.contained import contained, outside
-from ddbio.storage.staged import StagedFile, StoredObject, job_of
+from ddbio.storage.staged import StagedFile, StoredObject, contained, job_of, outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,8 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddbio.errors import TargetError
-from ddbio.storage.contained import contained
-from ddbio.storage.staged import is_job_id, job_of
+from ddbio.storage.staged import contained, is_job_id, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -78,12 +78,12 @@ def at(store, mode="append", **more):
 
 def prepare(store, mode, job_id, **more):
     """Claim and prepare a target."""
-    return commits.prepare(at(store, mode, **more), job_id)
+    return at(store, mode, **more).prepare(job_id)
 
 
 def commit(store, job_id, staged, info, replaced=(), mode=None):
     """Commit what a job staged."""
-    return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, info, replaced)
+    return at(store, mode or ("overwrite" if replaced else "append")).commit(job_id, staged, info, replaced)
 
 
 def path_of(job_id, task):
@@ -517,9 +517,9 @@ def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
     """No lease is waited for where the process of a claim is known to be gone."""
     script = """
 import os, sys
-from ddbio.commit.protocol import Target, prepare
+from ddbio.commit.protocol import Target
 from ddbio.storage.local_store import LocalStore
-prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
+Target(store=LocalStore(sys.argv[1]), mode="overwrite").prepare("one")
 os._exit(9)
 """
     subprocess.run([sys.executable, "-c", script, local_store.uri], check=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.storage.checksums import CRC_POLYNOMIALS, checksum
 
 
 def by_definition(algorithm, data):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ddbio.errors import TargetError
-from ddbio.storage.contained import contained
+from ddbio.storage.staged import contained
 
 OUTSIDE = (
     *("", "..", "../a", "a/..", "a/../b", "a/../../b", "_ddbio/../../b", "../../victim/photos", "a\\..\\b", "..\\a"),
