@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ddbio.load.row_texts import RowTexts, UpdateExpressions, joined_texts
+from ddbio.load.requests import RowTexts, UpdateExpressions, joined_texts
 
 TEXT = st.binary(max_size=90)
 
