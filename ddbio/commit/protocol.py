@@ -32,6 +32,7 @@ from ddbio.storage.meta import (
     manifest_path,
     read_state,
 )
+from ddbio.storage.object_store import is_there
 from ddbio.storage.staged import FileNaming, SmallObject, StagedFile, check_job_id, job_of, started_at
 from ddbio.storage.states import FORMAT
 from ddbio.version import __version__
@@ -156,8 +157,7 @@ def tidy(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> No
 
 def has_manifest(store: ObjectStore, job_id: str) -> bool:
     """Return whether a job is committed."""
-    path = manifest_path(job_id)
-    return any(each.path == path for each in store.list(path))
+    return is_there(store, manifest_path(job_id))
 
 
 def owner_of(path: str) -> str:
@@ -360,7 +360,7 @@ def abort(store: ObjectStore, job_id: str) -> None:
     """
     intent = read_intent(store, intent_path(job_id))
     if intent is not None:
-        if not any(each.path == claim_path(job_id) for each in store.list(claim_path(job_id))):
+        if not is_there(store, claim_path(job_id)):
             # Another job took this one for dead, and may just be finishing this very commit.
             return
         undo(store, intent)

@@ -11,7 +11,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,6 @@ from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import TypeAlias
 
     import numpy.typing as npt
 
@@ -155,20 +154,8 @@ class EncodedLines:
     refusals: Sequence[Refusal]
 
 
-class LineEncoder(Protocol):
-    """Encode batches of one schema as lines. An instance belongs to one thread.
-
-    Attributes
-    ----------
-    header
-        The first bytes of each object.
-    """
-
-    header: bytes
-
-    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        """Return the line of each row, and the rows that cannot be items of the table."""
-        ...
+LineEncoder: TypeAlias = "_PlainLineEncoder | _ComparingLineEncoder | _CsvLineEncoder"
+"""Encodes batches of one schema as lines, and has the first bytes of each object. An instance belongs to one thread."""
 
 
 def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
@@ -189,6 +176,8 @@ def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
 
 
 class _PlainLineEncoder:
+    """Encode rows as lines of DynamoDB JSON or Ion."""
+
     header = b""
 
     def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:

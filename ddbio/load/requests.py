@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass, field
 from itertools import compress, count, pairwise
 from operator import or_
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -245,12 +245,8 @@ class EncodedRows:
         return [data[start:end] for start, end in pairwise(self.offsets.tolist())]
 
 
-class RequestEncoder(Protocol):
-    """Encode rows as the bytes that each adds to its request."""
-
-    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        """Return the bytes of each row."""
-        ...
+RequestEncoder: TypeAlias = "ItemEncoder | UpdateEncoder | _MixedEncoder"
+"""Encodes rows as the bytes that each adds to its request."""
 
 
 def batch_template(table: str, opening: bytes = b"", closing: bytes = b"") -> RequestTemplate:

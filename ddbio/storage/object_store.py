@@ -139,6 +139,21 @@ class ObjectStore(Protocol):
         ...
 
 
+def is_there(store: ObjectStore, path: str) -> bool:
+    """Return whether an object is visible."""
+    return any(each.path == path for each in store.list(path))
+
+
+def read_at_most(store: ObjectStore, path: str, most_bytes: int) -> bytes:
+    """Return the bytes of an object; of a larger one only a part, which is longer than ``most_bytes``."""
+    data = bytearray()
+    for chunk in store.read_chunks(path):
+        data += chunk
+        if len(data) > most_bytes:
+            break
+    return bytes(data)
+
+
 def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, path: str, rows: int) -> StagedFile:
     """Stage a copy of an object of any store, by reading and writing its bytes if there is no cheaper way.
 
