@@ -89,8 +89,8 @@ class Signer:
         names = ";".join(name for name, _ in signed)
         lines = "".join(f"{name}:{value}\n" for name, value in signed)
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
-        credential = f"{_one_line(credentials.access_key)}/{scope}"
-        key = self._key(credentials.secret_key, stamp[:8])
+        credential = f"{_one_line(credentials.access_key or '')}/{scope}"
+        key = self._key(credentials.secret_key or "", stamp[:8])
         return SecondSignature(
             headers=added,
             _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
