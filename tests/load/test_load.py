@@ -257,7 +257,7 @@ def test_the_hottest_keys_are_named(mode):
     cold = [(f"k{n}", n) for n in range(300)]
     table = pa.table({"pk": [key for key, _ in hot + cold], "sk": [n for _, n in hot + cold]})
     with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
-        server.load("skewed", b"", "pk:S,sk:N")
+        ddbio.create_table("skewed", key="pk:S,sk:N", endpoint_url=server.endpoint_url)
         report = ddbio.write_table(table, "skewed", mode=mode, endpoint_url=server.endpoint_url)
     assert report.written == 1800
     assert next(iter(report.hottest_keys)) == '{"S":"hot"}'
@@ -267,7 +267,7 @@ def test_rows_that_wait_for_their_partition_make_no_hot_key():
     """Where every key has one row and the partition is what is slow, no key is blamed."""
     table = pa.table({"pk": [f"k{n}" for n in range(1800)]})
     with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
-        server.load("narrow", b"", "pk:S")
+        ddbio.create_table("narrow", key="pk:S", endpoint_url=server.endpoint_url)
         report = ddbio.write_table(table, "narrow", endpoint_url=server.endpoint_url)
     assert report.written == 1800
     assert sum(report.throttles.values()) > 0
