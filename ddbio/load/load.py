@@ -223,7 +223,7 @@ def load_files(
     # Only the table itself has an id, which a later run compares.
     table = found.table if found.table.table_id else describe_table(dynamodb_spec(options), options.table)
     identity = identity_of(options, table, found.source, plan.key_partitions)
-    none = CheckpointStore(None, job_id, frozenset(), 0)
+    none = CheckpointStore(None, job_id)
     with open_checkpoints(options, job_id, identity, cluster) if can_continue else nullcontext(none) as checkpoints:
         return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 

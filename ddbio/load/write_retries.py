@@ -18,14 +18,13 @@ from ddbio.aws.error_codes import (
     ClientError,
     error_code,
     is_transient,
-    throttling_reasons,
     to_ddbio_error,
     was_sent,
 )
-from ddbio.aws.retry import backoff_seconds
+from ddbio.aws.retry import backoff_seconds, report_throttle, throttled_too_long
 from ddbio.budget import Grant
-from ddbio.budget.pacing import ThrottleScope, parse_throttle_reason
-from ddbio.errors import EndpointError, ServiceError, ThrottledError
+from ddbio.budget.pacing import ThrottleScope
+from ddbio.errors import EndpointError, ServiceError
 from ddbio.items.json_text import compact_json
 from ddbio.items.number import canonical_number
 from ddbio.items.page import units_in
@@ -336,12 +335,9 @@ class Lane:
             return 0
         is_hot = False
         if code in THROTTLE_CODES:
-            reasons = throttling_reasons(error)
-            scope = parse_throttle_reason(reasons, code)
-            is_hot = scope is ThrottleScope.KEY_RANGE
+            is_hot = report_throttle(self._budget, error) is ThrottleScope.KEY_RANGE
             if is_hot:
                 self._count_hot_keys(sender, batch)
-            self._budget.throttled(scope, ", ".join(reasons) or code)
         elif code not in _CONFLICT_CODES and not is_transient(error):
             raise self._error(error) from error
         self._failure = error
@@ -366,11 +362,7 @@ class Lane:
             failure = self._error(error)
             failure.args = (f"{failure}; gave up after {idle_seconds:.0f} s, deadline_seconds", *failure.args[1:])
             raise failure from error
-        raise ThrottledError(
-            f"writing to table {self.table!r} was throttled for {idle_seconds:.0f} s without a row: raise its "
-            "capacity, lower the budget, or raise deadline_seconds",
-            elapsed_seconds=idle_seconds,
-        )
+        raise throttled_too_long(f"writing to table {self.table!r}", "a row", idle_seconds)
 
     def _error(self, error: ClientError | BotoCoreError) -> DdbioError:
         return to_ddbio_error(error, action="dynamodb:write", resource=f"table {self.table!r}")

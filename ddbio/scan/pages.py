@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, is_throttled, throttling_reasons, was_sent
-from ddbio.budget.pacing import parse_throttle_reason
-from ddbio.errors import DecodeError, ServiceError, ThrottledError
+from ddbio.aws.error_codes import BotoCoreError, ClientError, is_throttled, was_sent
+from ddbio.aws.retry import report_throttle, throttled_too_long
+from ddbio.budget.pacing import ThrottleScope
+from ddbio.errors import DecodeError, ServiceError
 from ddbio.items.capacity import BATCH_KEYS
 from ddbio.items.item_key import key_identity
 from ddbio.items.json_text import compact_json, parse_json
@@ -348,23 +349,15 @@ def _looked_up(source: PageSource, request: ReadRequest, budget: Budget, policy:
             page, gathered = replace(page_of_answers(gathered), keys_left=waiting), []
             yield page if left is None or left >= 0 else first_items(page, page.count + left)
         if is_throttled_in_part and not is_last:
-            budget.throttled(parse_throttle_reason((), ""), "unprocessed")
-            _check_lookup(request, policy, policy.clock() - began)
+            budget.throttled(ThrottleScope.TABLE, "unprocessed")
+            if (idle_seconds := policy.clock() - began) > policy.deadline_seconds:
+                raise throttled_too_long(f"looking up items of table {request.table!r}", "an item", idle_seconds)
             policy.pause(attempt)
             attempt += 1
 
 
 def _look_up(source: PageSource, reader: AnswerReader, request: ReadRequest, keys: Sequence[bytes]) -> LookupAnswer:
     return reader.read(source.begin("BatchGetItem", request.table, request.lookup_body(keys)).result(), keys)
-
-
-def _check_lookup(request: ReadRequest, policy: RetryPolicy, idle_seconds: float) -> None:
-    if idle_seconds > policy.deadline_seconds:
-        raise ThrottledError(
-            f"looking up items of table {request.table!r} was throttled for {idle_seconds:.0f} s without an item: "
-            "raise its capacity, lower the budget, or raise deadline_seconds",
-            elapsed_seconds=idle_seconds,
-        )
 
 
 def _page_limit(page_units: float | None, item_units: float | None, left: int | None) -> int | None:
@@ -414,5 +407,4 @@ def settle_failed(budget: Budget, grant: Grant, estimate: float, error: ClientEr
     # A rejected request costs nothing; a broken response may have cost the page.
     budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
     if is_throttled(error):
-        reasons, code = throttling_reasons(error), error_code(error)
-        budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+        report_throttle(budget, error)

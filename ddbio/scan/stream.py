@@ -74,10 +74,10 @@ class ScanTask:
 class ScanCounts:
     """Count what a task read."""
 
-    items: int
-    wire_bytes: int
-    misfits: MisfitLog
-    digest: Digest
+    items: int = 0
+    wire_bytes: int = 0
+    misfits: MisfitLog = field(default_factory=MisfitLog)
+    digest: Digest = field(default_factory=Digest)
     scanned_items: int = 0
     """Items that were read for them: more, if they had to meet a condition."""
     missing_keys: int = 0
@@ -183,7 +183,7 @@ class PageStream(Generic[BlockT]):
         self._lock = threading.Lock()
         self._delivered, self._has_room = (threading.Condition(self._lock) for _ in range(2))
         self._stop = self._retry_policy.stop
-        self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
+        self.counts = ScanCounts()
 
     def __iter__(self) -> Generator[BlockT]:
         """Yield the blocks as the lanes deliver them; order is not defined."""
@@ -449,7 +449,7 @@ class RotatedStream(Generic[BlockT]):
 
     def __init__(self, task: ScanTask, budget: Budget, decoder: PageDecoder[BlockT]) -> None:
         self._task, self._budget, self._decoder = task, budget, decoder
-        self.counts = ScanCounts(0, 0, MisfitLog(), Digest())
+        self.counts = ScanCounts()
 
     def __iter__(self) -> Generator[BlockT]:
         """Yield the blocks; order is not defined."""
