@@ -59,7 +59,7 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.staging import target_of
 from ddbio.jobs.stores import open_store, protect_sources
 from ddbio.load.options import ImportFilesOptions
-from ddbio.load.requests import EncodedRows, ItemEncoder, absent_condition
+from ddbio.load.requests import ItemEncoder, RowTexts, absent_condition, joined_texts
 from ddbio.load.sources import batches_of, open_source
 from ddbio.load.unit_reader import read_unit
 from ddbio.options.locations import local_path
@@ -206,26 +206,15 @@ class _ComparingLineEncoder:
         self._edges = _edges(line_format)
 
     def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        made = self._parts.encode(rows)
-        return EncodedLines(rows, *_framed(made, *self._edges), made.refusals)
+        made, everywhere = self._parts.encode(rows), np.ones(rows.num_rows, np.bool_)
+        prefix, suffix = (RowTexts.where(everywhere, edge) for edge in self._edges)
+        return EncodedLines(rows, *joined_texts([prefix, made.row_texts, suffix]), made.refusals)
 
 
 def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
     """Return the text before and after an item."""
     members = compact_json(line_format.condition)[1:-1]
     return b'{"Item":', f"{members and ','}{members}}}\n".encode()
-
-
-def _framed(made: EncodedRows, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
-    kind = pa.large_binary()
-    parts: Any = pa.Array.from_buffers(
-        kind, len(made.offsets) - 1, [None, pa.py_buffer(made.offsets.data), pa.py_buffer(made.texts.data)]
-    )
-    edges: list[Any] = [pa.scalar(each, kind) for each in (prefix, suffix, b"")]
-    lines: Any = pc.binary_join_element_wise(edges[0], parts, *edges[1:])
-    _, offsets, text = lines.buffers()
-    ends = np.frombuffer(offsets, np.int64)[: len(lines) + 1]
-    return np.frombuffer(text, np.uint8)[: ends[-1]], ends
 
 
 class _CsvLineEncoder:

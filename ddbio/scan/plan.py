@@ -47,7 +47,6 @@ COLLECTION_GROUPS_PER_LANE = 16
 """Item collections are read in so many groups a lane, so that a group of large ones holds up few others."""
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
-MIN_TASK_SECONDS = 10.0
 ROTATED_SEGMENTS = 256
 ROTATED_SEGMENTS_UNKNOWN = 64
 ROTATED_PAGE_BYTES = 256 * 1024

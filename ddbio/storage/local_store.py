@@ -307,12 +307,7 @@ class LocalStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
-
-        def publish(temporary: Path, place: Path) -> bool:
-            temporary.replace(place)
-            return True
-
-        self._write(path, data, publish)
+        self._write(path, data, lambda temporary, place: bool(temporary.replace(place)))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a small file whole and return True, or return False if one is there."""
