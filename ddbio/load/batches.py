@@ -149,11 +149,7 @@ class Writes:
 
     def part(self, place: int) -> bytes:
         """Return the bytes of one row."""
-        return bytes(self._run(place, place + 1))
-
-    def template_of(self, batch: Sequence[int]) -> RequestTemplate:
-        """Return the template of the request for some rows."""
-        return self.own_templates.get(batch[0], self.template) if self.own_templates else self.template
+        return bytes(self._view[self.offsets[place] : self.offsets[place + 1] - self._separator_bytes])
 
     def body(self, batch: Sequence[int]) -> bytes:
         """Return the request body of some rows."""
@@ -194,9 +190,6 @@ class Writes:
     @cached_property
     def _separator_bytes(self) -> int:
         return len(self.template.separator or b"")
-
-    def _run(self, first: int, stop: int) -> memoryview:
-        return self._view[self.offsets[first] : self.offsets[stop] - self._separator_bytes]
 
 
 def write_units(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -569,11 +562,6 @@ class Packer:
             self._next = place + 1
             return range(place, place + 1)
         return self._full_batch() or self._fill([])
-
-    @property
-    def has_new(self) -> bool:
-        """Return whether there are rows that were never taken."""
-        return self._next < self._length and not self._halves
 
     def row(self, place: int) -> tuple[int, object]:
         """Return a row's number in the source, and its origin."""

@@ -64,6 +64,7 @@ from ddbio.load.sources import batches_of, open_source
 from ddbio.load.unit_reader import read_unit
 from ddbio.options.locations import local_path
 from ddbio.runner.files_job import FilesJob, StagedFiles
+from ddbio.storage.object_store import aborted_on_error
 from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
@@ -525,12 +526,9 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
         del engine
         naming, ending = FileNaming(self.job_id, 0), _ENDINGS[self.options.format]
         writer = ImportObjectWriter(self._store, FOLDER, naming, ending, self.options.compression)
-        try:
+        with aborted_on_error(writer):
             self._collect(writer)
             return [StagedFiles(writer.finish())]
-        except BaseException:
-            writer.abort()
-            raise
 
     def _collect(self, writer: ImportObjectWriter | LineCounter) -> None:
         """Pass the rows to a writer, until the job is to be stopped."""

@@ -37,6 +37,7 @@ from ddbio.scan.progress import (
     open_progress,
 )
 from ddbio.scan.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
+from ddbio.storage.object_store import aborted_on_error
 from ddbio.storage.staged import FileNaming, SmallObject
 
 if TYPE_CHECKING:
@@ -295,12 +296,8 @@ def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> Fil
     writer = staging.writer(scan.schema, FileNaming(staging.job_id, number, secrets.randbelow(10**6)))
     step_seconds = STEP_SECONDS if staging.partition_by is None else PARTITIONED_STEP_SECONDS
     pages = PageWriter(progress, number, writer, step_seconds, journal)
-    try:
-        with closing(iter(stream)) as read:
-            pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
-    except BaseException:
-        writer.abort()
-        raise
+    with aborted_on_error(writer), closing(iter(stream)) as read:
+        pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
     if journal is not None:
         journal.finish(staging.job_id)
     if isinstance(writer, PartitionedWriter):
@@ -316,14 +313,11 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
     writer = RollingGzipWriter(staging.store, naming, _EXPORT_FOLDER, staging.files.target_file_bytes)
-    try:
+    with aborted_on_error(writer):
         with closing(iter(stream)) as blocks:
             for lines in blocks:
                 writer.write(lines.text, lines.items)
         staged = tuple(writer.finish())
-    except BaseException:
-        writer.abort()
-        raise
     counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
         raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")

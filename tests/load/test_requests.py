@@ -123,7 +123,8 @@ def made_requests(writer, batch):
     for writes in encoded.lanes:
         packer = Packer(writes)
         while places := packer.take():
-            operation, body = writes.template_of(places).operation, json.loads(writes.body(places))
+            operation, text, _ = writes.request(places)
+            body = json.loads(text)
             rows = writes.rows[list(places)].tolist()
             if operation != "BatchWriteItem":
                 found.append((rows, operation, [body]))
