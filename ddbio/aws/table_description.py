@@ -79,8 +79,8 @@ class TableDescription(Result):
         """Return the region that the ARN names, or None."""
         return region_of(self.arn)
 
-    def index(self, name: str | None) -> IndexDescription | None:
-        """Return the index of that name, or None: without a name the table itself is meant."""
+    def index(self, name: str) -> IndexDescription | None:
+        """Return the index of that name, or None."""
         return next((index for index in self.indexes if index.name == name), None)
 
 

@@ -581,7 +581,7 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
         table's; or if both do not go together.
     """
     condition = None if options.where is None else parse_condition(options.where)
-    index = table.index(options.index)
+    index = table.index(options.index) if options.index else None
     if options.keys is not None:
         return _of_keys(table, options.keys, index, condition)
     if condition is None:

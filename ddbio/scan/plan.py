@@ -211,7 +211,7 @@ def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
     """
     if options.rcu_per_second is not None:
         return options.rcu_per_second
-    index = table.index(options.index)
+    index = table.index(options.index) if options.index else None
     rate = index.rcu if index is not None and index.is_global else table.rcu
     if options.read_ratio is None:
         return None if table.on_demand or rate is None else rate * DEFAULT_RATIO
@@ -261,7 +261,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of
     unknown size, gets one to four, and one if the sample was the whole table.
     """
-    index = table.index(options.index)
+    index = table.index(options.index) if options.index else None
     count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
     selection = selection_of(table, options)
     if selection.keys:
