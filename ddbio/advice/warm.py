@@ -32,7 +32,7 @@ from ddbio.lake_formats import keys as lake_keys
 from ddbio.lake_formats import reordering
 from ddbio.load.encode import RowEncoder
 from ddbio.load.plan import WritePlan
-from ddbio.storage import checksum
+from ddbio.storage import checksums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ WARM_UPS: tuple[Callable[[], object], ...] = (
     digest_json.warm,
     digest_columns.warm,
     _hash_keys,
-    checksum.warm,
+    checksums.warm,
     lake_keys.warm,
     reordering.warm,
     raw_items.warm,

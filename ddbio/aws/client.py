@@ -43,7 +43,7 @@ from botocore.utils import parse_timestamp
 from ddbio.aws.error_codes import may_pass, to_ddbio_error
 from ddbio.errors import AccessDeniedError, DdbioError, OptionError
 from ddbio.secrets import remember_secrets
-from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.storage.checksums import CRC_POLYNOMIALS, checksum
 from ddbio.version import __version__
 
 if TYPE_CHECKING:
@@ -135,13 +135,6 @@ class ClientSpec:
         AccessDeniedError
             If there are no credentials.
         """
-        found = self._find_credentials("AWS")
-        is_refreshed = isinstance(found, RefreshableCredentials) and found.method != "env"
-        is_temporary = found.get_frozen_credentials().token is not None
-        return CredentialSource(found.method, getattr(found, "_expiry_time", None), is_refreshed, is_temporary)
-
-    def _find_credentials(self, what_for: str) -> Any:
-        """Return botocore's credentials, which are valid now."""
         try:
             with _SESSION_LOCK:
                 found = _session(self._identity(), _environment()).get_credentials()
@@ -149,8 +142,10 @@ class ClientSpec:
                 raise NoCredentialsError
             found.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
-            raise to_ddbio_error(error, action="requests", resource=what_for) from error
-        return found
+            raise to_ddbio_error(error, action="requests", resource="AWS") from error
+        is_refreshed = isinstance(found, RefreshableCredentials) and found.method != "env"
+        is_temporary = found.get_frozen_credentials().token is not None
+        return CredentialSource(found.method, getattr(found, "_expiry_time", None), is_refreshed, is_temporary)
 
     def _identity(self) -> ClientSpec:
         """Return what a session depends on."""

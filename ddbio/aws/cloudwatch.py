@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import call
+from ddbio.aws.control_plane import list_pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,11 +78,8 @@ def read_metrics(
     }
     found: dict[str, dict[datetime, float]] = {metric: {} for metric in metrics}
     resource = f"table {table!r}" if index is None else f"index {index!r} of table {table!r}"
-    while True:
-        reply = call(spec, "GetMetricData", resource, members, service="cloudwatch")
+    for reply in list_pages(spec, "GetMetricData", resource, members, service="cloudwatch"):
         for result in reply["MetricDataResults"]:
             metric = metrics[int(result["Id"][1:])]
             found[metric] |= dict(zip(result["Timestamps"], map(float, result["Values"]), strict=True))
-        if not reply.get("NextToken"):
-            return found
-        members["NextToken"] = reply["NextToken"]
+    return found

@@ -118,7 +118,7 @@ MAX_BODY_BYTES = 128 << 20
 _PIECE_BYTES = 4 << 20
 _MAX_LINE_BYTES = 64 << 10
 _MAX_HEADERS = 100
-_HEAD_END = b"\r\n\r\n"
+HEAD_END = b"\r\n\r\n"
 _OK_LINE, _OK = "HTTP/1.1 200 OK", ("HTTP/1.1", 200)
 _BUFFER_BYTES = 64 << 10
 # For a response whose deadline passed before anybody read it: it may have been received in time.
@@ -317,8 +317,8 @@ class Connection:
 
     def _receive(self, timeout_seconds: float) -> HttpResponse:
         lines, received = self._head(timeout_seconds)
-        headers = _headers(lines)
-        version, status = _OK if lines[0] == _OK_LINE else _status(lines[0])
+        headers = parse_headers(lines)
+        version, status = _OK if lines[0] == _OK_LINE else parse_status(lines[0])
         if received is None:
             body, delimited = self._body(headers)
         elif headers.get("content-length") == str(len(received)) and "transfer-encoding" not in headers:
@@ -336,14 +336,14 @@ class Connection:
     def _head(self, timeout_seconds: float) -> tuple[list[str], bytes | None]:
         """Return the lines of the head, and what came with it of the body; None if the head came in pieces."""
         received = self._receiver.read_first(timeout_seconds)
-        head, end, rest = received.partition(_HEAD_END)
+        head, end, rest = received.partition(HEAD_END)
         lines = head.decode("latin-1").split("\r\n")
         if end and head.count(b"\n") == len(lines) - 1:
             return lines, rest
         self._receiver.put_back(received)
         first = self._line()
         # An invalid status line is an error before more is waited for.
-        _status(first)
+        parse_status(first)
         return [first, *self._lines()], None
 
     def _lines(self) -> list[str]:
@@ -367,13 +367,13 @@ class Connection:
             return self._chunks(), True
         length = headers.get("content-length")
         if length is not None:
-            return self._exactly(_size(length, 10)), True
+            return self._exactly(parse_size(length, 10)), True
         return self._up_to(MAX_BODY_BYTES), False
 
     def _chunks(self) -> bytes:
         chunks: list[bytes] = []
         total = 0
-        while size := _size(self._line().partition(";")[0], 16):
+        while size := parse_size(self._line().partition(";")[0], 16):
             total += size
             _check_body_size(total)
             chunks.append(self._exactly(size))
@@ -400,20 +400,22 @@ def _no_pending_bytes() -> int:
     return 0
 
 
-def _status(line: str) -> tuple[str, int]:
+def parse_status(line: str) -> tuple[str, int]:
+    """Return the version and the status of the first line of a response."""
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():  # noqa: PLR2004 - version, status
         raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {line[:40].encode('latin-1')!r}")
     return words[0], int(words[1])
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+def parse_headers(lines: list[str]) -> dict[str, str]:
     """Return the headers of a head, of which the first line is the status."""
     parted = [line.partition(":") for line in lines[1:]]
     return {name.lower(): value.strip() for name, _, value in parted}
 
 
-def _size(text: str, radix: int) -> int:
+def parse_size(text: str, radix: int) -> int:
+    """Return the stated length of a body or of a chunk."""
     try:
         size = int(text, radix)
     except ValueError:

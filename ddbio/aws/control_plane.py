@@ -1,4 +1,4 @@
-"""Call the control planes of DynamoDB and Glue, and describe, create and configure tables by it.
+"""Call control planes: describe, create and configure tables, and ask the AWS Price List.
 
 A call is repeated while the endpoint fails or throttles, unless repeating it could do harm.
 """
@@ -21,9 +21,10 @@ from ddbio.errors import NotFoundError, ServiceError
 from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ddbio.aws.client import ClientSpec
+    from ddbio.jobs.price_list import PriceQuery
 
 _ATTEMPTS = 4
 _BASE_SECONDS = 1.0
@@ -89,26 +90,31 @@ def call(
 
 
 def list_pages(
-    spec: ClientSpec, operation: str, resource: str, members: dict[str, Any], token: str, start: str | None = None
-) -> list[Any]:
-    """Return the responses to all pages of a listing.
+    spec: ClientSpec,
+    operation: str,
+    resource: str,
+    members: dict[str, Any],
+    tokens: Sequence[str] = ("NextToken",),
+    service: str = "dynamodb",
+) -> Iterator[Any]:
+    """Yield the responses to all pages of a listing.
 
     Parameters
     ----------
-    token
-        The response member that names the next page.
-    start
-        The request member that asks for the next page, if it has another name.
+    tokens
+        The response member that names the next page, and the request member that asks for it, if it has another name.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
         As :func:`call`.
     """
-    replies = [call(spec, operation, resource, members)]
-    while token in replies[-1]:
-        replies.append(call(spec, operation, resource, {**members, start or token: replies[-1][token]}))
-    return replies
+    while True:
+        reply = call(spec, operation, resource, members, service=service)
+        yield reply
+        if not reply.get(tokens[0]):
+            return
+        members = {**members, tokens[-1]: reply[tokens[0]]}
 
 
 def time_text(at: datetime | None) -> str | None:
@@ -132,7 +138,7 @@ def describe_table(spec: ClientSpec, table: str) -> TableDescription:
     ----------
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_DescribeTable.html
     """
-    return _table(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"])
+    return parse_table_description(call(spec, "DescribeTable", f"table {table!r}", {"TableName": table}))
 
 
 def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
@@ -143,7 +149,29 @@ def parse_table_description(described: Mapping[str, Any]) -> TableDescription:
     KeyError, TypeError
         If it is not such a description.
     """
-    return _table(described.get("Table", described))
+    table = described.get("Table", described)
+    types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
+    keys = tuple((name, types[name]) for name in _key_names(table))
+    on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
+    indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
+    indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
+    return TableDescription(
+        name=table["TableName"],
+        arn=table.get("TableArn", table["TableName"]),
+        table_id=table.get("TableId", ""),
+        status=table.get("TableStatus", "ACTIVE"),
+        key_types=keys,
+        item_count=int(table.get("ItemCount", 0)),
+        size_bytes=int(table.get("TableSizeBytes", 0)),
+        on_demand=on_demand,
+        rcu=_rcu(table),
+        wcu=_wcu(table),
+        indexes=tuple(indexes),
+        warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
+        warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
+        idle_seconds=_age_seconds(table.get("CreationDateTime")),
+        infrequent_access=table.get("TableClassSummary", {}).get("TableClass") == "STANDARD_INFREQUENT_ACCESS",
+    )
 
 
 def read_table_definition(spec: ClientSpec, table: str) -> tuple[dict[str, Any], str | None]:
@@ -264,29 +292,24 @@ def check_bucket(spec: ClientSpec, bucket: str) -> None:
         return
 
 
-def _table(table: Mapping[str, Any]) -> TableDescription:
-    types = {each["AttributeName"]: each["AttributeType"] for each in table.get("AttributeDefinitions", [])}
-    keys = tuple((name, types[name]) for name in _key_names(table))
-    on_demand = table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST"
-    indexes = [_index(each, types, is_global=True) for each in table.get("GlobalSecondaryIndexes", [])]
-    indexes += [_index(each, types, is_global=False) for each in table.get("LocalSecondaryIndexes", [])]
-    return TableDescription(
-        name=table["TableName"],
-        arn=table.get("TableArn", table["TableName"]),
-        table_id=table.get("TableId", ""),
-        status=table.get("TableStatus", "ACTIVE"),
-        key_types=keys,
-        item_count=int(table.get("ItemCount", 0)),
-        size_bytes=int(table.get("TableSizeBytes", 0)),
-        on_demand=on_demand,
-        rcu=_rcu(table),
-        wcu=_wcu(table),
-        indexes=tuple(indexes),
-        warm_wcu=table.get("WarmThroughput", {}).get("WriteUnitsPerSecond"),
-        warm_rcu=table.get("WarmThroughput", {}).get("ReadUnitsPerSecond"),
-        idle_seconds=_age_seconds(table.get("CreationDateTime")),
-        infrequent_access=table.get("TableClassSummary", {}).get("TableClass") == "STANDARD_INFREQUENT_ACCESS",
-    )
+def read_offers(spec: ClientSpec, query: PriceQuery) -> Iterator[str]:
+    """Yield the products of the AWS Price List that a query finds, each as JSON; asking is free.
+
+    Raises
+    ------
+    AccessDeniedError
+        If credentials lack ``pricing:GetProducts``.
+    EndpointError, ServiceError
+        If the Price List does not answer.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html
+    """
+    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in query.attributes]
+    members = {"ServiceCode": query.service, "Filters": filters, "FormatVersion": "aws_v1"}
+    for reply in list_pages(spec, "GetProducts", f"prices of {query.service}", members, service="pricing"):
+        yield from reply["PriceList"]
 
 
 def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexDescription:

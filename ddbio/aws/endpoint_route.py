@@ -13,7 +13,7 @@ import ssl
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -31,26 +31,12 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from botocore.credentials import ReadOnlyCredentials
+
     from ddbio.aws.client import ClientSpec
 
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 _ALGORITHM = "AWS4-HMAC-SHA256"
-
-
-class Credentials(Protocol):
-    """A set of keys, as botocore freezes them."""
-
-    @property
-    def access_key(self) -> str:
-        """Return the access key id."""
-
-    @property
-    def secret_key(self) -> str:
-        """Return the secret access key."""
-
-    @property
-    def token(self) -> str | None:
-        """Return the session token of temporary credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +71,7 @@ class Signer:
         self._service = service
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
-    def sign_second(self, headers: Mapping[str, str], credentials: Credentials, at: float) -> SecondSignature:
+    def sign_second(self, headers: Mapping[str, str], credentials: ReadOnlyCredentials, at: float) -> SecondSignature:
         """Return what signs the requests of one second that have these headers and credentials.
 
         Parameters
@@ -103,8 +89,8 @@ class Signer:
         names = ";".join(name for name, _ in signed)
         lines = "".join(f"{name}:{value}\n" for name, value in signed)
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
-        credential = f"{_one_line(credentials.access_key)}/{scope}"
-        key = self._key(credentials.secret_key, stamp[:8])
+        credential = f"{_one_line(credentials.access_key or '')}/{scope}"
+        key = self._key(credentials.secret_key or "", stamp[:8])
         return SecondSignature(
             headers=added,
             _canonical=hashlib.sha256(f"POST\n/\n\n{lines}\n{names}\n".encode()),
@@ -201,7 +187,7 @@ class Route:
     auth: Callable[[], Any]
     source: Any
     """botocore's own credentials object, or None if it cannot be reached."""
-    _signing: tuple[tuple[int, Credentials], bytes, SecondSignature] | None = field(default=None, init=False)
+    _signing: tuple[tuple[int, ReadOnlyCredentials], bytes, SecondSignature] | None = field(default=None, init=False)
 
     def head(self, body: bytes, at: float, unsigned: str) -> bytes:
         """Return the head of the request for a body, signed with the current credentials.
@@ -222,7 +208,7 @@ class Route:
         own = f"{unsigned}content-length: {len(body)}\r\nauthorization: {signing[2].authorization(body)}\r\n\r\n"
         return signing[1] + own.encode()
 
-    def renew(self, used: Credentials | None) -> bool:
+    def renew(self, used: ReadOnlyCredentials | None) -> bool:
         """Make botocore fetch new credentials before it deems that necessary; return whether it can.
 
         Parameters
@@ -241,11 +227,11 @@ class Route:
         return True
 
     @property
-    def used(self) -> Credentials | None:
+    def used(self) -> ReadOnlyCredentials | None:
         """The credentials of the last signature."""
         return None if self._signing is None else self._signing[0][1]
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> ReadOnlyCredentials:
         """Return the current credentials, refreshed by botocore if they are about to expire.
 
         Raises
@@ -254,7 +240,7 @@ class Route:
             If there are none.
         """
         # botocore's auth object is made anew each time: it is the fallback if the credentials object cannot be reached.
-        credentials: Credentials | None = (
+        credentials: ReadOnlyCredentials | None = (
             self.auth().credentials if self.source is None else self.source.get_frozen_credentials()
         )
         if credentials is None:

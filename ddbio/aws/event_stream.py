@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from botocore.eventstream import EventStreamBuffer, ParserError
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 
-from ddbio.aws.connection_pool import HttpResponse, connect
+from ddbio.aws.connection_pool import HEAD_END, HttpResponse, connect, parse_headers, parse_size, parse_status
 
 if TYPE_CHECKING:
     from ddbio.aws.connection_pool import Endpoint
 
-_HEAD_END = b"\r\n\r\n"
 _OK = 200
 _MAX_HEAD_BYTES = 64 << 10
 _RECEIVE_BYTES = 256 << 10
@@ -111,17 +110,13 @@ class EventStream:
         return True
 
     def _take_head(self) -> None:
-        head, end, rest = self._received.partition(_HEAD_END)
+        head, end, rest = self._received.partition(HEAD_END)
         if not end:
             if len(self._received) > _MAX_HEAD_BYTES:
                 raise HTTPClientError(error="the head of the answer has no end")
             return
-        first, *lines = head.decode("latin-1").split("\r\n")
-        words = first.split(None, 2)
-        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():  # noqa: PLR2004 - version, status
-            raise HTTPClientError(error=f"the answer is not HTTP/1.1: it begins with {first[:40]!r}")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        self._response, self._received = HttpResponse(int(words[1]), headers, b""), rest
+        lines = head.decode("latin-1").split("\r\n")
+        self._response, self._received = HttpResponse(parse_status(lines[0])[1], parse_headers(lines), b""), rest
 
     def _take_body(self, response: HttpResponse, *, is_closed: bool) -> None:
         if response.headers.get("transfer-encoding", "").lower() == "chunked":
@@ -149,7 +144,7 @@ class EventStream:
                 self._received = rest
                 # An empty line ends the chunk before.
                 if line:
-                    self._chunk_left = _size(line)
+                    self._chunk_left = parse_size(line.decode("latin-1").partition(";")[0], 16)
                     self._ended = not self._chunk_left
                 continue
             part = self._received[: self._chunk_left]
@@ -157,10 +152,3 @@ class EventStream:
             self._chunk_left -= len(part)
             found += part
         return bytes(found)
-
-
-def _size(line: bytearray) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise HTTPClientError(error=f"the answer states the length of a chunk as {bytes(line[:40])!r}") from None

@@ -11,7 +11,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.control_plane import call
+from ddbio.aws.control_plane import call, list_pages
 from ddbio.errors import NotFoundError, ServiceError
 from ddbio.retrying import retrying
 
@@ -115,14 +115,8 @@ def update_table(spec: ClientSpec, name: TableName, table: dict[str, Any], versi
 def read_partitions(spec: ClientSpec, name: TableName) -> dict[tuple[str, ...], dict[str, Any]]:
     """Return a table's partitions as GetPartitions has them, by their values."""
     members: dict[str, Any] = {"DatabaseName": name.database, "TableName": name.table}
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    while True:
-        reply = _call(spec, "GetPartitions", name, members)
-        for each in reply.get("Partitions", ()):
-            found[tuple(each["Values"])] = dict(each)
-        if not reply.get("NextToken"):
-            return found
-        members["NextToken"] = reply["NextToken"]
+    pages = list_pages(spec, "GetPartitions", str(name), members, service="glue")
+    return {tuple(each["Values"]): dict(each) for page in pages for each in page.get("Partitions", ())}
 
 
 def create_partitions(spec: ClientSpec, name: TableName, partitions: Iterable[dict[str, Any]]) -> None:

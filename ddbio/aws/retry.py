@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddbio.aws.error_codes import is_throttled, is_transient, to_ddbio_error
+from ddbio.aws.error_codes import error_code, is_throttled, is_transient, throttling_reasons, to_ddbio_error
 from ddbio.budget import BudgetClosedError
+from ddbio.budget.pacing import parse_throttle_reason
 from ddbio.errors import EndpointError, ThrottledError
 from ddbio.retrying import full_jitter_seconds
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from ddbio.budget import Budget
+    from ddbio.budget.pacing import ThrottleScope
+
 # The budget as a whole slows down too, and a stopped job should end soon.
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -29,6 +33,31 @@ LONGEST_PAUSE_SECONDS = 5.0
 def backoff_seconds(attempt: int) -> float:
     """Return how long a lane pauses before its next attempt: exponential back-off with full jitter."""
     return full_jitter_seconds(attempt, random.random(), cap_seconds=LONGEST_PAUSE_SECONDS)
+
+
+def throttled_too_long(what: str, brought: str, idle_seconds: float) -> ThrottledError:
+    """Return the error of a lane that was throttled for too long.
+
+    Parameters
+    ----------
+    what
+        What the lane does, on which table.
+    brought
+        What a request that got through would have brought.
+    """
+    return ThrottledError(
+        f"{what} was throttled for {idle_seconds:.0f} s without {brought}: raise its capacity, lower the budget, or "
+        "raise deadline_seconds",
+        elapsed_seconds=idle_seconds,
+    )
+
+
+def report_throttle(budget: Budget, error: ClientError | BotoCoreError) -> ThrottleScope:
+    """Let a budget know of a throttled request, and return the scope of the throttle."""
+    reasons, code = throttling_reasons(error), error_code(error)
+    scope = parse_throttle_reason(reasons, code)
+    budget.throttled(scope, ", ".join(reasons) or code)
+    return scope
 
 
 @dataclass(frozen=True)
@@ -70,11 +99,7 @@ class RetryPolicy:
         where = f"table {table!r}"
         if is_throttled(error):
             if idle_seconds > self.deadline_seconds:
-                raise ThrottledError(
-                    f"reading {where} was throttled for {idle_seconds:.0f} s without a page: raise its capacity, "
-                    "lower the budget, or raise deadline_seconds",
-                    elapsed_seconds=idle_seconds,
-                ) from error
+                raise throttled_too_long(f"reading {where}", "a page", idle_seconds) from error
             return
         failure = to_ddbio_error(error, action=f"dynamodb:{operation}", resource=where)
         if not is_transient(error):

@@ -27,8 +27,7 @@ from urllib3.exceptions import HTTPError
 from ddbio.aws.error_codes import error_code, to_ddbio_error
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.retrying import retrying
-from ddbio.storage.contained import contained, outside
-from ddbio.storage.staged import StagedFile, StoredObject, job_of
+from ddbio.storage.staged import StagedFile, StoredObject, contained, job_of, outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,9 +128,7 @@ class S3Store:
     def create(self, path: str) -> MultipartSink:
         """Return a sink over a new multipart upload."""
         with self._translated("s3:PutObject", path):
-            return MultipartSink(
-                self._client, self._place(path), path, dict(self._spec.members).get("ChecksumAlgorithm")
-            )
+            return MultipartSink(*self.at(path), path)
 
     def stage_copy(self, source: object, entry: StoredObject, path: str, rows: int) -> StagedFile | None:
         """Stage a copy that S3 makes; None if the object is not on S3, or is empty.
@@ -392,10 +389,10 @@ class MultipartSink:
         An S3 client, which retries what can be retried.
     place
         Bucket and key under which the object will appear.
+    checksum
+        What the upload and its parts say of their checksums; see ``checksum_members``.
     path
         The same place, relative to the target.
-    checksum
-        Algorithm of the checksums; by default CRC32, if the endpoint is to be given one.
 
     Raises
     ------
@@ -403,11 +400,10 @@ class MultipartSink:
         If no upload can be created.
     """
 
-    def __init__(self, client: Any, place: dict[str, str], path: str, checksum: str | None = None) -> None:
+    def __init__(self, client: Any, place: dict[str, str], checksum: dict[str, str], path: str) -> None:
         self.closed = False
         self._client, self._place, self._path = client, place, path
-        self._checksum = checksum_members(client, checksum)
-        self._algorithm = self._checksum.get("ChecksumAlgorithm")
+        self._checksum, self._algorithm = checksum, checksum.get("ChecksumAlgorithm")
         self._buffer = bytearray()
         self._size_bytes = 0
         self._parts: list[dict[str, Any]] = []

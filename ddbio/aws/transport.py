@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ddbio.aws.endpoint_route import Api, Route
     from ddbio.scan.options import AcceptEncoding
 
-_SUCCESS = 200
 _RAW = "RawBody"
+_OK, _INTERNAL_ERROR = 200, 500
 
 
 class _Request(NamedTuple):
@@ -170,7 +170,7 @@ def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str
     if _current.get() is None:
         return
     body, headers = response_dict["body"], response_dict["headers"]
-    if response_dict["status_code"] != _SUCCESS:
+    if response_dict["status_code"] != _OK:
         # botocore itself reads errors, and decompresses nothing.
         response_dict["body"] = decompress_body(body, headers)
         return
@@ -183,7 +183,6 @@ def _take_body(response_dict: dict[str, Any], customized_response_dict: dict[str
 
 
 _log = logging.getLogger("ddbio.transport")
-_OK, _INTERNAL_ERROR = 200, 500
 # So many compressed requests in a row that were answered with 500 end the compression.
 _MOST_FAILURES = 3
 
@@ -301,6 +300,8 @@ class LightTransport:
 
     Attributes
     ----------
+    clock_offset_seconds
+        How far the service's clock is ahead of this machine's, as far as that is known.
     date_offset_seconds
         How far the date of the first response was ahead of this machine's clock; None before that. Dates are whole
         seconds: the service's clock may have been up to one second further.
@@ -311,10 +312,10 @@ class LightTransport:
     ) -> None:
         self._client = client
         self._accept_encoding = accept_encoding
-        self._routes = RouteTable(client, spec, api)
+        self.routes = RouteTable(client, spec, api)
         self._pools: dict[str, ConnectionPool] = {}
         self._opening = threading.Lock()
-        self._clock_offset_seconds = 0.0
+        self.clock_offset_seconds = 0.0
         self.date_offset_seconds: float | None = None
 
     @property
@@ -338,8 +339,8 @@ class LightTransport:
         resource
             The ARN on which the endpoint may depend.
         """
-        route = self._routes.find(operation, resource)
-        head = route.head(body, time.time() + self._clock_offset_seconds, "")
+        route = self.routes.find(operation, resource)
+        head = route.head(body, time.time() + self.clock_offset_seconds, "")
         return EventStream(route.endpoint, head + body)
 
     def close(self) -> None:
@@ -351,18 +352,30 @@ class LightTransport:
 
     def send(self, route: Route, body: bytes, encoding: str) -> HttpExchange:
         """Sign a request and send it."""
-        at = time.time() + self._clock_offset_seconds
+        at = time.time() + self.clock_offset_seconds
         unsigned = f"content-encoding: {encoding}\r\n" if encoding else ""
         head = route.head(body, at, f"{unsigned}accept-encoding: {self._accept_encoding}\r\n")
         return self._pool_of(route.endpoint).begin(head + body)
 
-    def route_of(self, operation: str, table: str) -> Route:
-        """Return where an operation on a table goes, and how it is signed."""
-        return self._routes.find(operation, table)
-
     def error_of(self, operation: str, response: HttpResponse) -> ClientError:
         """Return the error that botocore would raise for a response."""
-        return _to_client_error(self._client, operation, response)
+        parser: Any = create_parser("json")
+        raw = {"status_code": response.status, "headers": response.headers, "body": response.body, "context": {}}
+        try:
+            parsed = parser.parse(raw, None)
+            code = parsed["Error"]["Code"]
+            shape = self._client.meta.service_model.shape_for_error_code(code)
+            if shape is not None:
+                parsed.update(parser.parse(raw, shape))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Not an error of the service: something between has responded.
+            code = str(response.status)
+            parsed = {
+                "Error": {"Code": code, "Message": http.client.responses.get(response.status, "unknown status")},
+                "ResponseMetadata": {"HTTPStatusCode": response.status, "HTTPHeaders": dict(response.headers)},
+            }
+        error: ClientError = self._client.exceptions.from_code(code)(parsed, operation)
+        return error
 
     def _pool_of(self, endpoint: Endpoint) -> ConnectionPool:
         found = self._pools.get(endpoint.url)
@@ -370,11 +383,6 @@ class LightTransport:
             with self._opening:
                 found = self._pools.setdefault(endpoint.url, ConnectionPool(endpoint))
         return found
-
-    @property
-    def clock_offset_seconds(self) -> float:
-        """How far the service's clock is ahead of this machine's, as far as that is known."""
-        return self._clock_offset_seconds
 
     def correct_clock(self, error: ClientError, response: HttpResponse, signed_offset_seconds: float) -> bool:
         """Adopt the service's clock if it rejected a signature for its date; return whether another try may succeed.
@@ -390,7 +398,7 @@ class LightTransport:
         offset = _date_offset(response)
         if offset is None or abs(offset - signed_offset_seconds) < _SKEW_SECONDS:
             return False
-        self._clock_offset_seconds = offset
+        self.clock_offset_seconds = offset
         return True
 
 
@@ -399,7 +407,7 @@ class _LightResponse:
 
     def __init__(self, transport: LightTransport, operation: str, table: str, body: bytes, encoding: str) -> None:
         self._transport, self._operation, self._content = transport, operation, (body, encoding)
-        self._route = transport.route_of(operation, table)
+        self._route = transport.routes.find(operation, table)
         self._offset_seconds = transport.clock_offset_seconds
         self._exchange = transport.send(self._route, body, encoding)
         self._used = self._route.used
@@ -410,7 +418,7 @@ class _LightResponse:
         if response.status != _OK:
             error = self._transport.error_of(self._operation, response)
             is_skewed = self._transport.correct_clock(error, response, self._offset_seconds)
-            if not is_skewed and not (_is_expired(error) and self._route.renew(self._used)):
+            if not is_skewed and not (error_code(error) in _EXPIRED and self._route.renew(self._used)):
                 raise error
             response = _verified(self._transport.send(self._route, *self._content).result())
             if response.status != _OK:
@@ -439,10 +447,6 @@ def _verified(response: HttpResponse) -> HttpResponse:
     return dataclasses.replace(response, body=decompress_body(response.body, response.headers))
 
 
-def _is_expired(error: ClientError) -> bool:
-    return error.response.get("Error", {}).get("Code") in _EXPIRED
-
-
 def read_body(parameters: Mapping[str, Any]) -> bytes:
     """Return the body of a request with these parameters."""
     return json.dumps(parameters, separators=(",", ":"), default=_base64).encode()
@@ -450,27 +454,6 @@ def read_body(parameters: Mapping[str, Any]) -> bytes:
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-
-def _to_client_error(client: Any, operation: str, response: HttpResponse) -> ClientError:
-    """Return the error that botocore would raise for a response."""
-    parser: Any = create_parser("json")
-    raw = {"status_code": response.status, "headers": response.headers, "body": response.body, "context": {}}
-    try:
-        parsed = parser.parse(raw, None)
-        code = parsed["Error"]["Code"]
-        shape = client.meta.service_model.shape_for_error_code(code)
-        if shape is not None:
-            parsed.update(parser.parse(raw, shape))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        # Not an error of the service: something between has responded.
-        code = str(response.status)
-        parsed = {
-            "Error": {"Code": code, "Message": http.client.responses.get(response.status, "unknown status")},
-            "ResponseMetadata": {"HTTPStatusCode": response.status, "HTTPHeaders": dict(response.headers)},
-        }
-    error: ClientError = client.exceptions.from_code(code)(parsed, operation)
-    return error
 
 
 class CompressingSender:

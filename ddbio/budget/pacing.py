@@ -16,15 +16,6 @@ from ddbio.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "Pacer",
-    "Ramp",
-    "ThrottleResponse",
-    "ThrottleScope",
-    "TokenBucket",
-    "parse_throttle_reason",
-]
-
 # A window of 10 s then holds at most 99 % + 0.75 % saved up + 0.5 % for one page (up to 1/20 s of budget), which leaves
 # 1.75 % for bunching below 102 %. A bucket of 0.05 s would cost a single lane 3 % of its rate; 0.1 s gains nothing.
 PACE_RATIO = 0.99

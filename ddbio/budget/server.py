@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ddbio.budget.local import LocalBudget
 
-__all__ = ["BudgetServer"]
-
 _HANDSHAKE_SECONDS = 10.0
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _PAUSE_SECONDS = 0.02

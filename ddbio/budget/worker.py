@@ -19,21 +19,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class CountedBudget:
-    """Spend a budget and count it.
-
-    Attributes
-    ----------
-    units
-        What requests consumed.
-    throttles
-        Throttled requests by scope.
-    """
+class _SpentBudget:
+    """Spend a budget."""
 
     budget: Budget
-    units: float = 0.0
-    throttles: Counter[str] = field(default_factory=Counter)
-    _lock: Lock = field(default_factory=Lock)
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request may be sent; see `Budget.acquire`."""
@@ -45,57 +34,67 @@ class CountedBudget:
 
     def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
         """Correct a grant and count what it brought; see `Budget.settle`."""
+        self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
+
+    def throttled(self, scope: ThrottleScope, detail: str) -> None:
+        """Count a throttle and slow the job down; see `Budget.throttled`."""
+        self.budget.throttled(scope, detail)
+
+    def close(self) -> object:
+        """Stop granting and end all waits."""
+        return self.budget.close()
+
+
+@dataclass
+class CountedBudget(_SpentBudget):
+    """Spend a budget and count it.
+
+    Attributes
+    ----------
+    units
+        What requests consumed.
+    throttles
+        Throttled requests by scope.
+    """
+
+    units: float = 0.0
+    throttles: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
+        """Correct a grant and count what it brought; see `Budget.settle`."""
         with self._lock:
             self.units += consumed
-        self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
+        super().settle(grant, consumed, items=items, wire_bytes=wire_bytes)
 
     def throttled(self, scope: ThrottleScope, detail: str) -> None:
         """Count a throttle and slow the job down; see `Budget.throttled`."""
         with self._lock:
             self.throttles[scope.value] += 1
-        self.budget.throttled(scope, detail)
-
-    def close(self) -> object:
-        """Stop granting and end all waits."""
-        return self.budget.close()
+        super().throttled(scope, detail)
 
 
-@dataclass(frozen=True)
-class FencedBudget:
+@dataclass
+class FencedBudget(_SpentBudget):
     """Spend a budget as long as the driver holds this attempt of a task for the latest.
 
     Attributes
     ----------
-    budget
-        Where the units come from.
     fence
         The attempt, at the driver.
     """
 
-    budget: Budget
     fence: BudgetClient
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request may be sent; see `Budget.acquire`."""
-        grant = self.budget.acquire(units)
+        grant = super().acquire(units)
         self.fence.hold()
         return grant
 
     def reserve(self, units: float) -> Reservation:
         """Reserve units without waiting; see `Budget.reserve`."""
-        return _FencedReservation(self.budget.reserve(units), self.fence)
-
-    def settle(self, grant: Grant, consumed: float, *, items: int = 0, wire_bytes: int = 0) -> None:
-        """Correct a grant and count what it brought; see `Budget.settle`."""
-        self.budget.settle(grant, consumed, items=items, wire_bytes=wire_bytes)
-
-    def throttled(self, scope: ThrottleScope, detail: str) -> None:
-        """Count a throttle and slow the job down; see `Budget.throttled`."""
-        self.budget.throttled(scope, detail)
-
-    def close(self) -> object:
-        """Stop granting and end all waits."""
-        return self.budget.close()
+        return _FencedReservation(super().reserve(units), self.fence)
 
 
 class _FencedReservation:

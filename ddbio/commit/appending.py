@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ddbio.formats.partitions import Partitioning
     from ddbio.storage.object_store import ObjectStore
+    from ddbio.storage.staged import StoredObject
 
     _Conflict: TypeAlias = tuple[str, pa.DataType, pa.DataType]
 
@@ -67,8 +68,7 @@ def require_same_partitions(store: ObjectStore, partitioning: Partitioning | Non
     TargetError
         Naming both partitionings.
     """
-    newest = sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)
-    for entry in newest[:_MOST_MANIFESTS]:
+    for entry in _newest_manifests(store):
         with suppress(NotFoundError):
             state = read_state(store, entry.path)
             if not state["files"] or "partition_by" not in state:
@@ -85,10 +85,13 @@ def require_same_partitions(store: ObjectStore, partitioning: Partitioning | Non
             return
 
 
+def _newest_manifests(store: ObjectStore) -> list[StoredObject]:
+    return sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)[:_MOST_MANIFESTS]
+
+
 def _schema_of_target(store: ObjectStore) -> pa.Schema | None:
     """Return the columns of the newest files by their manifest, else those of some file; None if there is none."""
-    newest = sorted(list_manifests(store), key=lambda entry: entry.modified_at, reverse=True)
-    for entry in newest[:_MOST_MANIFESTS]:
+    for entry in _newest_manifests(store):
         # It may be gone, or be of a release with another form of schemas.
         with suppress(NotFoundError, SchemaError):
             state = read_state(store, entry.path)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ddbio.errors import DdbioError, NotFoundError, TargetError
 from ddbio.storage.meta import META, PROBE, claim_path, format_state, is_claim, job_of_state, read_state
+from ddbio.storage.object_store import is_there
 from ddbio.storage.states import FORMAT
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Claim:
         TargetError
             If the claim is gone.
         """
-        if not any(each.path == self._path for each in self._store.list(self._path)):
+        if not is_there(self._store, self._path):
             raise TargetError(
                 f"job {self._job_id} has lost its claim to {self._store.uri}: it could not renew it for "
                 f"{self._lease_seconds:.0f} s and another job took the target over; run it again",
@@ -212,7 +213,7 @@ class Claim:
         while not ended.wait(self._renew_seconds):
             try:
                 # A claim that is gone was taken away: to write it again would hide that.
-                if any(True for _ in self._store.list(self._path)):
+                if is_there(self._store, self._path):
                     self.write()
             except DdbioError as error:
                 _LOG.warning("the claim of job %s to %s could not be renewed: %s", self._job_id, self._store.uri, error)

@@ -32,6 +32,7 @@ from ddbio.storage.meta import (
     manifest_path,
     read_state,
 )
+from ddbio.storage.object_store import is_there
 from ddbio.storage.staged import FileNaming, SmallObject, StagedFile, check_job_id, job_of, started_at
 from ddbio.storage.states import FORMAT
 from ddbio.version import __version__
@@ -156,8 +157,7 @@ def tidy(store: ObjectStore, intent: Intent, *, keeps_claim: bool = False) -> No
 
 def has_manifest(store: ObjectStore, job_id: str) -> bool:
     """Return whether a job is committed."""
-    path = manifest_path(job_id)
-    return any(each.path == path for each in store.list(path))
+    return is_there(store, manifest_path(job_id))
 
 
 def owner_of(path: str) -> str:
@@ -245,16 +245,79 @@ class Target:
         return Claim(self.store, job_id, self.mode, lease_seconds=self.lease_seconds)
 
     def prepare(self, job_id: str) -> tuple[str, ...]:
-        """Claim the target for a job and bring it in order; see :func:`prepare`."""
-        return prepare(self, job_id)
+        """Claim a target and bring it in order; return the objects that the job replaces.
+
+        Commits of jobs that died are finished, or undone if that is impossible, and what such jobs staged is deleted. A
+        staged file does not make a target non-empty; a manifest does, even one without files.
+
+        Raises
+        ------
+        AlreadyCommittedError
+            If an earlier run of this job is committed; perhaps this call finished its commit.
+        TargetError
+            If another job writes to the target and excludes this one; if the target is not empty and the mode is
+            ``error``; if the mode is ``overwrite`` and the target holds objects that no manifest names, or is more than
+            a folder of output; if it is not writable.
+        """
+        check_job_id(job_id)
+        store, claim = self.store, self.claim(job_id)
+        _require_no_hazard(self)
+        others = claim.take()
+        try:
+            live, finished = _clean_up(store, others, job_id)
+            _require_not_done(self, job_id, finished)
+            # If cleaning up took longer than the lease, another job may have taken the target over.
+            claim.require()
+            # Better refused now than after the scan.
+            require_readable(store)
+            require_uploads(store, job_id)
+            return _replaced(self, live, job_id)
+        except BaseException:
+            self.abort(job_id)
+            raise
 
     def renewed(self, job_id: str) -> contextlib.AbstractContextManager[None]:
         """Renew the job's claim while the context is open."""
         return self.claim(job_id).renewed()
 
     def commit(self, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()) -> str:
-        """Publish the staged files of a job; see :func:`commit`."""
-        return commit(self, job_id, staged, info, replaced)
+        """Publish the staged files and then their manifest; return the manifest's path.
+
+        If it fails, ``abort`` or the next ``prepare`` finishes or undoes it.
+
+        Parameters
+        ----------
+        staged
+            The files of one attempt of every task.
+        replaced
+            What ``prepare`` returned; in mode ``replace`` the live files that go.
+
+        Raises
+        ------
+        TargetError
+            If the job lost its claim, or another job published files in a target that was to be this job's alone, or
+            replaced what this one replaces.
+        """
+        store, claim = self.store, self.claim(job_id)
+        claim.require()
+        removed = files_of_partitions(replaced, staged) if self.partitions_only else tuple(replaced)
+        change = change_of(store, self.mode, self.operation or self.mode, removed)
+        _require_unchanged(self, job_id, replaced)
+        intent = Intent(
+            job_id=job_id,
+            staged=tuple(staged),
+            replaced=removed,
+            manifest=_manifest(self, job_id, staged, info),
+            objects=info.objects,
+            change=change,
+            deletes=not self.keeps_replaced,
+        )
+        store.put(intent.path, format_state(asdict(intent)))
+        carry_out(store, intent, claim)
+        # The job is committed: the next job deletes what stays behind now.
+        with contextlib.suppress(DdbioError):
+            tidy(store, intent)
+        return manifest_path(job_id)
 
     def abort(self, job_id: str) -> None:
         """Delete everything of a job that is not committed; see :func:`abort`.
@@ -269,81 +332,6 @@ class Target:
     def release(self, job_id: str) -> None:
         """Remove the claim of a job."""
         self.claim(job_id).release()
-
-
-def prepare(target: Target, job_id: str) -> tuple[str, ...]:
-    """Claim a target and bring it in order; return the objects that the job replaces.
-
-    Commits of jobs that died are finished, or undone if that is impossible, and what such jobs staged is deleted. A
-    staged file does not make a target non-empty; a manifest does, even one without files.
-
-    Raises
-    ------
-    AlreadyCommittedError
-        If an earlier run of this job is committed; perhaps this call finished its commit.
-    TargetError
-        If another job writes to the target and excludes this one; if the target is not empty and the mode is
-        ``error``; if the mode is ``overwrite`` and the target holds objects that no manifest names, or is more than a
-        folder of output; if it is not writable.
-    """
-    check_job_id(job_id)
-    store, claim = target.store, target.claim(job_id)
-    _require_no_hazard(target)
-    others = claim.take()
-    try:
-        live, finished = _clean_up(store, others, job_id)
-        _require_not_done(target, job_id, finished)
-        # If cleaning up took longer than the lease, another job may have taken the target over.
-        claim.require()
-        # Better refused now than after the scan.
-        require_readable(store)
-        require_uploads(store, job_id)
-        return _replaced(target, live, job_id)
-    except BaseException:
-        target.abort(job_id)
-        raise
-
-
-def commit(
-    target: Target, job_id: str, staged: Sequence[StagedFile], info: CommitInfo, replaced: Sequence[str] = ()
-) -> str:
-    """Publish the staged files and then their manifest; return the manifest's path.
-
-    If it fails, ``abort`` or the next ``prepare`` finishes or undoes it.
-
-    Parameters
-    ----------
-    staged
-        The files of one attempt of every task.
-    replaced
-        What ``prepare`` returned; in mode ``replace`` the live files that go.
-
-    Raises
-    ------
-    TargetError
-        If the job lost its claim, or another job published files in a target that was to be this job's alone, or
-        replaced what this one replaces.
-    """
-    store, claim = target.store, target.claim(job_id)
-    claim.require()
-    removed = files_of_partitions(replaced, staged) if target.partitions_only else tuple(replaced)
-    change = change_of(store, target.mode, target.operation or target.mode, removed)
-    _require_unchanged(target, job_id, replaced)
-    intent = Intent(
-        job_id=job_id,
-        staged=tuple(staged),
-        replaced=removed,
-        manifest=_manifest(target, job_id, staged, info),
-        objects=info.objects,
-        change=change,
-        deletes=not target.keeps_replaced,
-    )
-    store.put(intent.path, format_state(asdict(intent)))
-    carry_out(store, intent, claim)
-    # The job is committed: the next job deletes what stays behind now.
-    with contextlib.suppress(DdbioError):
-        tidy(store, intent)
-    return manifest_path(job_id)
 
 
 def files_of_partitions(paths: Iterable[str], staged: Iterable[StagedFile]) -> tuple[str, ...]:
@@ -372,7 +360,7 @@ def abort(store: ObjectStore, job_id: str) -> None:
     """
     intent = read_intent(store, intent_path(job_id))
     if intent is not None:
-        if not any(each.path == claim_path(job_id) for each in store.list(claim_path(job_id))):
+        if not is_there(store, claim_path(job_id)):
             # Another job took this one for dead, and may just be finishing this very commit.
             return
         undo(store, intent)

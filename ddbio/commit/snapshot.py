@@ -24,13 +24,13 @@ from ddbio.storage.meta import (
     is_manifest,
     job_of_state,
     read_state,
-    read_state_text,
     snapshot_path,
     version_at,
 )
+from ddbio.storage.object_store import read_at_most
 from ddbio.storage.paths import hive_partition
 from ddbio.storage.staged import job_of
-from ddbio.storage.states import FORMAT, add_checksum, parse_state
+from ddbio.storage.states import FORMAT, MAX_BYTES, add_checksum, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -317,7 +317,7 @@ def read_snapshot(store: ObjectStore, version: int, folder: str = "") -> Snapsho
     """
     path = f"{folder}{snapshot_path(version)}"
     try:
-        return parse_snapshot(read_state_text(store, path), path, store.uri)
+        return parse_snapshot(read_at_most(store, path, MAX_BYTES), path, store.uri)
     except NotFoundError:
         raise NotFoundError(
             f"{store.uri} has no version {version}: it never had, or a vacuum removed it ('ddbio files --history "

@@ -305,9 +305,9 @@ def _check_count(job: ImportJob, files: ImportedFiles) -> None:
 
 def _verify(job: ImportJob, files: ImportedFiles, options: ImportWaitOptions) -> None:
     # Imports that are not verified read no table, and load nothing that does.
-    from ddbio.scan.read import digest_of_table  # noqa: PLC0415
+    from ddbio.scan.read import read_digest  # noqa: PLC0415
 
-    found = digest_of_table(job.table, options)
+    found = read_digest(job.table, options).digest
     items = job.imported_items if files.items is None else files.items
     digest = found.hexdigest()
     if found.count != items or files.digest not in (None, digest):

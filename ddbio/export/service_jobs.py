@@ -21,7 +21,7 @@ from ddbio.jobs.waiting import Job, await_end
 from ddbio.options.connection import OBJECT_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ddbio.export.options import WaitOptions
     from ddbio.jobs.estimate import EstimatedPlan, Figures
@@ -81,7 +81,7 @@ class Descriptions(Generic[JobT, EntryT]):
     lists: str
     table: str | None = "TableArn"
     filters: Mapping[str, str] = field(default_factory=dict)
-    tokens: tuple[str, str | None] = ("NextToken", None)
+    tokens: Sequence[str] = ("NextToken",)
     parts: tuple[str, ...] = ()
 
     @property
@@ -124,7 +124,7 @@ class Descriptions(Generic[JobT, EntryT]):
             table = describe_table(spec, table).arn
         members = {**self.filters, **({self.table: table} if self.table and table else {})}
         resource = f"{self.name}s of {table or 'all tables'}"
-        replies = list_pages(spec, f"List{self.noun}s", resource, members, *self.tokens)
+        replies = list_pages(spec, f"List{self.noun}s", resource, members, self.tokens)
         return [self.parse(each, self.entry) for reply in replies for each in reply.get(self.entries, [])]
 
     def parse(self, description: Mapping[str, Any], result: type[ResultT]) -> ResultT:

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ddbio.aws.price_list import read_offers
+from ddbio.aws.control_plane import read_offers
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import OptionError
 from ddbio.jobs.clients import price_list_spec

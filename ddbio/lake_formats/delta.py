@@ -14,7 +14,7 @@ from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
 from ddbio.lake_formats.bucket_files import NOTED
 from ddbio.lake_formats.table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
-from ddbio.storage.contained import contained
+from ddbio.storage.staged import contained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ from ddbio.formats.lake_columns import BUCKET, DELETED, attribute_columns, delet
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.lake_formats.iceberg_files import STORE, StoreFileIO, iceberg_files, newest_metadata, table_place
 from ddbio.lake_formats.table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
-from ddbio.storage.contained import contained
+from ddbio.storage.staged import contained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

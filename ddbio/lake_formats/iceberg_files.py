@@ -13,8 +13,8 @@ from ddbio.errors import DdbioError, NotFoundError, OptionError, TargetError
 from ddbio.formats.decompress import decompress
 from ddbio.lake_formats.table import ForeignFile
 from ddbio.options.locations import parse_location
-from ddbio.storage.contained import contained
 from ddbio.storage.object_store import RangeFile
+from ddbio.storage.staged import contained
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

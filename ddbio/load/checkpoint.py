@@ -137,8 +137,8 @@ class CheckpointStore:
         self,
         state: JobState | None,
         job_id: str,
-        finished: frozenset[int],
-        rows: int,
+        finished: frozenset[int] = frozenset(),
+        rows: int = 0,
         begun: Mapping[int, int] | None = None,
     ) -> None:
         self.finished, self.rows, self.begun = finished, rows, dict(begun or {})
@@ -151,7 +151,7 @@ class CheckpointStore:
 
     def of_task(self) -> CheckpointStore:
         """Return a store for a task, without the units that earlier runs finished."""
-        return CheckpointStore(self._state, self.job_id, frozenset(), 0, self.begun)
+        return CheckpointStore(self._state, self.job_id, begun=self.begun)
 
     @property
     def is_durable(self) -> bool:
@@ -208,7 +208,7 @@ def open_checkpoints(
         if options.job_id is not None:
             raise OptionError(f"job {job_id!r} cannot be continued on {cluster} without a state: {advice}")
         log.warning("this load cannot be continued if it is stopped: to have that on %s %s", cluster, advice)
-        yield CheckpointStore(None, job_id, frozenset(), 0)
+        yield CheckpointStore(None, job_id)
         return
     state = _state(options, job_id)
     try:
@@ -217,7 +217,7 @@ def open_checkpoints(
         if options.state is not None:
             raise
         log.warning("this load cannot be continued if it is stopped, give a state: %s", error)
-        yield CheckpointStore(None, job_id, frozenset(), 0)
+        yield CheckpointStore(None, job_id)
         return
     require_same(job_id, begun, identity, _SAID)
     if options.state is None:
@@ -280,7 +280,7 @@ def read_checkpoints(options: LoadOptions, job_id: str, identity: Mapping[str, A
     state = _state(options, job_id)
     begun = state.head()
     if begun is None:
-        return CheckpointStore(None, job_id, frozenset(), 0)
+        return CheckpointStore(None, job_id)
     require_same(job_id, begun, identity, _SAID)
     return _read(state)
 

@@ -36,8 +36,7 @@ from ddbio.scan.describe import describe_scan, plan_of, plan_of_statistics, scan
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import ROTATED_PAGE_BYTES, budget_of, rotated_segments
 from ddbio.scan.read import read_digest
-from ddbio.scan.rotation import RotatedStream
-from ddbio.scan.stream import PageStream
+from ddbio.scan.stream import PageStream, RotatedStream
 
 if TYPE_CHECKING:
     from typing import Any

@@ -24,8 +24,7 @@ from ddbio.items.raw_items import RawItemReader, RawItems
 from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.load.batches import LaneSplitter, RowBytes, Writes, write_units
 from ddbio.load.plan import MOST_WRITES
-from ddbio.load.requests import VALUES, ItemEncoder, columns_of, request_encoder
-from ddbio.load.row_texts import RowTexts, joined_texts
+from ddbio.load.requests import VALUES, ItemEncoder, RowTexts, columns_of, joined_texts, request_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,6 +9,7 @@ since their digits depend on the program that prints them, and so are nested val
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,6 @@ def _bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
-def _nulls(column: Any) -> list[Any]:
-    return column.to_pylist()  # type: ignore[no-any-return]
-
-
 def _binaries(column: Any) -> list[Any]:
     return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
 
@@ -98,10 +95,6 @@ def _plain(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-def _instants(column: Any) -> list[Any]:
-    return _times(column, "Z")
-
-
 def _times(column: Any, zone: str = "") -> list[Any]:
     # As microseconds, times are printed with six digits after the second.
     moments = column.cast(pa.timestamp("us", "UTC" if column.type.tz else None))
@@ -119,7 +112,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], bytes, Callable[[Any], list[Any]]], .
     ),
     (pa.types.is_boolean, b"Z", _casts),
     (pa.types.is_date, b"D", _days),
-    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, b"T", _instants),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, b"T", partial(_times, zone="Z")),
     (pa.types.is_timestamp, b"L", _times),
-    (pa.types.is_null, b"_", _nulls),
+    (pa.types.is_null, b"_", pa.Array.to_pylist),
 )

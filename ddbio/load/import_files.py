@@ -10,7 +10,8 @@ import logging
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -58,16 +59,16 @@ from ddbio.jobs.service_estimates import TEXT_RATIOS
 from ddbio.jobs.staging import target_of
 from ddbio.jobs.stores import open_store, protect_sources
 from ddbio.load.options import ImportFilesOptions
-from ddbio.load.requests import EncodedRows, ItemEncoder, absent_condition
+from ddbio.load.requests import ItemEncoder, RowTexts, absent_condition, joined_texts
 from ddbio.load.sources import batches_of, open_source
 from ddbio.load.unit_reader import read_unit
 from ddbio.options.locations import local_path
 from ddbio.runner.files_job import FilesJob, StagedFiles
+from ddbio.storage.object_store import aborted_on_error
 from ddbio.storage.staged import FileNaming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -106,7 +107,7 @@ class LineFormat:
     if_absent, newer_by
         The condition of each line: no item with its key exists, or only one whose attribute ``newer_by`` is smaller.
     delimiter, csv_strings
-        How CSV is written; see :class:`ddbio.load.import_files.CsvColumns`.
+        How CSV is written: its delimiter, and whether numbers, booleans and dates that are in no key become text.
     """
 
     key: tuple[tuple[str, str], ...]
@@ -154,20 +155,8 @@ class EncodedLines:
     refusals: Sequence[Refusal]
 
 
-class LineEncoder(Protocol):
-    """Encode batches of one schema as lines. An instance belongs to one thread.
-
-    Attributes
-    ----------
-    header
-        The first bytes of each object.
-    """
-
-    header: bytes
-
-    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        """Return the line of each row, and the rows that cannot be items of the table."""
-        ...
+LineEncoder: TypeAlias = "_PlainLineEncoder | _ComparingLineEncoder | _CsvLineEncoder"
+"""Encodes batches of one schema as lines, and has the first bytes of each object. An instance belongs to one thread."""
 
 
 def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
@@ -188,6 +177,8 @@ def line_encoder(schema: pa.Schema, line_format: LineFormat) -> LineEncoder:
 
 
 class _PlainLineEncoder:
+    """Encode rows as lines of DynamoDB JSON or Ion."""
+
     header = b""
 
     def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
@@ -216,22 +207,9 @@ class _ComparingLineEncoder:
         self._edges = _edges(line_format)
 
     def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        made = self._parts.encode(rows)
-        return EncodedLines(rows, *_framed(made, *self._edges), made.refusals)
-
-
-class _CsvLineEncoder:
-    def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
-        self._columns = CsvColumns(schema, line_format.tags, line_format.delimiter, as_text=line_format.csv_strings)
-        self.header = self._columns.header
-        options = EncodeOptions(index_keys=line_format.index_keys)
-        self._encoder = Encoder(self._columns.schema, keys=dict(line_format.key), options=options)
-
-    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
-        items = self._columns.items(rows)
-        # Only the encoder knows which items DynamoDB takes; the text it makes is not used.
-        refusals = (*self._encoder.encode_view(items).refusals, *self._columns.refusals(items))
-        return EncodedLines(items, *self._columns.lines(items), refusals)
+        made, everywhere = self._parts.encode(rows), np.ones(rows.num_rows, np.bool_)
+        prefix, suffix = (RowTexts.where(everywhere, edge) for edge in self._edges)
+        return EncodedLines(rows, *joined_texts([prefix, made.row_texts, suffix]), made.refusals)
 
 
 def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
@@ -240,49 +218,18 @@ def _edges(line_format: LineFormat) -> tuple[bytes, bytes]:
     return b'{"Item":', f"{members and ','}{members}}}\n".encode()
 
 
-def _framed(made: EncodedRows, prefix: bytes, suffix: bytes) -> tuple[Bytes, Offsets]:
-    kind = pa.large_binary()
-    parts: Any = pa.Array.from_buffers(
-        kind, len(made.offsets) - 1, [None, pa.py_buffer(made.offsets.data), pa.py_buffer(made.texts.data)]
-    )
-    edges: list[Any] = [pa.scalar(each, kind) for each in (prefix, suffix, b"")]
-    lines: Any = pc.binary_join_element_wise(edges[0], parts, *edges[1:])
-    _, offsets, text = lines.buffers()
-    ends = np.frombuffer(offsets, np.int64)[: len(lines) + 1]
-    return np.frombuffer(text, np.uint8)[: ends[-1]], ends
+class _CsvLineEncoder:
+    """Encode rows as lines of CSV, of which the service makes items that may have other types."""
 
-
-class CsvColumns:
-    """Convert the columns of a schema to those of CSV.
-
-    Parameters
-    ----------
-    tags
-        Types of the key attributes of the table and of its indexes.
-    as_text
-        Write numbers, booleans and dates as text if they are in no key.
-
-    Attributes
-    ----------
-    schema
-        Columns of the items that the service makes of the lines.
-    header
-        The first line of each object.
-
-    Raises
-    ------
-    OptionError
-        If CSV cannot hold a column.
-    """
-
-    def __init__(self, schema: pa.Schema, tags: Mapping[str, str], delimiter: str, *, as_text: bool) -> None:
-        names = [name_of_field(field) for field in schema]
+    def __init__(self, schema: pa.Schema, line_format: LineFormat) -> None:
+        names, delimiter = [name_of_field(field) for field in schema], line_format.delimiter
         if len(names) > MAX_COLUMNS:
             raise OptionError(f"CSV for an import has at most {MAX_COLUMNS} columns, the rows have {len(names)}")
         for name in names:
             if not name or not _NAME_CHARACTERS.issuperset(name) or delimiter in name or name == RESCUE_NAME:
                 raise OptionError(f"column {name!r} cannot be named in the first line of CSV: use dynamodb_json")
-        self.schema = pa.schema(
+        tags, as_text = line_format.tags, line_format.csv_strings
+        self._schema = pa.schema(
             [
                 pa.field(name, _type(name, field.type, tags.get(name), as_text=as_text))
                 for name, field in zip(names, schema, strict=True)
@@ -290,28 +237,24 @@ class CsvColumns:
         )
         self.header = f"{delimiter.join(names)}\n".encode()
         self._options = pyarrow.csv.WriteOptions(include_header=False, delimiter=delimiter)
+        options = EncodeOptions(index_keys=line_format.index_keys)
+        self._encoder = Encoder(self._schema, keys=dict(line_format.key), options=options)
 
-    def items(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as the items that the service will make of them."""
+    def encode(self, rows: pa.RecordBatch) -> EncodedLines:
         columns: list[Any] = [
             column if column.type.equals(field.type) else pc.cast(column, field.type)
-            for column, field in zip(rows.columns, self.schema, strict=True)
+            for column, field in zip(rows.columns, self._schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def refusals(self, items: pa.RecordBatch) -> list[Refusal]:
-        """Return, for each column, the first row without a value or with a line break in its value."""
-        return sorted(_refusals(items), key=lambda refusal: refusal.row)
-
-    def lines(self, items: pa.RecordBatch) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Return the lines of the rows in one buffer, and where each begins."""
+        items = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        # Only the encoder knows which items DynamoDB takes; the text it makes is not used.
+        refusals = (*self._encoder.encode_view(items).refusals, *sorted(_refusals(items), key=attrgetter("row")))
         sink = io.BytesIO()
         pyarrow.csv.write_csv(items, sink, self._options)
         text = np.frombuffer(sink.getbuffer(), np.uint8)
-        return text, line_offsets(text)
+        return EncodedLines(items, text, line_offsets(text), refusals)
 
 
-def line_offsets(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def line_offsets(text: Bytes) -> Offsets:
     """Return where the lines of a text begin, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(text == _NEWLINE) + 1])
 
@@ -336,6 +279,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _refusals(items: pa.RecordBatch) -> Iterator[Refusal]:
+    """Yield, for each column, the first row without a value or with a line break in its value."""
     for name, column in zip(items.schema.names, items.columns, strict=True):
         wrong: Any = pc.is_null(column)
         rule, what = "csv_null", "it is null, and CSV can leave no attribute out: use dynamodb_json"
@@ -445,11 +389,11 @@ def write(source: Rows | str | os.PathLike[str], options: ImportFilesFromOptions
     for field in dataclasses.fields(options):
         if field.name not in of_rows and getattr(options, field.name) != field.default:
             raise OptionError(f"{field.name} is for files: leave it out for rows in memory")
-    return write_rows(source, options)
+    return _ImportJob(options, source).run()
 
 
 def write_files(options: ImportFilesFromOptions) -> ImportFilesReport:
-    """Write the rows of files as files for an import; see :func:`write_rows`.
+    """Write the rows of files as files for an import; see :func:`write`.
 
     Raises
     ------
@@ -505,19 +449,6 @@ def check_files(options: ImportFilesFromOptions) -> ImportFilesReport:
         What else went wrong.
     """
     return _ImportJob(options).check()
-
-
-def write_rows(data: Rows, options: ImportFilesOptions) -> ImportFilesReport:
-    """Write rows in memory as files for an import.
-
-    Raises
-    ------
-    EncodeError
-        If a row is no item that DynamoDB takes, or has the key of another row.
-    DdbioError
-        After any error nothing is visible at the target.
-    """
-    return _ImportJob(options, data).run()
 
 
 def key_of(options: ImportFilesOptions) -> Key:
@@ -595,12 +526,9 @@ class _ImportJob(FilesJob[StagedFiles, ImportFilesReport]):
         del engine
         naming, ending = FileNaming(self.job_id, 0), _ENDINGS[self.options.format]
         writer = ImportObjectWriter(self._store, FOLDER, naming, ending, self.options.compression)
-        try:
+        with aborted_on_error(writer):
             self._collect(writer)
             return [StagedFiles(writer.finish())]
-        except BaseException:
-            writer.abort()
-            raise
 
     def _collect(self, writer: ImportObjectWriter | LineCounter) -> None:
         """Pass the rows to a writer, until the job is to be stopped."""

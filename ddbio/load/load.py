@@ -45,8 +45,16 @@ from ddbio.load.rejects import RejectWriter, check_rejects, read_rejects
 from ddbio.load.sources import batches_of, check_files, is_one_scan, open_source
 from ddbio.load.spreading import RowSpreader
 from ddbio.load.tables import create_target, describe_target
-from ddbio.load.text_columns import declared_types, read_layouts
-from ddbio.load.unit_reader import RowOrigins, RowPlaces, ShuffledOrigins, UnitReader, WithinUnits, describe_source
+from ddbio.load.unit_reader import (
+    RowOrigins,
+    RowPlaces,
+    ShuffledOrigins,
+    UnitReader,
+    WithinUnits,
+    declared_types,
+    describe_source,
+    read_layouts,
+)
 from ddbio.load.write import WriteTask, write_batches
 from ddbio.scan.plan import Resources
 from ddbio.storage.local_store import LocalStore
@@ -58,7 +66,6 @@ if TYPE_CHECKING:
 
     from ddbio.aws.table_description import TableDescription
     from ddbio.budget import Budget, Usage
-    from ddbio.formats.file_format import TextLayout
     from ddbio.items.raw_items import RawItems
     from ddbio.jobs.engine import Engine, ShufflingEngine
     from ddbio.jobs.prices import Cost
@@ -69,8 +76,6 @@ if TYPE_CHECKING:
     from ddbio.load.plan import LoadPlan, WritePlan
     from ddbio.load.sources import FileSource, Rows, Unit
     from ddbio.load.write import WriteInput
-    from ddbio.sources.export_source import ExportSource
-    from ddbio.storage.object_store import ObjectStore
 
     Progress: TypeAlias = Callable[[WritePlan, LocalBudget], AbstractContextManager[None]]
 
@@ -218,7 +223,7 @@ def load_files(
     # Only the table itself has an id, which a later run compares.
     table = found.table if found.table.table_id else describe_table(dynamodb_spec(options), options.table)
     identity = identity_of(options, table, found.source, plan.key_partitions)
-    none = CheckpointStore(None, job_id, frozenset(), 0)
+    none = CheckpointStore(None, job_id)
     with open_checkpoints(options, job_id, identity, cluster) if can_continue else nullcontext(none) as checkpoints:
         return _load(options, found, plan, checkpoints, _Run(clock, master, conf, watch))
 
@@ -242,10 +247,8 @@ def _load(
     is_unique = options.unique_keys or is_one_scan(source, found.write.key_types)
     any_order = is_unique or not found.write.order_matters
     first_row = checkpoints.rows if plan.engine == "local" else 0
-    job = LoadJob(
-        *(options, task, source.store, checkpoints, first_row, any_order, source.export, source.types),
-        null_values=source.null_values,
-    )
+    reader = UnitReader(source.store, found.write, source.export, source.types, null_values=source.null_values)
+    job = LoadJob(options, task, reader, checkpoints, first_row, any_order)
     budget = LocalBudget(plan.wcu_per_second, job=f"load of {plan.table}", ramp=found.write.ramp)
     # What was written is told also if the load is interrupted, and its tasks then note what they have finished.
     budget.is_followed = True
@@ -267,7 +270,8 @@ def _load(
     try:
         with progress, _with_advice(options, checkpoints), budget.within_limits():
             if not is_done:
-                job = dataclasses.replace(job, texts=read_layouts(job.reader, source.units, engine, budget))
+                reader = dataclasses.replace(reader, texts=read_layouts(reader, source.units, engine, budget))
+                job = dataclasses.replace(job, reader=reader)
             counts_of_tasks = [] if is_done else run_load(job, source.units, plan, engine, budget)
         cpu_seconds += engine.cpu_seconds()
     finally:
@@ -434,25 +438,11 @@ class LoadJob:
 
     options: WriteOptions
     task: WriteTask
-    store: ObjectStore
+    reader: UnitReader
     checkpoints: CheckpointStore
     first_row: int = 0
     any_order: bool = False
     """Whether rows may be written in any order: each key occurs once, or the result does not depend on it."""
-    export: ExportSource | None = None
-    types: Mapping[str, pa.Field[Any]] = dataclasses.field(default_factory=dict)
-    """The declared columns of text."""
-    texts: Mapping[str, TextLayout] = dataclasses.field(default_factory=dict)
-    """What was found out of files of text before their rows are read."""
-    null_values: tuple[str, ...] | None = None
-    """The words of CSV that are missing values."""
-
-    @property
-    def reader(self) -> UnitReader:
-        """Return the reader of the source."""
-        return UnitReader(
-            *(self.store, self.task.plan, self.export, self.types, self.texts), null_values=self.null_values
-        )
 
     def write(
         self,
@@ -529,7 +519,7 @@ def write_units(task: UnitsTask, budget: Budget) -> WriteCounts:
             rejects.flush()
             job.checkpoints.begin(unit, rows)
 
-    origins = RowOrigins(job.store.uri)
+    origins = RowOrigins(job.reader.store.uri)
     within = WithinUnits(job.checkpoints.begun, begin)
     rows = job.reader.read(task.units, finish, any_order=job.any_order, origins=origins, within=within)
     return job.write(rows, rejects, budget, origins)

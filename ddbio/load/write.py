@@ -1,33 +1,415 @@
-"""Write rows: encode them in chunks, and give these to the scheduler of the lanes, until each row has its fate."""
+"""Write rows: encode them in chunks, and send the requests of all lanes from one thread, until each row has its fate.
+
+A lane sends one request after the other, and retries what was throttled or lost (``ddbio.load.write_retries``). While
+one lane waits for its answer, for units of the budget or for the end of a back-off, the scheduler serves the others.
+"""
 
 from __future__ import annotations
 
-from contextlib import closing
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
 
 from ddbio.aws.connection_pool import ResponsePoller
+from ddbio.aws.retry import backoff_seconds
 from ddbio.aws.transport import open_body_sender
+from ddbio.budget import Granted
 from ddbio.errors import DdbioError, PartialWriteError
-from ddbio.jobs.rejected_rows import RejectedRow, refused_row
-from ddbio.load.batches import WriteCounts
+from ddbio.items.kernel.arrays import take_rows
+from ddbio.items.raw_items import RawItems
+from ddbio.jobs.rejected_rows import RejectedRow, refused_row, row_text
+from ddbio.load.batches import DEFERRED_BYTES, DeferredRows, WriteCounts
 from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.encode import Encoders, chunks
-from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
-from ddbio.load.write_retries import Lane
+from ddbio.load.write_retries import Lane, Pause, Send, begin, take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from ddbio.aws.client import ClientSpec
-    from ddbio.budget import Budget
-    from ddbio.items.raw_items import RawItems
+    from ddbio.aws.connection_pool import PendingResponse
+    from ddbio.aws.transport import BodySender
+    from ddbio.budget import Budget, Reservation
+    from ddbio.load.batches import Writes
     from ddbio.load.plan import WritePlan
     from ddbio.load.rejects import RejectWriter
+    from ddbio.load.write_retries import Answer
 
     _Reject: TypeAlias = Callable[[list[RejectedRow]], None]
+
+Rows: TypeAlias = "pa.RecordBatch | RawItems"
+Steps: TypeAlias = "Generator[Send | Pause | None, Answer | None, None]"
+
+
+class LaneWork:
+    """Hold what one lane writes of a chunk of rows, and the chunk, of which some rows may be all that is kept."""
+
+    def __init__(self, writes: Writes, chunk: Rows, first_row: int) -> None:
+        self.writes: Writes | None = writes
+        self._chunk, self._first_row = chunk, first_row
+        self._kept: dict[int, int] | None = None
+
+    def keep(self, rows: list[int]) -> None:
+        """Keep only the rows of these numbers, and give the memory of the others free."""
+        self.writes = None
+        self._kept = {row: place for place, row in enumerate(rows)}
+        places = np.asarray(rows) - self._first_row
+        self._chunk = self._chunk.take(places) if isinstance(self._chunk, RawItems) else take_rows(self._chunk, places)
+
+    def rejected(self, row: int, reason: str, *, nulls: bool) -> RejectedRow:
+        """Return the row of that number with the service's reason."""
+        code, _, message = reason.partition(": ")
+        place = row - self._first_row if self._kept is None else self._kept[row]
+        return RejectedRow(row, code, message, row_text(self._chunk, place, nulls=nulls))
+
+
+class LaneQueue:
+    """Hold a lane, its work, and the generator of its steps."""
+
+    def __init__(self, lane: Lane, steps: Callable[[LaneQueue], Steps]) -> None:
+        self.lane = lane
+        self.work: deque[LaneWork | Checkpoint] = deque()
+        # Checkpoints that wait for deferred rows: those with a smaller number came before.
+        self.waiting: deque[tuple[int, Checkpoint]] = deque()
+        # Chunks that it has not begun.
+        self.queued = 0
+        self.is_idle = True
+        self.steps = steps(self)
+
+
+class WriteScheduler:
+    """Let many lanes write at the same time, in one thread.
+
+    Parameters
+    ----------
+    nulls
+        Whether rejected rows distinguish NULL from missing attributes.
+
+    Attributes
+    ----------
+    chunks_ahead
+        How many chunks are taken that a lane has not begun. With several, a lane whose rows come back again and again
+        holds up no other.
+    lanes
+        The lanes, with their counts.
+    rejects
+        Rows that the service rejected, for the caller to take.
+    free_buffers
+        Buffers whose rows are written.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        source: BodySender,
+        budget: Budget,
+        poller: ResponsePoller,
+        *,
+        nulls: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rejects: deque[RejectedRow] = deque()
+        self.free_buffers: deque[NDArray[np.uint8]] = deque()
+        self.lanes = lanes
+        for lane in lanes:
+            lane.deferred = DeferredRows(DEFERRED_BYTES // len(lanes))
+        self._queues = [LaneQueue(lane, self._steps_of) for lane in lanes]
+        self._source, self._budget, self._nulls, self._clock = source, budget, nulls, clock
+        self.chunks_ahead = 1
+        self._first_at: float | None = None
+        self._last_at: float | None = None
+        self._checkpoints: deque[Checkpoint] = deque()
+        self._full: set[LaneQueue] = set()
+        # Requests that wait for the budget, in line; the first may have its reservation.
+        self._waiting: deque[tuple[LaneQueue, Send]] = deque()
+        self._reservation: Reservation | None = None
+        # The lane of each request in flight.
+        self._sent: dict[PendingResponse, LaneQueue] = {}
+        self._poller = poller
+        # Lanes in a back-off, by its end.
+        self._pausing: list[tuple[float, int, LaneQueue]] = []
+        self._pauses = itertools.count()
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a lane has anything to do."""
+        return bool(self._sent or self._waiting or self._pausing)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether a lane has as many chunks that it has not begun as are taken."""
+        return bool(self._full)
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds from the first request to the last answer."""
+        return 0.0 if self._first_at is None or self._last_at is None else self._last_at - self._first_at
+
+    def add(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
+        """Give each lane its writes of a chunk of rows.
+
+        Raises
+        ------
+        BudgetClosedError
+            If the job is being stopped.
+        DdbioError
+            The error that ended a lane.
+        """
+        for queue, lane_writes in zip(self._queues, writes, strict=True):
+            if len(lane_writes):
+                self._add(queue, LaneWork(lane_writes, chunk, first_row))
+
+    def add_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint behind everything that was added before."""
+        checkpoint.open_lanes = len(self._queues)
+        self._checkpoints.append(checkpoint)
+        for queue in self._queues:
+            self._add(queue, checkpoint)
+
+    def take_reached(self) -> list[Checkpoint]:
+        """Return the checkpoints that all lanes have reached since the last call, in their order."""
+        reached = []
+        while self._checkpoints and not self._checkpoints[0].open_lanes:
+            reached.append(self._checkpoints.popleft())
+        return reached
+
+    def step(self) -> None:
+        """Send what may be sent, wait for an answer or the end of a pause, and continue those lanes; see ``add``."""
+        self._take_answers(self._send())
+
+    def attend(self) -> None:
+        """Continue the lanes whose answer or end of a pause has come, and send what may be sent; wait for nothing."""
+        self._take_answers(0.0)
+        self._send()
+
+    def _take_answers(self, wait_seconds: float | None) -> None:
+        come = self._poller.wait(wait_seconds)
+        try:
+            for pending in come:
+                self._continue(self._sent.pop(pending), take(pending))
+        finally:
+            if come:
+                self._last_at = self._clock()
+        while self._pausing and self._pausing[0][0] <= self._clock():
+            self._continue(heapq.heappop(self._pausing)[2])
+
+    def abandon(self) -> None:
+        """Send nothing more; take and count the answers to what was sent."""
+        for pending, queue in self._sent.items():
+            # Another error ends the write already.
+            with suppress(Exception):
+                queue.steps.send(take(pending))
+        if self._sent:
+            self._last_at = self._clock()
+        for queue in self._queues:
+            queue.steps.close()
+
+    def _send(self) -> float | None:
+        """Send what may be sent now; return the longest time to wait, or None to wait for answers alone."""
+        wait_seconds = None
+        now = self._clock() if self._waiting else 0.0
+        while self._waiting:
+            queue, send = self._waiting[0]
+            reservation = self._reservation or self._budget.reserve(send.units)
+            if type(reservation) is Granted:
+                send.grant = reservation
+            elif wait_seconds := reservation.wait_seconds():
+                self._reservation = reservation
+                break
+            else:
+                self._reservation = wait_seconds = None
+                send.grant = reservation.grant()
+            self._waiting.popleft()
+            send.sent_at = now
+            self._begin(queue, send)
+        if self._pausing:
+            pause_ends_in = max(0.0, self._pausing[0][0] - self._clock())
+            return pause_ends_in if wait_seconds is None else min(pause_ends_in, wait_seconds)
+        return wait_seconds
+
+    def _begin(self, queue: LaneQueue, send: Send) -> None:
+        if self._first_at is None:
+            self._first_at = send.sent_at
+        pending = begin(self._source, queue.lane.table, send)
+        if isinstance(pending, Exception):
+            self._continue(queue, pending)
+        else:
+            self._sent[pending] = queue
+            self._poller.add(pending)
+
+    def _add(self, queue: LaneQueue, work: LaneWork | Checkpoint) -> None:
+        queue.work.append(work)
+        if isinstance(work, LaneWork):
+            queue.queued += 1
+            if queue.queued >= self.chunks_ahead:
+                self._full.add(queue)
+        if queue.is_idle:
+            self._continue(queue)
+
+    def _continue(self, queue: LaneQueue, answer: Answer | None = None) -> None:
+        """Let a lane take its next step, after the answer to its last one."""
+        step = queue.steps.send(answer)
+        if type(step) is Send:
+            queue.is_idle = False
+            self._waiting.append((queue, step))
+        elif isinstance(step, Pause):
+            queue.is_idle = False
+            end_at = self._clock() + backoff_seconds(step.attempt)
+            heapq.heappush(self._pausing, (end_at, next(self._pauses), queue))
+        else:
+            queue.is_idle = True
+
+    def _steps_of(self, queue: LaneQueue) -> Steps:
+        """Yield all steps of a lane, and None when it has nothing to do."""
+        lane = queue.lane
+        while True:
+            work = queue.work.popleft() if queue.work else None
+            try:
+                if isinstance(work, LaneWork):
+                    queue.queued -= 1
+                    self._full.discard(queue)
+                    yield from lane.write(cast("Writes", work.writes), work)
+                elif work is None:
+                    yield from lane.retry() if lane.deferred else (None,)
+            finally:
+                for each in lane.rejects:
+                    origin = cast("LaneWork", each.origin)
+                    self.rejects.append(origin.rejected(each.row, each.reason, nulls=self._nulls))
+                lane.rejects.clear()
+            self._finish(queue, work)
+
+    def _finish(self, queue: LaneQueue, work: LaneWork | Checkpoint | None) -> None:
+        """Let go of work that is done but for rows that are deferred, and of checkpoints that wait for none of them."""
+        deferred = queue.lane.deferred
+        if isinstance(work, LaneWork):
+            self.free_buffers.append(cast("Writes", work.writes).texts)
+            if rows := deferred.rows_of(work):
+                work.keep(rows)
+        elif work is not None:
+            queue.waiting.append((deferred.next_number, work))
+        while queue.waiting and queue.waiting[0][0] <= deferred.oldest:
+            queue.waiting.popleft()[1].open_lanes -= 1
+
+
+class InlineRunner:
+    """Run a scheduler in the thread that reads the rows, so that no thread has to wait for another."""
+
+    def __init__(self, scheduler: WriteScheduler) -> None:
+        self.scheduler = scheduler
+
+    def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
+        """Add a chunk of rows; return when the next may come, or a single lane has finished its writes."""
+        self.scheduler.add(writes, chunk, first_row)
+        # A single lane finishes, so that the next chunk is encoded into memory that the processor has in its cache.
+        is_single = len(self.scheduler.lanes) == 1
+        while self.scheduler.is_full or (is_single and self.scheduler.is_busy):
+            self.scheduler.step()
+        # What the last answers made room for is on its way while the next rows are read and encoded.
+        self.scheduler.attend()
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint."""
+        self.scheduler.add_checkpoint(checkpoint)
+
+    def attend(self) -> None:
+        """Let the lanes go on that can, while rows are read."""
+        self.scheduler.attend()
+
+    def finish(self) -> None:
+        """Return when all is done."""
+        while self.scheduler.is_busy:
+            self.scheduler.step()
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self.scheduler.abandon()
+
+
+class ThreadRunner:
+    """Run a scheduler in a thread of its own, which sends while rows are read and encoded."""
+
+    def __init__(self, scheduler: WriteScheduler, poller: ResponsePoller) -> None:
+        self.scheduler, self._poller = scheduler, poller
+        self._changed = threading.Condition()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._is_full = self._is_last = self._is_stopped = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ddbio-lanes", daemon=True)
+        self._thread.start()
+
+    def put(self, writes: Sequence[Writes], chunk: Rows, first_row: int) -> None:
+        """Add a chunk of rows as soon as the lanes have begun earlier ones; raise the error that ended a lane."""
+        self._put(partial(self.scheduler.add, writes, chunk, first_row))
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Add a checkpoint; see ``put``."""
+        self._put(partial(self.scheduler.add_checkpoint, checkpoint))
+
+    def attend(self) -> None:
+        """Do nothing: the thread sees to the lanes."""
+
+    def finish(self) -> None:
+        """Return when all is done; see ``put``."""
+        self._is_last = True
+        self._end()
+        if self._failure is not None:
+            raise self._failure
+
+    def abandon(self) -> None:
+        """Send nothing more; return when everything that was sent is answered."""
+        self._is_stopped = True
+        self._end()
+
+    def _put(self, add: Callable[[], None]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not (self._is_full or self._inbox))
+            if self._failure is not None:
+                raise self._failure
+            self._inbox.append(add)
+        self._poller.wake()
+
+    def _end(self) -> None:
+        self._poller.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopped:
+                is_last = self._is_last
+                self._take()
+                if is_last and not self.scheduler.is_busy:
+                    return
+                self.scheduler.step()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that reads the rows
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+        finally:
+            self.scheduler.abandon()
+
+    def _take(self) -> None:
+        """Add what came in, and let the other thread know whether more is accepted."""
+        taken = bool(self._inbox)
+        if taken:
+            self._inbox[0]()
+        is_full = self.scheduler.is_full
+        if taken or is_full != self._is_full:
+            with self._changed:
+                if taken:
+                    self._inbox.popleft()
+                self._is_full = is_full
+                self._changed.notify_all()
 
 
 _CHUNKS_AHEAD = 2

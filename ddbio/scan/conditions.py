@@ -1,26 +1,34 @@
-"""Parse the condition that items must meet, and write it as DynamoDB's expressions, names and values escaped.
+"""Say what is read: parse the condition that items must meet, write it as DynamoDB's expressions, and encode keys.
 
-The language is that of the WHERE clause of PartiQL for DynamoDB, with the service's own functions:
+The language of conditions is that of the WHERE clause of PartiQL for DynamoDB, with the service's own functions:
 ``status = 'shipped' AND (total > 100 OR begins_with(note, 'urgent'))``.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ddbio.errors import DecodeError, OptionError
+import pyarrow as pa
+
+from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.attribute import AttributeValue, decode_base64, encode_base64
+from ddbio.items.encode import Encoder
+from ddbio.items.item_key import KeySet, key_fingerprints
 from ddbio.items.json_text import parse_json
 from ddbio.items.number import canonical_number, quoted
-from ddbio.scan.lookup import encode_keys
+from ddbio.items.schema.arrow import name_of_field, tagged_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ddbio.aws.table_description import TableDescription
-    from ddbio.scan.options import ScanOptions
+    from ddbio.aws.table_description import IndexDescription, TableDescription
+    from ddbio.scan.options import GivenKeys, ScanOptions
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """An attribute, then names of members and places in lists."""
@@ -29,9 +37,6 @@ _COMPARATORS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">"
 _PREFIX_OR_PART = ("begins_with", "contains")
 _EXISTENCE = ("attribute_exists", "attribute_not_exists")
 _TYPES = ("S", "N", "B", "SS", "NS", "BS", "BOOL", "NULL", "L", "M")
-# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
-_MOST_OPERANDS_OF_IN = 100
-_QUOTE = '"'
 _WORDS = ("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "MISSING", "NOT", "NULL", "OR", "TRUE")
 
 _TOKEN = re.compile(
@@ -49,6 +54,9 @@ _TOKEN = re.compile(
 
 class Expressions:
     """Number the names and values of a request's expressions, so that no word is reserved and nothing is injected."""
+
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
+    most_operands_of_in = 100
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -78,6 +86,27 @@ class Expressions:
         }
 
 
+class _ConditionText(Expressions):
+    """Write names and values as ``parse_condition`` reads them."""
+
+    most_operands_of_in = sys.maxsize
+
+    def name(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def value(self, value: AttributeValue) -> str:
+        match value:
+            case {"S": text}:
+                return "'" + str(text).replace("'", "''") + "'"
+            case {"B": base64}:
+                return f"x'{decode_base64(base64).hex()}'"
+            case {"BOOL": truth}:
+                return "TRUE" if truth else "FALSE"
+            case {"N": number}:
+                return str(number)
+        return "NULL"
+
+
 @dataclass(frozen=True)
 class Test:
     """Hold one test of an attribute: an operator or a function of the service, and its constants."""
@@ -92,10 +121,8 @@ class Test:
         if self.operator == "BETWEEN":
             return f"{path} BETWEEN {values[0]} AND {values[1]}"
         if self.operator == "IN":
-            parts = [
-                f"{path} IN ({', '.join(values[first : first + _MOST_OPERANDS_OF_IN])})"
-                for first in range(0, len(values), _MOST_OPERANDS_OF_IN)
-            ]
+            most = to.most_operands_of_in
+            parts = [f"{path} IN ({', '.join(values[first : first + most])})" for first in range(0, len(values), most)]
             return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
         if self.operator.startswith("size "):
             return f"size({path}) {self.operator.removeprefix('size ')} {values[0]}"
@@ -186,37 +213,7 @@ def parse_condition(text: str) -> Condition:
 
 def format_condition(condition: Condition) -> str:
     """Return the text of a condition, from which ``parse_condition`` makes the same one."""
-    if isinstance(condition, Negated):
-        return f"NOT ({format_condition(condition.part)})"
-    if isinstance(condition, Several):
-        return f" {condition.operator} ".join(
-            f"({format_condition(part)})" if isinstance(part, Several) else format_condition(part)
-            for part in condition.parts
-        )
-    first, *rest = (f"[{step}]" if isinstance(step, int) else f'."{step.replace(_QUOTE, 2 * _QUOTE)}"'
-                    for step in condition.path)  # fmt: skip
-    path, values = "".join([first.removeprefix("."), *rest]), [_format_value(value) for value in condition.values]
-    operator = condition.operator
-    if operator == "BETWEEN":
-        return f"{path} BETWEEN {values[0]} AND {values[1]}"
-    if operator == "IN":
-        return f"{path} IN ({', '.join(values)})"
-    if operator.startswith("size "):
-        return f"size({path}) {operator.removeprefix('size ')} {values[0]}"
-    return f"{path} {operator} {values[0]}" if operator in _COMPARATORS else f"{operator}({', '.join([path, *values])})"
-
-
-def _format_value(value: AttributeValue) -> str:
-    match value:
-        case {"S": text}:
-            return "'" + str(text).replace("'", "''") + "'"
-        case {"B": base64}:
-            return f"x'{decode_base64(base64).hex()}'"
-        case {"BOOL": truth}:
-            return "TRUE" if truth else "FALSE"
-        case {"N": number}:
-            return str(number)
-    return "NULL"
+    return condition.write(_ConditionText())
 
 
 def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:
@@ -442,6 +439,123 @@ class _Parser:
         return OptionError(f"the condition {quoted(self.text)}: {found} at character {place + 1} {problem}")
 
 
+_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary()}
+
+
+@dataclass(frozen=True)
+class LookupKeys:
+    """Hold keys as DynamoDB JSON, none twice.
+
+    Attributes
+    ----------
+    names
+        The key attributes that each of them has: the partition key, and the sort key if it was given.
+    asked
+        How many were given, repeated ones included.
+    """
+
+    texts: tuple[bytes, ...]
+    names: tuple[str, ...]
+    asked: int
+
+
+def encode_keys(given: GivenKeys, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
+    """Return the keys that were given, for a table or an index with these key attributes; they are encoded once.
+
+    Raises
+    ------
+    OptionError
+        If there are none, or one lacks a key attribute or has one of another type.
+    """
+    known = given.encoded.get(tuple(key_types))
+    if known is None:
+        try:
+            known = _encoded(_table_of(given.value, key_types), key_types)
+        except (DecodeError, SchemaError) as error:
+            raise OptionError(f"keys: {error}") from error
+        given.encoded[tuple(key_types)] = known
+    found: LookupKeys = known
+    return found
+
+
+def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
+    types = dict(key_types)
+    columns = {name_of_field(field): field.name for field in rows.schema}
+    names = tuple(name for name in types if name in columns)
+    if names[:1] != tuple(types)[:1]:
+        raise OptionError(f"keys have no {next(iter(types))!r}, the partition key: they have {', '.join(columns)}")
+    rows = rows.select([columns[name] for name in names])
+    encoder, seen, texts = Encoder(rows.schema, keys={name: types[name] for name in names}), KeySet(), list[bytes]()
+    first = 0
+    for batch in checked_batches(rows.to_batches()):
+        items = encoder.encode_view(batch)
+        for refusal in items.refusals:
+            raise OptionError(f"key {first + refusal.row}: {refusal.attribute}: {refusal.message}")
+        data, new = items.buffer.tobytes(), seen.add(key_fingerprints(batch, names))
+        spans = compress(pairwise(items.offsets.tolist()), new.tolist())
+        texts += [data[start:end] for start, end in spans]
+        first += batch.num_rows
+    if not texts:
+        raise OptionError("keys are empty: there is nothing to look up")
+    return LookupKeys(tuple(texts), names, first)
+
+
+def _table_of(value: Any, key_types: Sequence[tuple[str, str]]) -> pa.Table:
+    if not isinstance(value, (list, tuple)):
+        return record_batch_reader(value).read_all()
+    if not value:
+        raise OptionError("keys are empty: there is nothing to look up")
+    names = [name for name, _ in key_types]
+    rows = [_row_of(each, names) for each in value]
+    used = [name for name in names if any(name in row for row in rows)]
+    types, fields, columns = dict(key_types), [], []
+    for name in used:
+        convert = _CONVERTERS[types[name]]
+        values = [convert(_value_of(row, name, number)) for number, row in enumerate(rows)]
+        fields.append(tagged_field(name, _ARROW[types[name]], types[name]))
+        columns.append(pa.array(values, _ARROW[types[name]]))
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _row_of(key: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(key, Mapping):
+        return key
+    values = key if isinstance(key, (list, tuple)) else (key,)
+    if len(values) > len(names):
+        raise OptionError(f"key {key!r} has more values than there are key attributes: {', '.join(names)}")
+    return dict(zip(names, values, strict=False))
+
+
+def _value_of(row: Mapping[str, Any], name: str, number: int) -> Any:
+    if row.get(name) is None:
+        raise OptionError(f"key {number} has no {name!r}, and others have: give the same attributes of each")
+    return row[name]
+
+
+def _as_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(f"key {value!r} is no text, and the key attribute has type S")
+    return value
+
+
+def _as_number(value: Any) -> str:
+    if isinstance(value, (bool, str, bytes)):
+        raise OptionError(f"key {value!r} is no number, and the key attribute has type N")
+    return canonical_number(str(value))
+
+
+def _as_binary(value: Any) -> bytes:
+    if isinstance(value, str):
+        # As JSON has it.
+        return decode_base64(value)
+    if not isinstance(value, (bytes, bytearray)):
+        raise OptionError(f"key {value!r} is not binary, and the key attribute has type B")
+    return bytes(value)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {"S": _as_text, "N": _as_number, "B": _as_binary}
+
+
 @dataclass(frozen=True)
 class Selection:
     """Hold what is read: the items of ``keys``, the item collections of ``queries``, or everything.
@@ -469,7 +583,7 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
     condition = None if options.where is None else parse_condition(options.where)
     index = table.index(options.index) if options.index else None
     if options.keys is not None:
-        return _of_keys(table, options, condition)
+        return _of_keys(table, options.keys, index, condition)
     if condition is None:
         return Selection()
     types = {**dict(table.key_types), **{key.name: key.tag for key in (index.keys if index else ())}}
@@ -489,12 +603,11 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
     return Selection(queries, found.rest)
 
 
-def _of_keys(table: TableDescription, options: ScanOptions, condition: Condition | None) -> Selection:
-    index = table.index(options.index) if options.index else None
+def _of_keys(
+    table: TableDescription, given: GivenKeys, index: IndexDescription | None, condition: Condition | None
+) -> Selection:
     types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
-    if options.keys is None:
-        return Selection()
-    found = encode_keys(options.keys, types)
+    found = encode_keys(given, types)
     if index is None and len(found.names) == len(types):
         if condition is not None:
             raise OptionError(

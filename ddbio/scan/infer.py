@@ -78,7 +78,7 @@ def _of_files(name: str, options: InspectOptions) -> ItemSchema:
     fields: dict[str, pa.Field[Any]] = {}
     # Of each format some files.
     for _, files in itertools.groupby(sorted(others, key=_format_name), key=_format_name):
-        for entry in _spread(list(files), _FILES_SAMPLED):
+        for entry in _spread(list(files)):
             schema = schema_of(found.store, entry, found.schema(entry))
             _add_fields(fields, schema, folders[entry.path])
     for entry in lines:
@@ -104,7 +104,7 @@ def _add_fields(fields: dict[str, pa.Field[Any]], schema: pa.Schema, folders: Fo
 def _of_lines(store: ObjectStore, files: Sequence[StoredObject], options: InspectOptions) -> ItemSchema:
     rules, paths = ColumnRules.of(options), [each.path for each in files]
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
-    sampled = _spread(paths, _FILES_SAMPLED)
+    sampled = _spread(paths)
     with suppress(DecodeError):
         bodies = [framed_items(read_lines(store, path, count_per_file)) for path in sampled]
         return rules.declare(infer_schema_of_bodies(bodies), sampled_forms(rules.sampled, bodies))
@@ -117,6 +117,5 @@ def _sample(store: ObjectStore, path: str, count: int) -> Iterator[Item]:
         yield from itertools.islice(iterate_items(read_decompressed(store, path)), count)
 
 
-def _spread(files: Sequence[_T], count: int) -> Sequence[_T]:
-    step = max(1, len(files) // count)
-    return files[::step][:count]
+def _spread(files: Sequence[_T]) -> Sequence[_T]:
+    return files[:: max(1, len(files) // _FILES_SAMPLED)][:_FILES_SAMPLED]

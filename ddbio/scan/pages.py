@@ -6,19 +6,23 @@ Each page is yielded exactly once. A request that fails is repeated with the sam
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, is_throttled, throttling_reasons, was_sent
-from ddbio.budget.pacing import parse_throttle_reason
-from ddbio.errors import ServiceError, ThrottledError
+from ddbio.aws.error_codes import BotoCoreError, ClientError, is_throttled, was_sent
+from ddbio.aws.retry import report_throttle, throttled_too_long
+from ddbio.budget.pacing import ThrottleScope
+from ddbio.errors import DecodeError, ServiceError
 from ddbio.items.capacity import BATCH_KEYS
-from ddbio.items.json_text import compact_json
-from ddbio.items.page import first_items
+from ddbio.items.item_key import key_identity
+from ddbio.items.json_text import compact_json, parse_json
+from ddbio.items.page import Page, first_items, units_in
+from ddbio.items.raw_items import PageSplitter
 from ddbio.scan.conditions import Expressions
-from ddbio.scan.lookup import AnswerReader, LookupAnswer, page_of_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +31,133 @@ if TYPE_CHECKING:
     from ddbio.aws.transport import PageSource
     from ddbio.budget import Budget, Grant
     from ddbio.items.attribute import Item
-    from ddbio.items.page import Page
     from ddbio.scan.conditions import Condition, Query
 
 # An answer ends before the item that would make it larger: keys that it leaves beyond were not throttled.
 _FULL_ANSWER_BYTES = (16 << 20) - (400 << 10)
 # Small answers are decoded together.
 _GATHERED_BYTES = 512 << 10
+
+
+# A quote ends a JSON string unless escaped, and no type of an attribute value has a name as long as a table's.
+_RESPONSES = re.compile(rb'"Responses"\s*:\s*\{\s*"[^"]{3,}"\s*:\s*\[')
+_END = re.compile(rb'\]\s*\}\s*(?:,\s*(?=")|(?=\}\s*\Z))')
+_MEMBERS = {"ConsumedCapacity", "UnprocessedKeys"}
+_MOST_CANDIDATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LookupAnswer:
+    """Hold one answer: the items as the inside of a JSON list, and the keys to be asked for again."""
+
+    items: bytes
+    count: int
+    scanned_count: int
+    """Keys that were looked up, whether there is an item or not."""
+    consumed_units: float | None
+    wire_bytes: int
+    unprocessed: tuple[bytes, ...]
+    missing: tuple[bytes, ...]
+    """Keys without an item, if their items' keys were asked for."""
+
+
+_AnswerT = TypeVar("_AnswerT", Page, LookupAnswer)
+
+
+class AnswerReader:
+    """Read the answers of one lane."""
+
+    def __init__(self) -> None:
+        self._splitter = PageSplitter()
+
+    def read(self, body: bytes, keys: Sequence[bytes]) -> LookupAnswer:
+        """Return the answer to a request for some keys.
+
+        Raises
+        ------
+        DecodeError
+            The body is not the response of a BatchGetItem.
+        """
+        items, members = _split(body)
+        unprocessed = tuple(
+            compact_json(key).encode()
+            for each in (members.get("UnprocessedKeys") or {}).values()
+            for key in each["Keys"]
+        )
+        (lines,) = self._splitter.decode_batches(page_of([items]), "page")
+        looked_up = len(keys) - len(unprocessed)
+        missing = () if lines.items >= looked_up else _missing(items, keys, unprocessed)
+        units = units_in(members.get("ConsumedCapacity"))
+        return LookupAnswer(items, lines.items, looked_up, units, len(body), unprocessed, missing)
+
+
+def page_of(answers: Sequence[bytes]) -> bytes:
+    """Return the items of some answers as a page's are."""
+    return b'{"Items":[' + b",".join(filter(None, answers)) + b"]}"
+
+
+def page_of_answers(answers: Sequence[LookupAnswer]) -> Page:
+    """Return several answers as one page."""
+    units = [each.consumed_units for each in answers if each.consumed_units is not None]
+    count, scanned = sum(each.count for each in answers), sum(each.scanned_count for each in answers)
+    return Page(
+        items=page_of([each.items for each in answers]),
+        count=count,
+        scanned_count=scanned,
+        last_evaluated_key=None,
+        consumed_units=sum(units) if units else None,
+        wire_bytes=sum(each.wire_bytes for each in answers),
+        missing=scanned - count,
+        missing_keys=tuple(key for each in answers for key in each.missing),
+    )
+
+
+def _split(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    start = _RESPONSES.search(body)
+    if start is not None:
+        head = _members(body[: start.start()].rstrip().removesuffix(b",") + b"}")
+        position = len(body)
+        for _ in range(_MOST_CANDIDATES if head is not None else 0):
+            position = body.rfind(b"]", start.end(), position)
+            if position < 0:
+                break
+            found = _END.match(body, position)
+            tail = None if found is None else _members(b"{" + body[found.end() :])
+            if head is not None and tail is not None:
+                return body[start.end() : position].strip(), {**head, **tail}
+    return _split_slowly(body)
+
+
+def _members(text: bytes) -> dict[str, Any] | None:
+    try:
+        members = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return members if isinstance(members, dict) and members.keys() <= _MEMBERS else None
+
+
+def _split_slowly(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    members = parse_json(body)
+    responses = members.get("Responses") if isinstance(members, dict) else None
+    if not isinstance(responses, dict) or not all(isinstance(each, list) for each in responses.values()):
+        raise DecodeError("the body is not the response of a BatchGetItem: it has no Responses")
+    items = [item for listed in responses.values() for item in listed]
+    try:
+        return compact_json(items).encode()[1:-1], members
+    except UnicodeEncodeError:
+        raise DecodeError("the body holds half of a surrogate pair, which is not UTF-8") from None
+
+
+def _missing(items: bytes, keys: Sequence[bytes], unprocessed: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the keys that have no item; none if the items do not show their keys."""
+    asked = {key_identity(key, sorted(key)): text for text in keys for key in (parse_json(text),)}
+    names = sorted(parse_json(keys[0]))
+    found = parse_json(b"[" + items + b"]")
+    if any(name not in item for item in found for name in names):
+        return ()
+    gone = {key_identity(item, names) for item in found}
+    gone |= {key_identity(parse_json(text), names) for text in unprocessed}
+    return tuple(text for identity, text in asked.items() if identity not in gone)
 
 
 @dataclass(frozen=True)
@@ -225,23 +349,15 @@ def _looked_up(source: PageSource, request: ReadRequest, budget: Budget, policy:
             page, gathered = replace(page_of_answers(gathered), keys_left=waiting), []
             yield page if left is None or left >= 0 else first_items(page, page.count + left)
         if is_throttled_in_part and not is_last:
-            budget.throttled(parse_throttle_reason((), ""), "unprocessed")
-            _check_lookup(request, policy, policy.clock() - began)
+            budget.throttled(ThrottleScope.TABLE, "unprocessed")
+            if (idle_seconds := policy.clock() - began) > policy.deadline_seconds:
+                raise throttled_too_long(f"looking up items of table {request.table!r}", "an item", idle_seconds)
             policy.pause(attempt)
             attempt += 1
 
 
 def _look_up(source: PageSource, reader: AnswerReader, request: ReadRequest, keys: Sequence[bytes]) -> LookupAnswer:
     return reader.read(source.begin("BatchGetItem", request.table, request.lookup_body(keys)).result(), keys)
-
-
-def _check_lookup(request: ReadRequest, policy: RetryPolicy, idle_seconds: float) -> None:
-    if idle_seconds > policy.deadline_seconds:
-        raise ThrottledError(
-            f"looking up items of table {request.table!r} was throttled for {idle_seconds:.0f} s without an item: "
-            "raise its capacity, lower the budget, or raise deadline_seconds",
-            elapsed_seconds=idle_seconds,
-        )
 
 
 def _page_limit(page_units: float | None, item_units: float | None, left: int | None) -> int | None:
@@ -257,18 +373,6 @@ def _estimate(request: ReadRequest, item_units: float | None, limit: int | None)
     if limit is None or item_units is None:
         return full_page
     return min(full_page, max(0.5, limit * item_units))
-
-
-class _Answer(Protocol):
-    @property
-    def scanned_count(self) -> int: ...
-    @property
-    def consumed_units(self) -> float | None: ...
-    @property
-    def wire_bytes(self) -> int: ...
-
-
-_AnswerT = TypeVar("_AnswerT", bound=_Answer)
 
 
 def _fetch(
@@ -292,7 +396,7 @@ def _fetch(
     raise AssertionError("unreachable: attempts are bounded by time alone")
 
 
-def settle_page(budget: Budget, grant: Grant, estimate: float, page: _Answer) -> None:
+def settle_page(budget: Budget, grant: Grant, estimate: float, page: Page | LookupAnswer) -> None:
     """Settle a request by what its page says."""
     consumed = estimate if page.consumed_units is None else page.consumed_units
     budget.settle(grant, consumed, items=page.scanned_count, wire_bytes=page.wire_bytes)
@@ -303,5 +407,4 @@ def settle_failed(budget: Budget, grant: Grant, estimate: float, error: ClientEr
     # A rejected request costs nothing; a broken response may have cost the page.
     budget.settle(grant, 0.0 if isinstance(error, ClientError) or not was_sent(error) else estimate)
     if is_throttled(error):
-        reasons, code = throttling_reasons(error), error_code(error)
-        budget.throttled(parse_throttle_reason(reasons, code), ", ".join(reasons) or code)
+        report_throttle(budget, error)

@@ -47,7 +47,6 @@ COLLECTION_GROUPS_PER_LANE = 16
 """Item collections are read in so many groups a lane, so that a group of large ones holds up few others."""
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
-MIN_TASK_SECONDS = 10.0
 ROTATED_SEGMENTS = 256
 ROTATED_SEGMENTS_UNKNOWN = 64
 ROTATED_PAGE_BYTES = 256 * 1024
@@ -233,20 +232,14 @@ def check_scan(table: TableDescription, options: ScanOptions) -> None:
         If the index does not exist, a strongly consistent read of a global index is asked, or the condition is none.
     """
     if options.index is not None:
-        _check_index(table, options)
+        index = table.index(options.index)
+        if index is None:
+            known = ", ".join(each.name for each in table.indexes) or "none"
+            raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
+        # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
+        if index.is_global and options.consistent:
+            raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
     selection_of(table, options)
-
-
-def _check_index(table: TableDescription, options: ScanOptions) -> None:
-    if options.index is None:
-        return
-    index = table.index(options.index)
-    if index is None:
-        known = ", ".join(each.name for each in table.indexes) or "none"
-        raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
-    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
-    if index.is_global and options.consistent:
-        raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
 
 
 @dataclass(frozen=True)

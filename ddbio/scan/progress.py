@@ -161,20 +161,14 @@ def _name(request: ReadRequest) -> str:
     return f"{request.segment:06}-{hashlib.blake2b(asked.encode(), digest_size=12).hexdigest()}"
 
 
+# The members of a page that a journal has as JSON.
+_HEAD = ("count", "scanned_count", "last_evaluated_key", "consumed_units", "wire_bytes", "missing", "queries_left")
+
+
 def _format_journal(page: Page, run: str) -> bytes:
     """Return a page as a line of JSON and the compressed items."""
-    head = {
-        "run": run,
-        "bytes": len(page.items),
-        "count": page.count,
-        "scanned_count": page.scanned_count,
-        "last_evaluated_key": page.last_evaluated_key,
-        "consumed_units": page.consumed_units,
-        "wire_bytes": page.wire_bytes,
-        "missing": page.missing,
-        "missing_keys": [each.decode() for each in page.missing_keys],
-        "queries_left": page.queries_left,
-    }
+    head: dict[str, Any] = {"run": run, "bytes": len(page.items), **{name: getattr(page, name) for name in _HEAD}}
+    head["missing_keys"] = [each.decode() for each in page.missing_keys]
     return b"\n".join((json.dumps(head).encode(), pa.compress(page.items, codec="lz4", asbytes=True)))
 
 

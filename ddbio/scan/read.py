@@ -67,17 +67,6 @@ def read_table(options: ScanOptions) -> pa.Table:
     return scan_batches(options).read_all()
 
 
-def digest_of_scan(options: ScanOptions) -> Digest:
-    """Return count and digest of what a scan reads, computed from the bytes of its pages without any columns.
-
-    Raises
-    ------
-    DdbioError
-        As :func:`scan_batches` says.
-    """
-    return _digest_of(options).digest
-
-
 class ScannedDigest(NamedTuple):
     """Hold count and digest of a table's items, and the read units that reading them took."""
 
@@ -85,7 +74,14 @@ class ScannedDigest(NamedTuple):
     units: float
 
 
-def _digest_of(options: ScanOptions) -> ScannedDigest:
+def digest_of_scan(options: ScanOptions) -> ScannedDigest:
+    """Return count and digest of what a scan reads, computed from the bytes of its pages without any columns.
+
+    Raises
+    ------
+    DdbioError
+        If the table cannot be read.
+    """
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     with budget.within_limits():
@@ -124,20 +120,15 @@ def _batches(stream: SegmentStream, budget: LocalBudget, table: str) -> Generato
         _LOG.warning("table %s has no items for %d keys: %s", table, stream.counts.missing_keys, named or "not named")
 
 
-def digest_of_table(table: str, options: ConnectionOptions) -> Digest:
+def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
     """Return count and digest of a table's items, read over the connection of other options.
 
     Raises
     ------
-    NotFoundError, AccessDeniedError, EndpointError, ThrottledError
-        As of any scan.
+    DdbioError
+        If the table cannot be read.
     """
     # NULL differs from missing, and the scan sees the last writes.
-    return read_digest(table, options).digest
-
-
-def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
-    """Return what ``digest_of_table`` returns, and the read units that it took."""
     # No columns are made, so that a small sample will do for the size of the pages.
     scan = ScanOptions(
         **connection_of(options), table=table, nulls="keep", consistent=True, sample_items=DIGEST_SAMPLE_ITEMS
@@ -145,4 +136,4 @@ def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
     if isinstance(options, LimitOptions):
         # The limits of the verb that verifies hold for each table that it reads.
         scan = replace(scan, max_units=options.max_units, max_seconds=options.max_seconds, prices=options.prices)
-    return _digest_of(scan)
+    return digest_of_scan(scan)

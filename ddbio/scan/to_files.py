@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import secrets
 from collections import Counter
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ddbio.budget import LocalBudget
 from ddbio.catalog.sync import check_catalog
-from ddbio.commit.export_target import FOLDER, ExportTarget
 from ddbio.errors import DdbioError, DecodeError, NotFoundError
+from ddbio.formats import export_manifest as manifest
 from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.formats.text_writers import RollingGzipWriter
 from ddbio.items.digest import Digest
@@ -36,7 +37,8 @@ from ddbio.scan.progress import (
     open_progress,
 )
 from ddbio.scan.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
-from ddbio.storage.staged import FileNaming
+from ddbio.storage.object_store import aborted_on_error
+from ddbio.storage.staged import FileNaming, SmallObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from ddbio.scan.stream import ReadPage
     from ddbio.storage.staged import StagedFile
 
+_EXPORT_FOLDER = "data"
 # What is counted of all that a job has read, in this run and in earlier ones.
 _COUNTS = ("items", "scanned_items", "wire_bytes", "missing_keys")
 
@@ -83,20 +86,7 @@ def scan_to_files(
 
 
 class _ExportOutput(RowsOutput):
-    """Lines of items, and the manifests of a full export."""
-
-    def __init__(self, options: ScanToFilesOptions, table: TableDescription) -> None:
-        super().__init__(options, options.format)
-        self.committer = ExportTarget(
-            folder=target_of(options, self.staging.store),
-            table_arn=table.arn,
-            table_id=table.table_id,
-            began=datetime.now(UTC),
-            filtered={
-                **{name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))},
-                **({"keys": True} if options.keys else {}),
-            },
-        )
+    """Lines of items, in the layout of a native full export."""
 
     def check(self, columns: pa.Schema, keys: Sequence[str], table_arn: str | None) -> None:
         """Accept any columns: lines have none."""
@@ -118,12 +108,12 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
 
     def open(self) -> None:
         options = self.options
-        self.table = describe_scan(options)
+        self.began, self.table = datetime.now(UTC), describe_scan(options)
         self.title = f"scan {self.table.name} to {options.dest}"
         self.keys, self.table_arn = tuple(name for name, _ in self.table.key_types), self.table.arn
         self.budget = LocalBudget(budget_of(self.table, options), job=f"scan of {self.table.name}")
         if options.format == "dynamodb-export":
-            self.use_output(_ExportOutput(options, self.table))
+            self.use_output(_ExportOutput(options, options.format))
             return
         self.open_output()
         if goes_on(options):
@@ -190,6 +180,8 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         }
 
     def commit(self, publish: Publish, staged: Sequence[StagedFile], info: CommitInfo) -> None:
+        if self.options.format == "dynamodb-export":
+            info = replace(info, objects=(*info.objects, *self._manifests(staged)))
         try:
             publish(staged, info)
         except NotFoundError:
@@ -197,6 +189,31 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
             if self.progress is not None:
                 forget_progress(self.options, self.output.staging)
             raise
+
+    def _manifests(self, staged: Sequence[StagedFile]) -> tuple[SmallObject, ...]:
+        """Return the manifests of an export; the last is the summary, which tells readers that it is complete."""
+        files = [
+            manifest.ExportFile(each.path.rpartition("/")[2], each.rows, base64.b64decode(each.md5 or ""))
+            for each in staged
+        ]
+        options, (bucket, prefix) = self.options, _bucket_and_prefix(self.output.staging.store.uri)
+        filtered = {name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))}
+        listed = manifest.files_text(files, prefix)
+        summary = manifest.summary_text(
+            export_id=f"{int(self.began.timestamp() * 1000):014d}-{secrets.token_hex(4)}",
+            table_arn=self.table.arn,
+            table_id=self.table.table_id,
+            times=(self.began, datetime.now(UTC)),
+            bucket=bucket,
+            prefix=prefix,
+            items=sum(file.items for file in files),
+            filtered=filtered | ({"keys": True} if options.keys else {}),
+        )
+        objects = [SmallObject(manifest.STARTED, "")]
+        for name, text in ((manifest.FILES, listed), (manifest.SUMMARY, summary)):
+            objects.append(SmallObject(f"{name}.md5", manifest.checksum_text(text).decode()))
+            objects.append(SmallObject(f"{name}.json", text.decode()))
+        return tuple(objects)
 
     def committed(self, report: ScanReport) -> ScanReport:
         self._forget()
@@ -213,6 +230,15 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         if goes_on(self.options):
             with suppress(DdbioError):
                 forget_progress(self.options, self.output.staging)
+
+
+def _bucket_and_prefix(uri: str) -> tuple[str, str]:
+    """Return bucket and prefix (with its slash) of a target; empty texts for a local folder."""
+    scheme, _, path = uri.rpartition("://")
+    if not scheme:
+        return "", ""
+    bucket, _, prefix = path.partition("/")
+    return bucket, f"{prefix}/" if prefix else ""
 
 
 @dataclass(frozen=True)
@@ -270,12 +296,8 @@ def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> Fil
     writer = staging.writer(scan.schema, FileNaming(staging.job_id, number, secrets.randbelow(10**6)))
     step_seconds = STEP_SECONDS if staging.partition_by is None else PARTITIONED_STEP_SECONDS
     pages = PageWriter(progress, number, writer, step_seconds, journal)
-    try:
-        with closing(iter(stream)) as read:
-            pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
-    except BaseException:
-        writer.abort()
-        raise
+    with aborted_on_error(writer), closing(iter(stream)) as read:
+        pages.write(cast("Iterator[ReadPage[pa.RecordBatch]]", read))
     if journal is not None:
         journal.finish(staging.job_id)
     if isinstance(writer, PartitionedWriter):
@@ -290,15 +312,12 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
     stream = PageStream(task.scan, budget, PageSplitter)
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
-    writer = RollingGzipWriter(staging.store, naming, FOLDER, staging.files.target_file_bytes)
-    try:
+    writer = RollingGzipWriter(staging.store, naming, _EXPORT_FOLDER, staging.files.target_file_bytes)
+    with aborted_on_error(writer):
         with closing(iter(stream)) as blocks:
             for lines in blocks:
                 writer.write(lines.text, lines.items)
         staged = tuple(writer.finish())
-    except BaseException:
-        writer.abort()
-        raise
     counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
         raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")

@@ -13,6 +13,7 @@ from ddbio.formats.decompress import MAX_CHANGE_BYTES, MAX_LINE_BYTES, GzipReade
 from ddbio.formats.export_manifest import check_md5
 from ddbio.items.ion import IonReader
 from ddbio.jobs.stores import open_store
+from ddbio.storage.object_store import is_there, read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,8 +85,8 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
         If the export has not completed, or a manifest is damaged or names files elsewhere.
     """
     store = open_store(source, options)
-    if not _is_there(store, f"{manifest.SUMMARY}.json"):
-        if _is_there(store, manifest.STARTED) or _is_there(store, f"{manifest.FILES}.json"):
+    if not is_there(store, f"{manifest.SUMMARY}.json"):
+        if is_there(store, manifest.STARTED) or is_there(store, f"{manifest.FILES}.json"):
             raise ExportIncompleteError(f"{store.uri} has no {manifest.SUMMARY}.json: the export has not completed")
         raise NotFoundError(f"{store.uri} holds no {manifest.SUMMARY}.json: name the folder of one export")
     summary = manifest.parse_summary(*_verified(store, manifest.SUMMARY))
@@ -96,31 +97,17 @@ def open_export(source: str, options: ConnectionOptions) -> ExportSource:
 def _verified(store: ObjectStore, name: str) -> tuple[bytes, str]:
     place = f"{store.uri}/{name}.json"
     try:
-        data = _small(store, f"{name}.json")
+        data = read_at_most(store, f"{name}.json", manifest.MAX_MANIFEST_BYTES)
     except NotFoundError:
         raise ExportIncompleteError(f"{place} is missing: copy the whole export") from None
     for ending in manifest.CHECKSUM_ENDINGS:
         try:
-            checksum = _small(store, f"{name}{ending}")
+            checksum = read_at_most(store, f"{name}{ending}", manifest.MAX_MANIFEST_BYTES)
         except NotFoundError:
             continue
         manifest.check_manifest(place, data, checksum)
         return data, place
     raise ExportIncompleteError(f"{place} has no {name}.md5 beside it: copy the whole export")
-
-
-def _small(store: ObjectStore, path: str) -> bytes:
-    """Return the bytes of an object; of an object larger than a manifest may be, only a part."""
-    data = bytearray()
-    for chunk in store.read_chunks(path):
-        data += chunk
-        if len(data) > manifest.MAX_MANIFEST_BYTES:
-            break
-    return bytes(data)
-
-
-def _is_there(store: ObjectStore, path: str) -> bool:
-    return any(each.path == path for each in store.list(path))
 
 
 def _above(store: ObjectStore) -> ObjectStore:

@@ -13,12 +13,12 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ddbio.errors import AccessDeniedError, NotFoundError, TargetError
 from ddbio.options.locations import local_path
-from ddbio.storage.contained import contained, outside
-from ddbio.storage.staged import StagedFile, StoredObject, job_of
+from ddbio.retrying import retrying
+from ddbio.storage.staged import StagedFile, StoredObject, contained, job_of, outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,6 +66,7 @@ _DEAD_AFTER_SECONDS = 3600.0
 # How often folders are made again that vanish, since another job has just deleted the last file in them.
 _TRIES = 10
 _serial = itertools.count()
+_Result = TypeVar("_Result")
 _TEMPORARY = re.compile(r"\d+\.\d+")
 
 
@@ -183,7 +184,7 @@ class LocalStore:
         source, place = self._staging_of(staged.path), self._place(staged.path, is_link=True)
         with _target_errors(self._root):
             try:
-                self._move(source, place)
+                _while_folders_vanish(lambda: self._move(source, place))
             except FileNotFoundError:
                 if not (place.is_file() and place.stat().st_size == staged.size_bytes):
                     raise NotFoundError(f"staged file {source} is gone: run the job again") from None
@@ -306,12 +307,7 @@ class LocalStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file whole, over an older one if there is one."""
-
-        def publish(temporary: Path, place: Path) -> bool:
-            temporary.replace(place)
-            return True
-
-        self._write(path, data, publish)
+        self._write(path, data, lambda temporary, place: bool(temporary.replace(place)))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a small file whole and return True, or return False if one is there."""
@@ -334,15 +330,11 @@ class LocalStore:
             _remove_empty([parent for parent in place.parents if self._root in parent.parents])
 
     def _move(self, source: Path, place: Path) -> None:
-        for _ in range(_TRIES):
-            with contextlib.suppress(FileNotFoundError):
-                made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
-                _make_folder(place.parent)
-                for each in made:
-                    _sync_folder(each.parent)
-                source.replace(place)
-                return
-        raise FileNotFoundError(source)
+        made = [each for each in (place.parent, *place.parent.parents) if not each.exists()]
+        _make_folder(place.parent)
+        for each in made:
+            _sync_folder(each.parent)
+        source.replace(place)
 
     def _place(self, path: str, *, is_link: bool = False) -> Path:
         """Return where a path lies: the one way in which paths of this store are made.
@@ -382,38 +374,29 @@ class LocalStore:
         """Write a temporary file, and return what publishing it at its place returns."""
         place = self._place(path, is_link=True)
         temporary = self._place(f"{_STAGING}/{os.getpid()}.{next(_serial)}")
+
+        def write() -> bool:
+            self._make(temporary.parent)
+            _make_folder(place.parent)
+            try:
+                with temporary.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                return publish(temporary, place)
+            finally:
+                temporary.unlink(missing_ok=True)
+
         with _target_errors(self._root):
-            for left in reversed(range(_TRIES)):
-                try:
-                    self._make(temporary.parent)
-                    _make_folder(place.parent)
-                    with temporary.open("wb") as file:
-                        file.write(data)
-                        file.flush()
-                        os.fsync(file.fileno())
-                    is_written = publish(temporary, place)
-                except FileNotFoundError:
-                    if not left:
-                        raise
-                    continue
-                finally:
-                    temporary.unlink(missing_ok=True)
-                # Another job may have deleted it already.
-                with contextlib.suppress(FileNotFoundError):
-                    _sync_folder(place.parent)
-                return is_written
-        raise AssertionError("unreachable: the last try returns or raises")
+            is_written = _while_folders_vanish(write)
+            # Another job may have deleted it already.
+            with contextlib.suppress(FileNotFoundError):
+                _sync_folder(place.parent)
+        return is_written
 
     def _make_staging(self, folder: Path) -> None:
         with _target_errors(self._root):
-            for left in reversed(range(_TRIES)):
-                try:
-                    self._make(folder)
-                except FileNotFoundError:
-                    if not left:
-                        raise
-                else:
-                    return
+            _while_folders_vanish(lambda: self._make(folder))
 
     def _remove_dead(self) -> None:
         """Remove the temporary files that writers of small files have left which were killed."""
@@ -444,6 +427,11 @@ class LocalStore:
 
     def _from_target(self) -> tuple[Path, ...]:
         return (self._root, *self._root.parents)
+
+
+def _while_folders_vanish(action: Callable[[], _Result]) -> _Result:
+    """Return the result of an action, which makes the folders again that other jobs remove meanwhile."""
+    return retrying(action, on=FileNotFoundError, attempts=_TRIES, base_seconds=0)
 
 
 def _make_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ddbio.storage.object_store import read_at_most
 from ddbio.storage.states import MAX_BYTES, add_checksum, parse_state
 
 if TYPE_CHECKING:
@@ -88,14 +89,4 @@ def read_state(store: ObjectStore, path: str) -> dict[str, Any]:
         If it is damaged, something else than ddbio wrote it, or a newer version of ddbio did. The message names the
         file and says what to do.
     """
-    return parse_state(read_state_text(store, path), path, store.uri)
-
-
-def read_state_text(store: ObjectStore, path: str) -> bytes:
-    """Return the text of a file of state; of one that is too large for one, only a part."""
-    text = bytearray()
-    for chunk in store.read_chunks(path):
-        text += chunk
-        if len(text) > MAX_BYTES:
-            break
-    return bytes(text)
+    return parse_state(read_at_most(store, path, MAX_BYTES), path, store.uri)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -139,6 +140,31 @@ class ObjectStore(Protocol):
         ...
 
 
+def is_there(store: ObjectStore, path: str) -> bool:
+    """Return whether an object is visible."""
+    return any(each.path == path for each in store.list(path))
+
+
+def read_at_most(store: ObjectStore, path: str, most_bytes: int) -> bytes:
+    """Return the bytes of an object; of a larger one only a part, which is longer than ``most_bytes``."""
+    data = bytearray()
+    for chunk in store.read_chunks(path):
+        data += chunk
+        if len(data) > most_bytes:
+            break
+    return bytes(data)
+
+
+@contextlib.contextmanager
+def aborted_on_error(writer: Any) -> Iterator[None]:
+    """Abort a sink, or a writer of files, if what is done in the context fails."""
+    try:
+        yield
+    except BaseException:
+        writer.abort()
+        raise
+
+
 def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, path: str, rows: int) -> StagedFile:
     """Stage a copy of an object of any store, by reading and writing its bytes if there is no cheaper way.
 
@@ -150,15 +176,12 @@ def stage_copy(target: ObjectStore, source: ObjectStore, entry: StoredObject, pa
     if staged := target.stage_copy(source, entry, path, rows):
         return staged
     sink, size_bytes = target.create(path), 0
-    try:
+    with aborted_on_error(sink):
         for chunk in source.read_chunks(entry.path):
             size_bytes += sink.write(chunk)
         if size_bytes != entry.size_bytes:
-            raise NotFoundError(f"{source.uri}/{entry.path} was replaced meanwhile: run the job again")  # noqa: TRY301 - the sink is aborted
+            raise NotFoundError(f"{source.uri}/{entry.path} was replaced meanwhile: run the job again")
         return sink.finish(rows)
-    except BaseException:
-        sink.abort()
-        raise
 
 
 class RangeFile(io.RawIOBase):

@@ -16,8 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddbio.errors import TargetError
-from ddbio.storage.contained import contained
-from ddbio.storage.staged import is_job_id, job_of
+from ddbio.storage.staged import contained, is_job_id, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -308,8 +307,8 @@ class _Kind:
 
     Attributes
     ----------
-    layout
-        The member that says the version of its layout, if it has one.
+    has_format
+        Whether a member says the version of its layout.
     lacking
         Members that a file may lack, and the types of the empty values that they have then.
     """
@@ -317,125 +316,86 @@ class _Kind:
     path: re.Pattern[str]
     check: Check
     advice: str
-    layout: Mapping[str, Check] = field(default_factory=dict)
+    has_format: bool = False
     lacking: Mapping[str, type] = field(default_factory=dict)
 
 
-def _kind(
-    path: str,
-    check: Check,
-    advice: str,
-    layout: Mapping[str, Check] | None = None,
-    lacking: Mapping[str, type] | None = None,
-) -> _Kind:
-    names = (
-        path.replace("LOG", "(?:capture|replay|lambda)")
-        .replace("OWN_JOB", r"(?P<job_id>\w+)")
-        .replace("BATCH", r"(?P<batch>\d{12})")
-        .replace("JOB", r"\w+")
-    )
-    return _Kind(re.compile(names, re.ASCII), check, advice, layout or {}, lacking or {})
+def _path(name: str) -> re.Pattern[str]:
+    """Return the pattern of the paths of a kind, whose name has words for its parts."""
+    parts = {
+        "LOG": "(?:capture|replay|lambda)",
+        "OWN_JOB": r"(?P<job_id>\w+)",
+        "BATCH": r"(?P<batch>\d{12})",
+        "JOB": r"\w+",
+    }
+    for word, pattern in parts.items():
+        name = name.replace(word, pattern)
+    return re.compile(rf"_ddbio/{name}\.json", re.ASCII)
 
 
-_LAYOUT = {"format": WHOLE}
-_AGAIN = "delete it, and what it notes is done again"
-_RESTORE = "restore it from a copy; if there is none, begin the job anew in another folder"
-_ANEW = "restore it, or give another job_id"
 _CAPTURE_HEAD = {"stream": TEXT, "start": TEXT, "old_image": FLAG, "started_at": SECONDS, "table": TEXT, "heals": JOB, "batch": COUNT, "lineage": TEXT}  # fmt: skip # noqa: E501
+_BASE = {
+    "covered": object_of(WHOLE),
+    "whole": WHOLE,
+    "doubtful": WHOLE,
+    "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}),
+    "expired_before": value("hours by time", _are_hours),
+}
+_STREAM = {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT}
+_RESTORE = "restore it from a copy; if there is none, begin the job anew in another folder"
+_RESTORED = {
+    r"JOB\.capture": members({}, _CAPTURE_HEAD),
+    r"JOB\.LOG/folded-\d{12}": members({"batches": list_of(members(_OF_BATCH | _OF_SHARDS, _MORE_OF_BATCH))}),
+    r"JOB\.(?:LOG|leases)/stream-\d{4}": members(_STREAM, {"gap": or_null(TEXT)}),
+    r"JOB\.(?:LOG|leases)/left-\d{4}": object_of(members({"positions": object_of(TEXT), "at": SECONDS})),
+    r"log\.table/name": members({"table": TEXT}),
+    r"JOB\.LOG/healed-\d{12}": members({"by": JOB, "rows": COUNT}),
+    r"JOB\.leases": members({}, _CAPTURE_HEAD),
+    r"JOB\.\w+/columns": _COLUMNS,
+    r"JOB\.(?:replay|lambda)": members({}, {"started_at": SECONDS, "stream": TEXT}),
+    r"JOB\.archive": members({}, {"ttl": or_null(TEXT)}),
+    r"JOB\.archive/BATCH": members({"batch": COUNT, "hours": _TEXTS}, {"changes": _TEXTS}),
+    r"JOB\.archive/done": members(
+        {"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}
+    ),
+}
+_AGAIN = "delete it, and what it notes is done again"
+_REPEATED = {
+    r"JOB\.capture/exports": members({"exports": list_of(TEXT)}),
+    r"JOB\.capture/export-\d+": members({"tries": COUNT, "arn": or_null(TEXT)}),
+    r"JOB\.capture/seen": members({"at": SECONDS}),
+    r"JOB\.LOG/committed": _BATCH,
+    r"JOB\.leases/lease-[0-9-]+": members({}, {"owner": or_null(TEXT)}),
+    r"JOB\.replay/done-\w+": members({"objects": list_of(TEXT)}),
+    r"JOB\.replay/[0-9a-f]{24}": members({"path": TEXT}),
+    r"OWN_JOB\.load/done": members({"job_id": JOB}, {"report": or_null(OBJECT)}),
+    r"JOB\.load/[0-9a-f]{8}": members({"finished": _check_runs}, {"begun": list_of(row_of(COUNT, COUNT))}),
+    r"JOB\.latest-load/job": members({"job_id": JOB}),
+    r"JOB\.scan/[0-9a-f]{8}-[0-9a-f-]+": members({"steps": list_of(_STEP)}),
+    r"JOB\.apply/.*": _BATCH,
+    r"JOB\.reconcile/window-\d+": members({"start": TIME, "end": TIME}, {"done": FLAG}),
+    r"JOB\.bootstrap/base": members({}, _BASE),
+}
+_ANEW = "restore it, or give another job_id"
+_NAMED_ANEW = {
+    r"JOB\.load": members({}, {"units": COUNT, "table": TEXT}),
+    r"JOB\.scan": members({}, {"begun": _DIGEST}),
+    r"JOB\.scan/plan": members({"segments": COUNT, "schema": TEXT}),
+}
+_WAIT = "wait for two minutes, or delete it if no job writes to this folder"
+_DISCARD = "delete it, and what its job has staged is discarded"
+_FOREIGN = "restore it, or move it away: files that only it names are then read as those of other programs"
+_BEFORE = "restore it, or move it away: the folder then is as the version before says"
 _KINDS = (
-    _kind(
-        r"_ddbio/OWN_JOB\.claim\.json",
-        _CLAIM,
-        "wait for two minutes, or delete it if no job writes to this folder",
-        _LAYOUT,
-    ),
-    _kind(r"_ddbio/OWN_JOB\.intent\.json", _INTENT, "delete it, and what its job has staged is discarded", _LAYOUT),
-    _kind(
-        r"_ddbio/OWN_JOB\.json",
-        members({}, _MANIFEST),
-        "restore it, or move it away: files that only it names are then read as those of other programs",
-        _LAYOUT,
-        {"files": list},
-    ),
-    _kind(
-        r"_ddbio/snapshots/(?P<version>\d{20})\.json",
-        _SNAPSHOT,
-        "restore it, or move it away: the folder then is as the version before says",
-        _LAYOUT,
-    ),
-    _kind(r"_ddbio/JOB\.capture\.json", members({}, _CAPTURE_HEAD), _RESTORE),
-    _kind(
-        r"_ddbio/JOB\.LOG/BATCH\.json", members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, lacking=_EMPTY_BATCH
-    ),
-    _kind(
-        r"_ddbio/JOB\.LOG/folded-\d{12}\.json",
-        members({"batches": list_of(members(_OF_BATCH | _OF_SHARDS, _MORE_OF_BATCH))}),
-        _RESTORE,
-    ),
-    _kind(
-        r"_ddbio/JOB\.(?:LOG|leases)/stream-\d{4}\.json",
-        members(
-            {"stream": TEXT, "table_arn": TEXT, "table_id": TEXT, "started_at": SECONDS, "name": TEXT},
-            {"gap": or_null(TEXT)},
-        ),
-        _RESTORE,
-    ),
-    _kind(
-        r"_ddbio/JOB\.(?:LOG|leases)/left-\d{4}\.json",
-        object_of(members({"positions": object_of(TEXT), "at": SECONDS})),
-        _RESTORE,
-    ),
-    _kind(r"_ddbio/log\.table/name\.json", members({"table": TEXT}), _RESTORE),
-    _kind(r"_ddbio/JOB\.capture/exports\.json", members({"exports": list_of(TEXT)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.capture/export-\d+\.json", members({"tries": COUNT, "arn": or_null(TEXT)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.capture/seen\.json", members({"at": SECONDS}), _AGAIN),
-    _kind(r"_ddbio/JOB\.LOG/committed\.json", _BATCH, _AGAIN),
-    _kind(r"_ddbio/JOB\.LOG/healed-\d{12}\.json", members({"by": JOB, "rows": COUNT}), _RESTORE),
-    _kind(r"_ddbio/JOB\.leases\.json", members({}, _CAPTURE_HEAD), _RESTORE),
-    _kind(r"_ddbio/JOB\.leases/lease-[0-9-]+\.json", members({}, {"owner": or_null(TEXT)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.\w+/columns\.json", _COLUMNS, _RESTORE),
-    _kind(r"_ddbio/JOB\.replay/done-\w+\.json", members({"objects": list_of(TEXT)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.replay/[0-9a-f]{24}\.json", members({"path": TEXT}), _AGAIN),
-    _kind(r"_ddbio/JOB\.(?:replay|lambda)\.json", members({}, {"started_at": SECONDS, "stream": TEXT}), _RESTORE),
-    _kind(r"_ddbio/JOB\.archive\.json", members({}, {"ttl": or_null(TEXT)}), _RESTORE),
-    _kind(
-        r"_ddbio/JOB\.archive/BATCH\.json", members({"batch": COUNT, "hours": _TEXTS}, {"changes": _TEXTS}), _RESTORE
-    ),
-    _kind(
-        r"_ddbio/JOB\.archive/done\.json",
-        members({"batch": COUNT, "hours": object_of(members({"batches": list_of(COUNT)}, {"mark": TEXT}))}),
-        _RESTORE,
-    ),
-    _kind(r"_ddbio/JOB\.load\.json", members({}, {"units": COUNT, "table": TEXT}), _ANEW),
-    _kind(r"_ddbio/OWN_JOB\.load/done\.json", members({"job_id": JOB}, {"report": or_null(OBJECT)}), _AGAIN),
-    _kind(
-        r"_ddbio/JOB\.load/[0-9a-f]{8}\.json",
-        members({"finished": _check_runs}, {"begun": list_of(row_of(COUNT, COUNT))}),
-        _AGAIN,
-    ),
-    _kind(r"_ddbio/JOB\.latest-load/job\.json", members({"job_id": JOB}), _AGAIN),
-    _kind(
-        r"_ddbio/JOB\.scan\.json",
-        members({}, {"begun": _DIGEST}),
-        _ANEW,
-    ),
-    _kind(r"_ddbio/JOB\.scan/plan\.json", members({"segments": COUNT, "schema": TEXT}), _ANEW),
-    _kind(r"_ddbio/JOB\.scan/[0-9a-f]{8}-[0-9a-f-]+\.json", members({"steps": list_of(_STEP)}), _AGAIN),
-    _kind(r"_ddbio/JOB\.apply/.*\.json", _BATCH, _AGAIN),
-    _kind(r"_ddbio/JOB\.reconcile/window-\d+\.json", members({"start": TIME, "end": TIME}, {"done": FLAG}), _AGAIN),
-    _kind(
-        r"_ddbio/JOB\.bootstrap/base\.json",
-        members(
-            {},
-            {
-                "covered": object_of(WHOLE),
-                "whole": WHOLE,
-                "doubtful": WHOLE,
-                "export": members({}, {"arn": TEXT, "gaps": list_of(TEXT), "loaded": FLAG}),
-                "expired_before": value("hours by time", _are_hours),
-            },
-        ),
-        _AGAIN,
+    _Kind(_path(r"OWN_JOB\.claim"), _CLAIM, _WAIT, has_format=True),
+    _Kind(_path(r"OWN_JOB\.intent"), _INTENT, _DISCARD, has_format=True),
+    _Kind(_path("OWN_JOB"), members({}, _MANIFEST), _FOREIGN, has_format=True, lacking={"files": list}),
+    _Kind(_path(r"snapshots/(?P<version>\d{20})"), _SNAPSHOT, _BEFORE, has_format=True),
+    _Kind(_path(r"JOB\.LOG/BATCH"), members(_OF_BATCH, _OF_SHARDS | _MORE_OF_BATCH), _RESTORE, lacking=_EMPTY_BATCH),
+    *(
+        _Kind(_path(name), check, advice)
+        for advice, checks in ((_RESTORE, _RESTORED), (_AGAIN, _REPEATED), (_ANEW, _NAMED_ANEW))
+        for name, check in checks.items()
     ),
 )
 _OTHER = _Kind(re.compile(""), OBJECT, _RESTORE)
@@ -467,8 +427,9 @@ def parse_state(text: bytes, path: str, uri: str = "") -> dict[str, Any]:
         state = json.loads(text)
         OBJECT(state)
         state.pop(MEMBER, None)
-        members({}, kind.layout)(state)
-        if kind.layout and state.get("format", 0) > FORMAT:
+        if kind.has_format:
+            members({}, {"format": WHOLE})(state)
+        if kind.has_format and state.get("format", 0) > FORMAT:
             raise TargetError(
                 f"{place} has format {shown(state['format'])}, this ddbio knows {FORMAT}: use the newer ddbio that "
                 "wrote it",

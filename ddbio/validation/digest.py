@@ -107,7 +107,7 @@ def digest_source(source: DigestSource, options: InspectOptions) -> Digest:
         return digest_data(find_data(name, options, options.input_format))
     # Only the decoder into columns drops or refuses values, and merges NULL and missing.
     if options.nulls == "keep" and options.on_misfit == "rescue" and not options.drop:
-        return digest_of_scan(options)
+        return digest_of_scan(options).digest
     return digest_of_batches(scan_batches(options))
 
 

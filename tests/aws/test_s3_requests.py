@@ -19,7 +19,7 @@ from ddbio.errors import AccessDeniedError, OptionError
 from ddbio.jobs.clients import s3_spec
 from ddbio.jobs.stores import open_store
 from ddbio.options import ConnectionOptions, parse_options
-from ddbio.storage.checksum import CRC_POLYNOMIALS, checksum
+from ddbio.storage.checksums import CRC_POLYNOMIALS, checksum
 from ddbio.storage.staged import FileNaming, StoredObject
 from ddbio.testing import MotoServer
 

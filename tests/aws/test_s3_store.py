@@ -23,7 +23,7 @@ from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from ddbio.aws.client import ClientSpec
 from ddbio.aws.s3_store import PART_BYTES, PARTS_IN_FLIGHT, S3Store
-from ddbio.commit.protocol import Target, prepare
+from ddbio.commit.protocol import Target
 from ddbio.errors import AccessDeniedError, DdbioError, EndpointError, NotFoundError, OptionError, ServiceError
 from ddbio.storage.staged import FileNaming, StoredObject
 from ddbio.testing import MotoServer
@@ -313,7 +313,7 @@ def test_a_target_that_may_not_be_written_is_refused_before_the_job(store, answe
     """Rights to write, to begin uploads and to delete are tried before anything is read."""
     answer(operation, (403, "AccessDenied"))
     with pytest.raises(AccessDeniedError, match=action):
-        prepare(Target(store=store, mode="append"), "one")
+        Target(store=store, mode="append").prepare("one")
     assert not any(each.path.endswith(".parquet") for each in store.list())
 
 

@@ -149,7 +149,7 @@ def test_requests_go_where_botocore_would_send_them(monkeypatch, environment, sp
     theirs = _as_botocore_sends_it(spec, table)
     source = open_page_source(spec, 1)
     assert isinstance(source, LightTransport)
-    route = source._routes.find("Scan", table)
+    route = source.routes.find("Scan", table)
     assert route.endpoint.url == theirs.url
     assert theirs.url.startswith("https:") == (route.endpoint.tls is not None)
     headers = {

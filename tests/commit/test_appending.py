@@ -8,7 +8,7 @@ import pytest
 
 from ddbio.commit.appending import require_same_types
 from ddbio.commit.committer import CommitInfo
-from ddbio.commit.protocol import Target, commit, prepare
+from ddbio.commit.protocol import Target
 from ddbio.errors import TargetError
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import normalize_schema
@@ -24,9 +24,9 @@ def committed(store, schema, job_id):
     """Commit a file without rows to a target."""
     writer = RollingWriter(store, FileNaming(job_id, 0), schema, FileOptions())
     target = Target(store=store, mode="append")
-    prepare(target, job_id)
+    target.prepare(job_id)
     info = CommitInfo(created_at="2026-01-02T03:04:05Z", source={}, schema=schema_to_json(normalize_schema(schema)))
-    commit(target, job_id, writer.finish(keep_empty=True), info)
+    target.commit(job_id, writer.finish(keep_empty=True), info)
 
 
 def nested(leaf):

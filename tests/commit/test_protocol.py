@@ -12,7 +12,6 @@ import pytest
 
 from ddbio.aws.s3_store import S3Store
 from ddbio.commit import committer as claims
-from ddbio.commit import protocol as commits
 from ddbio.commit.committer import AlreadyCommittedError, CommitInfo, publishing
 from ddbio.commit.protocol import Target, abort
 from ddbio.commit.snapshot import live_files
@@ -78,12 +77,12 @@ def at(store, mode="append", **more):
 
 def prepare(store, mode, job_id, **more):
     """Claim and prepare a target."""
-    return commits.prepare(at(store, mode, **more), job_id)
+    return at(store, mode, **more).prepare(job_id)
 
 
 def commit(store, job_id, staged, info, replaced=(), mode=None):
     """Commit what a job staged."""
-    return commits.commit(at(store, mode or ("overwrite" if replaced else "append")), job_id, staged, info, replaced)
+    return at(store, mode or ("overwrite" if replaced else "append")).commit(job_id, staged, info, replaced)
 
 
 def path_of(job_id, task):
@@ -279,12 +278,12 @@ def test_a_death_leaves_partitions_old_or_new(tmp_path, staged_left):
         store = LocalStore(tmp_path / f"{dies_at}{after_effect}")
         run(store, "old")
         target = at(store, "overwrite", partitions_only=True)
-        replaced = commits.prepare(target, "one")
+        replaced = target.prepare("one")
         # Only the partition of odd tasks is written.
         staged = [stage(store, "one", 1), stage(store, "one", 3)]
         dying = DyingStore(store, dies_at, after_effect=after_effect)
         try:
-            commits.commit(replace(target, store=dying), "one", staged, INFO, replaced)
+            replace(target, store=dying).commit("one", staged, INFO, replaced)
         except Death:
             prepare(store, "append", "two")
             abort(store, "two")
@@ -401,15 +400,15 @@ def test_the_same_command_after_a_death_in_its_commit_does_not_append_twice(make
     """Mode error reports the run whose commit it finished; append says so, and appends when it is asked again."""
     store = make_store()
     command = {"mode": mode, "command": "scan orders"}
-    commits.prepare(at(store, **command), "one")
+    at(store, **command).prepare("one")
     dying, staged = DyingStore(store, 2, after_effect=True), [stage(store, "one", task) for task in range(2)]
     with pytest.raises(Death):
-        commits.commit(at(dying, **command), "one", staged, INFO)
+        at(dying, **command).commit("one", staged, INFO)
     with pytest.raises(AlreadyCommittedError if mode == "error" else TargetError):
-        commits.prepare(at(store, **command), "two")
+        at(store, **command).prepare("two")
     assert visible(store) == committed("one")
     if mode == "append":
-        commits.prepare(at(store, **command), "three")
+        at(store, **command).prepare("three")
 
 
 def test_a_live_commit_is_left_alone(make_store, staged_left):
@@ -517,14 +516,14 @@ def test_a_job_of_a_process_that_has_ended_is_dead_at_once(local_store):
     """No lease is waited for where the process of a claim is known to be gone."""
     script = """
 import os, sys
-from ddbio.commit.protocol import Target, prepare
+from ddbio.commit.protocol import Target
 from ddbio.storage.local_store import LocalStore
-prepare(Target(store=LocalStore(sys.argv[1]), mode="overwrite"), "one")
+Target(store=LocalStore(sys.argv[1]), mode="overwrite").prepare("one")
 os._exit(9)
 """
     subprocess.run([sys.executable, "-c", script, local_store.uri], check=False)
     assert [each.path for each in local_store.list()] == [claim_path("one")]
-    commits.prepare(Target(store=local_store, mode="overwrite"), "two")
+    Target(store=local_store, mode="overwrite").prepare("two")
     assert [each.path for each in local_store.list()] == [claim_path("two")]
 
 
@@ -569,13 +568,13 @@ def test_small_objects_are_part_of_the_commit(make_store):
     for dies_at, after_effect in deaths(by_turns=isinstance(make_store(), S3Store)):
         store = make_store()
         first = prepare(store, "overwrite", "old")
-        commits.commit(at(store, "overwrite"), "old", [stage(store, "old", 0)], info, first)
+        at(store, "overwrite").commit("old", [stage(store, "old", 0)], info, first)
         replaced = prepare(store, "overwrite", "one")
         staged = [stage(store, "one", 0)]
         dying = DyingStore(store, dies_at, after_effect=after_effect)
         newer = replace(info, objects=(SmallObject("manifest.md5", "2"), SmallObject("manifest.json", "[]")))
         with contextlib.suppress(Death):
-            commits.commit(at(dying, "overwrite"), "one", staged, newer, replaced)
+            at(dying, "overwrite").commit("one", staged, newer, replaced)
         prepare(store, "append", "two")
         abort(store, "two")
         is_new = manifest_path("one") in visible(store)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from ddbio.commit.committer import CommitInfo
-from ddbio.commit.protocol import Target, abort, commit, prepare
+from ddbio.commit.protocol import Target, abort
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.storage.meta import META, is_claim, manifest_path, version_at
@@ -211,10 +211,10 @@ class Jobs:
         store = self.store.handle(self.schedule, number, self._calls[number])
         target = Target(store=store, mode=mode, lease_seconds=LEASE_SECONDS)
         try:
-            self.replaced[number] = replaced = prepare(target, job_id)
+            self.replaced[number] = replaced = target.prepare(job_id)
             try:
                 staged = [store.create(FileNaming(job_id, task).path(0, "parquet")).finish(1 + task) for task in (0, 1)]
-                commit(target, job_id, staged, replace(INFO, objects=(_small_object(number),)), replaced)
+                target.commit(job_id, staged, replace(INFO, objects=(_small_object(number),)), replaced)
             except BaseException:
                 abort(store, job_id)
                 raise
@@ -228,7 +228,7 @@ class Jobs:
     def clean_up(self):
         """Do what the next job at the target does first; return the paths of all that is left."""
         last = Target(store=self.store, mode="append", lease_seconds=0)
-        prepare(last, "last")
+        last.prepare("last")
         abort(self.store, "last")
         return {path for path in self.store.world["objects"] if version_at(path) is None}
 
@@ -293,11 +293,11 @@ class Rewrites(Jobs):
         target = Target(store=store, mode=mode, lease_seconds=LEASE_SECONDS)
         path = FileNaming(job_id, 0).path(0, "parquet")
         try:
-            prepare(target, job_id)
+            target.prepare(job_id)
             try:
                 replaced = () if mode == "append" else sorted(live_files(store).paths)
                 self.rows[path] = {number} if mode == "append" else set().union(*(self.rows[each] for each in replaced))
-                commit(target, job_id, [store.create(path).finish(1)], INFO, replaced)
+                target.commit(job_id, [store.create(path).finish(1)], INFO, replaced)
             except BaseException:
                 abort(store, job_id)
                 raise

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ddbio.commit.committer import CommitInfo
-from ddbio.commit.protocol import Target, commit, prepare
+from ddbio.commit.protocol import Target
 from ddbio.commit.snapshot import (
     LiveFile,
     Snapshot,
@@ -23,10 +23,10 @@ INFO = CommitInfo(created_at="2025-01-02T03:04:05Z", source={}, schema="{}")
 def run(store, job_id, mode="append"):
     """Commit a job of one small file."""
     target = Target(store=store, mode=mode, lease_seconds=0)
-    replaced = prepare(target, job_id)
+    replaced = target.prepare(job_id)
     sink = store.create(FileNaming(job_id, 0).path(0, "parquet"))
     sink.write(b"rows")
-    commit(target, job_id, [sink.finish(4)], INFO, replaced)
+    target.commit(job_id, [sink.finish(4)], INFO, replaced)
 
 
 def test_live_files_are_those_of_all_manifests(make_store):
@@ -63,11 +63,11 @@ def test_the_first_version_has_the_files_that_readers_saw(make_store, mode):
     store.put("day=1/theirs.parquet", b"1")
     store.put("day=2/theirs.csv", b"22")
     target = Target(store=store, mode=mode, overwrite_foreign=True, partitions_only=True, lease_seconds=0)
-    replaced = prepare(target, "one")
+    replaced = target.prepare("one")
     own = FileNaming("one", 0).path(0, "parquet", "day=2/")
     sink = store.create(own)
     sink.write(b"rows")
-    commit(target, "one", [sink.finish(4)], INFO, replaced)
+    target.commit("one", [sink.finish(4)], INFO, replaced)
     found = live_files(store)
     theirs = ["day=1/theirs.parquet", *(["day=2/theirs.csv"] if mode == "append" else [])]
     assert (found.version, found.added) == (1, (own,))

@@ -142,14 +142,10 @@ def test_tables_with_other_keys_are_refused(server):
 )
 def test_contradictions_are_refused(server, options, message):
     """Options that exclude each other are one OptionError, and nothing is written."""
-    key = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
-    types = [{"AttributeName": "pk", "AttributeType": "S"}, {"AttributeName": "sk", "AttributeType": "N"}]
-    units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
-    client_of(server).create_table(
-        TableName="target", KeySchema=key, AttributeDefinitions=types, ProvisionedThroughput=units
-    )
+    here = {"endpoint_url": server.endpoint_url}
+    ddbio.create_table("target", key="pk:S,sk:N", billing="provisioned", rcu=5, wcu=5, **here)
     with pytest.raises(OptionError, match=message):
-        ddbio.copy_table(**{"source": "source", "target": "target", "endpoint_url": server.endpoint_url, **options})
+        ddbio.copy_table(**{"source": "source", "target": "target", **here, **options})
     assert stored(server, "target") == []
 
 
@@ -164,16 +160,10 @@ def test_a_table_is_not_copied_onto_itself(server, target):
 @pytest.mark.parametrize("options", [{"warm_up": True}, {"write_ratio": 0.5, "billing": "on_demand"}])
 def test_what_speaks_against_a_copy_is_said_before_its_target_is_made(server, options):
     """A budget that the table to be made could not have is refused while there is no such table."""
-    units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
-    key = {"AttributeName": "pk", "KeyType": "HASH"}
-    client_of(server).create_table(
-        TableName="model",
-        KeySchema=[key],
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        ProvisionedThroughput=units,
-    )
+    here = {"endpoint_url": server.endpoint_url}
+    ddbio.create_table("model", key="pk:S", billing="provisioned", rcu=5, wcu=5, **here)
     with pytest.raises(OptionError):
-        ddbio.copy_table("model", "target", create_target=True, endpoint_url=server.endpoint_url, **options)
+        ddbio.copy_table("model", "target", create_target=True, **here, **options)
     assert client_of(server).list_tables()["TableNames"] == ["model", "source"]
 
 
@@ -190,22 +180,8 @@ def test_a_missing_table_is_named(server):
 def test_items_the_target_refuses_are_kept(server, tmp_path):
     """An item whose index key has a wrong type goes to the rejects; without a place for them the copy fails."""
     server.load("source", lines_of([*ODD, {"pk": {"S": "c"}, "sk": {"N": "1"}, "A": {"N": "5"}}]), "pk:S,sk:N")
-    key = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
-    types = [("pk", "S"), ("sk", "N"), ("n", "S")]
-    client_of(server).create_table(
-        TableName="target",
-        KeySchema=key,
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": tag} for name, tag in types],
-        BillingMode="PAY_PER_REQUEST",
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by_n",
-                "KeySchema": [{"AttributeName": "n", "KeyType": "HASH"}],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
     here = {"endpoint_url": server.endpoint_url}
+    ddbio.create_table("target", key="pk:S,sk:N", gsi="by_n=n:S", **here)
     with pytest.raises(PartialWriteError):
         ddbio.copy_table("source", "target", **here)
     report = ddbio.copy_table("source", "target", reject_to=str(tmp_path), **here)

@@ -257,13 +257,7 @@ def test_the_hottest_keys_are_named(mode):
     cold = [(f"k{n}", n) for n in range(300)]
     table = pa.table({"pk": [key for key, _ in hot + cold], "sk": [n for _, n in hot + cold]})
     with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
-        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
-        keys = [("pk", "S", "HASH"), ("sk", "N", "RANGE")]
-        client.create_table(
-            TableName="skewed", BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind, _ in keys],
-            KeySchema=[{"AttributeName": name, "KeyType": role} for name, _, role in keys],
-        )  # fmt: skip
+        ddbio.create_table("skewed", key="pk:S,sk:N", endpoint_url=server.endpoint_url)
         report = ddbio.write_table(table, "skewed", mode=mode, endpoint_url=server.endpoint_url)
     assert report.written == 1800
     assert next(iter(report.hottest_keys)) == '{"S":"hot"}'
@@ -273,12 +267,7 @@ def test_rows_that_wait_for_their_partition_make_no_hot_key():
     """Where every key has one row and the partition is what is slow, no key is blamed."""
     table = pa.table({"pk": [f"k{n}" for n in range(1800)]})
     with FakeDynamoDB(partitions=1, burst_seconds=0.1) as server:
-        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="eu-west-1")
-        client.create_table(
-            TableName="narrow", BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        )  # fmt: skip
+        ddbio.create_table("narrow", key="pk:S", endpoint_url=server.endpoint_url)
         report = ddbio.write_table(table, "narrow", endpoint_url=server.endpoint_url)
     assert report.written == 1800
     assert sum(report.throttles.values()) > 0

@@ -290,20 +290,7 @@ def test_a_column_that_an_option_names_must_be_there(write):
 
 def test_a_bad_index_key_costs_only_its_row(server, tmp_path):
     """What would make the service refuse a whole batch is rejected before it is sent; nothing has to be parted."""
-    client = boto3.client("dynamodb", endpoint_url=server.endpoint_url, region_name="us-east-1")
-    client.create_table(
-        TableName="indexed",
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "mail")],
-        BillingMode="PAY_PER_REQUEST",
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by_mail",
-                "KeySchema": [{"AttributeName": "mail", "KeyType": "HASH"}],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
+    ddbio.create_table("indexed", key="pk:S", gsi="by_mail=mail:S", endpoint_url=server.endpoint_url)
     rows = pa.table({"pk": ["a", "b", "c"], "mail": ["a@x", "", None]})
     report = ddbio.write_table(rows, "indexed", endpoint_url=server.endpoint_url, lanes=1, reject_to=str(tmp_path))
     assert (report.written, report.rejected, report.retries) == (2, 1, 0)

@@ -90,20 +90,7 @@ def test_names_are_never_words(server):
 def test_a_bad_row_of_an_index_spares_its_batch(tmp_path):
     """An index key of the wrong type refuses a whole batch; only its own row is rejected, the others are written."""
     with FakeDynamoDB() as running:
-        client = boto3.client("dynamodb", endpoint_url=running.endpoint_url, region_name="eu-west-1")
-        client.create_table(
-            TableName="indexed",
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")],
-            BillingMode="PAY_PER_REQUEST",
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "by_g",
-                    "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-        )
+        ddbio.create_table("indexed", key="pk:S", gsi="by_g=g:S", endpoint_url=running.endpoint_url)
         columns = {"pk": [f"k{n}" for n in range(100)], "g": ["x" if n != 42 else "" for n in range(100)]}
         report = write(running, columns, "indexed", reject_to=str(tmp_path))
         assert (report.written, report.rejected, count(running, "indexed")) == (99, 1, 99)
@@ -115,14 +102,7 @@ def test_a_bad_row_of_an_index_spares_its_batch(tmp_path):
 def test_units_of_indexes_count_in_the_budget():
     """EMR's connector leaves indexes out of its limiter; here a rate bounds table and index together."""
     with FakeDynamoDB() as running:
-        client = boto3.client("dynamodb", endpoint_url=running.endpoint_url, region_name="eu-west-1")
-        keys = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")]
-        index = {"IndexName": "by_g", "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}]}
-        client.create_table(
-            TableName="indexed", AttributeDefinitions=keys, BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            GlobalSecondaryIndexes=[{**index, "Projection": {"ProjectionType": "ALL"}}],
-        )  # fmt: skip
+        ddbio.create_table("indexed", key="pk:S", gsi="by_g=g:S", endpoint_url=running.endpoint_url)
         columns = {"pk": [f"k{n}" for n in range(500)], "g": ["x"] * 500}
         report = write(running, columns, "indexed", wcu_per_second=500)
         assert (report.wcu_consumed, report.write_seconds > 1.5) == (1000, True)

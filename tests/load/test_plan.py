@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ddbio
 from ddbio.errors import DecodeError, OptionError, SchemaError
 from ddbio.load.load import load_plan_of
 from ddbio.load.options import LoadOptions
@@ -20,21 +21,8 @@ def server():
     """Serve an on-demand table, and a provisioned one with an index."""
     with FakeDynamoDB() as running:
         running.load("rows", b"", "pk:S")
-        client = boto3.client("dynamodb", endpoint_url=running.endpoint_url, region_name="eu-west-1")
-        client.create_table(
-            TableName="indexed",
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "g")],
-            ProvisionedThroughput={"ReadCapacityUnits": 10, "WriteCapacityUnits": 100},
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "by_g",
-                    "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}],
-                    "Projection": {"ProjectionType": "ALL"},
-                    "ProvisionedThroughput": {"ReadCapacityUnits": 10, "WriteCapacityUnits": 100},
-                }
-            ],
-        )
+        options = {"billing": "provisioned", "rcu": 10, "wcu": 100, "endpoint_url": running.endpoint_url}
+        ddbio.create_table("indexed", key="pk:S", gsi="by_g=g:S", **options)
         yield running
 
 

@@ -22,7 +22,7 @@ from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.encode import RowEncoder
 from ddbio.load.options import WriteOptions
 from ddbio.load.plan import plan_write
-from ddbio.load.scheduler import InlineRunner, ThreadRunner, WriteScheduler
+from ddbio.load.write import InlineRunner, ThreadRunner, WriteScheduler
 from ddbio.load.write_retries import Lane
 from tests.aws.virtual_service import Clock, Service, error_of, storm, writes_of
 

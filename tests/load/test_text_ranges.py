@@ -17,8 +17,7 @@ from ddbio.load.checkpoint import Checkpoint
 from ddbio.load.options import LoadOptions
 from ddbio.load.plan import plan_write
 from ddbio.load.sources import open_source
-from ddbio.load.text_columns import read_layouts
-from ddbio.load.unit_reader import RowOrigins, UnitReader
+from ddbio.load.unit_reader import RowOrigins, UnitReader, read_layouts
 from ddbio.options import parse_options
 from tests.load.file_units import FACTS
 

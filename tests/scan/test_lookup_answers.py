@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ddbio.errors import DecodeError
-from ddbio.scan.lookup import AnswerReader, page_of_answers
+from ddbio.scan.pages import AnswerReader, page_of_answers
 
 ITEMS = [{"pk": {"S": 'a]},"UnprocessedKeys":{}'}}, {"pk": {"S": "b"}, "Responses": {"M": {"abc": {"L": []}}}}]
 MEMBERS = {

@@ -14,7 +14,7 @@ from ddbio.aws.retry import RetryPolicy
 from ddbio.budget import BudgetClosedError, LocalBudget
 from ddbio.errors import AccessDeniedError, EndpointError, ServiceError, ThrottledError
 from ddbio.scan.pages import ReadRequest
-from ddbio.scan.rotation import rotated_pages
+from ddbio.scan.stream import rotated_pages
 
 BROKEN = ConnectionClosedError(endpoint_url="http://x")
 

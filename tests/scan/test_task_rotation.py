@@ -11,8 +11,7 @@ from ddbio.options import parse_options
 from ddbio.scan.describe import describe_scan, plan_of, scan_tasks
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import rotated_segments
-from ddbio.scan.rotation import RotatedStream
-from ddbio.scan.stream import SegmentStream
+from ddbio.scan.stream import RotatedStream, SegmentStream
 from ddbio.testing import FakeDynamoDB
 
 ITEMS = 800

@@ -1,4 +1,6 @@
-"""Checksums of each mebibyte: what writing takes of them, and what reading finds."""
+"""Checksums of each mebibyte, what writing takes of them and reading finds; and those of S3, by definition."""
+
+from __future__ import annotations
 
 import base64
 import random
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ddbio
 from ddbio.commit.committer import CommitInfo, publishing
@@ -18,7 +22,7 @@ from ddbio.formats.manifests import look_up
 from ddbio.formats.rolling_writer import FileOptions, RollingWriter
 from ddbio.items.schema.arrow import RESCUE_FIELD, normalize_schema
 from ddbio.items.schema.file import schema_to_json
-from ddbio.storage.checksums import BLOCK_BYTES, ChecksumSink, checked
+from ddbio.storage.checksums import BLOCK_BYTES, CRC_POLYNOMIALS, ChecksumSink, checked, checksum
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.meta import manifest_path, read_state
 from ddbio.storage.staged import FileNaming
@@ -208,3 +212,28 @@ def test_a_text_tells_that_it_is_as_it_was_written():
     assert is_whole(b'{"a": 1}')
     for place in range(text.index(b",\n")):
         assert not is_whole(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
+
+
+def by_definition(algorithm, data):
+    """Divide bit by bit."""
+    polynomial, bits = CRC_POLYNOMIALS[algorithm]
+    ones = state = (1 << bits) - 1
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ polynomial * (state & 1)
+    return (state ^ ones).to_bytes(bits // 8, "big")
+
+
+@pytest.mark.parametrize(("algorithm", "check"), [("CRC32C", "e3069283"), ("CRC64NVME", "ae8b14860a799888")])
+def test_the_published_check_value(algorithm, check):
+    """The nine digits have the checksum of the catalogue of CRCs, and no bytes have none."""
+    assert checksum(algorithm, b"123456789").hex() == check
+    assert not any(checksum(algorithm, b""))
+
+
+@given(st.sampled_from(sorted(CRC_POLYNOMIALS)), st.binary(max_size=40))
+def test_bytes_of_any_length(algorithm, data):
+    """Whole words and the bytes behind them are as the definition says, wherever they lie."""
+    assert checksum(algorithm, data) == by_definition(algorithm, data)
+    assert checksum(algorithm, memoryview(b"x" + data)[1:]) == by_definition(algorithm, data)

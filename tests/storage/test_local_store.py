@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.commit.protocol import Target, prepare
+from ddbio.commit.protocol import Target
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.storage.local_store import LocalSink, LocalStore, _target_errors
 from ddbio.storage.staged import FileNaming, StoredObject
@@ -205,7 +205,7 @@ def test_a_folder_that_may_not_be_written_is_refused_before_the_job(tmp_path):
     """A target that is a file, or lies below one, is refused with its name before anything is read."""
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError, match="is a file or lies below one"):
-        prepare(Target(store=LocalStore(tmp_path / "file" / "out"), mode="append"), "one")
+        Target(store=LocalStore(tmp_path / "file" / "out"), mode="append").prepare("one")
 
 
 def test_jobs_that_make_and_remove_the_same_folders_do_not_fail_each_other(tmp_path):
