@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
 from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
-from ddbio.cdc.stream_sources import open_source
+from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
 from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from ddbio.cdc.gaps import Gap
     from ddbio.cdc.options import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.cdc.shards import Shard
-    from ddbio.cdc.stream_sources import StreamSource
+    from ddbio.cdc.stream_kind import StreamKind, StreamSource
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
@@ -185,7 +184,6 @@ _SHOWN = 20
 _EMPTY_REPLIES = 4
 # How far the clock of a capture and that of the service may be apart.
 _CLOCK_SECONDS = 900
-_TIME = re.compile(rb'"Approximate(?:CreationDateTime|ArrivalTimestamp)"\s*:\s*([0-9.eE+]+)')
 
 
 @dataclass(frozen=True)
@@ -338,8 +336,8 @@ def _stream_state(
 ) -> tuple[float, tuple[str, ...]]:
     """Return how old the first change is that is not captured, and the shards of which some are gone."""
     lag, lost = 0.0, list[str]()
-    spec = dynamodb_spec(options)
-    with contextlib.closing(open_source(spec, arn)) as source:
+    kind = kind_of(arn)
+    with contextlib.closing(kind.open(dynamodb_spec(options), arn)) as source:
         shards = {each.shard_id: each for each in source.shards()}
         lost += [each for each, position in positions.items() if position != END and each not in shards]
         for shard_id, shard in shards.items():
@@ -348,7 +346,7 @@ def _stream_state(
             if position == END or shard_id in others:
                 continue
             try:
-                oldest = _first_time(source, shard, position)
+                oldest = _first_time(source, kind, shard, position)
             except TrimmedError:
                 lost.append(shard_id)
                 continue
@@ -356,14 +354,14 @@ def _stream_state(
     return round(lag, 3), tuple(sorted(lost))
 
 
-def _first_time(source: StreamSource, shard: Shard, position: str) -> float | None:
+def _first_time(source: StreamSource, kind: StreamKind, shard: Shard, position: str) -> float | None:
     """Return when the first change behind a position was made, or None if there seems to be none."""
     iterator: str | None = source.iterator(shard, position)
     for _ in range(_EMPTY_REPLIES):
         if iterator is None:
             return None
         body = source.begin(iterator).result() or b""
-        found = _TIME.search(body)
+        found = kind.record_time.search(body)
         if found is not None:
             return float(found[1])
         iterator = next_iterator(body)

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ddbio.cdc.kinesis_records import Recent
 from ddbio.cdc.log_order import sequences_of
-from ddbio.cdc.log_rows import KinesisDecoder, LogDecoder, LogRows, Recent, hour_folder, next_iterator, records_of
+from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history
 from ddbio.errors import NotFoundError, TargetError
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ddbio.cdc.lineages import TableStream
     from ddbio.cdc.log_jobs import BatchRecords
     from ddbio.cdc.shards import Lineage
-    from ddbio.cdc.stream_sources import StreamSource
+    from ddbio.cdc.stream_kind import StreamSource
     from ddbio.options import Compression
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
@@ -79,7 +81,7 @@ OLD_IMAGES = "old_images"
 
 
 RECENT_CHANGES = 250_000
-"""So many changes from Kinesis are remembered, so that one that comes again is left out."""
+"""So many changes that have event ids are remembered, so that one that comes again is left out."""
 _MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
@@ -110,12 +112,12 @@ class ChangeLog:
     ----------
     records
         The records of its batches, in the folder of the log.
+    stream
+        The stream of the table.
     keys
         The table's key attributes.
     infer
         Returns the columns of items, by the first changes that come.
-    kinesis_table
-        The table, if its changes come from Kinesis.
 
     Attributes
     ----------
@@ -126,22 +128,22 @@ class ChangeLog:
     records, files
         What this run has written.
     foreign
-        Records of the data stream that this run left out: they are of other tables, or of other producers.
+        Records of the stream that this run left out: they are of other tables, or of other producers.
     """
 
     def __init__(
         self,
         records: BatchRecords,
+        stream: TableStream,
         keys: tuple[str, ...],
         infer: Callable[[bytes], pa.Schema],
         *,
         old_image: bool = False,
         compression: Compression = "zstd",
-        kinesis_table: str | None = None,
     ) -> None:
         self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
-        self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
+        self._table, self._kind, self._recent = stream.table, stream.kind, Recent(RECENT_CHANGES)
         self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
@@ -165,15 +167,11 @@ class ChangeLog:
         if self._decoder is None:
             if b'"SequenceNumber"' not in body:
                 return None
-            if self._table is not None:
-                found = records_of(body)
-                changes = found.of(self._table)
-                if not len(changes.texts):
-                    self.foreign += len(found.texts)
-                    return None
-                self.choose_columns(bytes(changes.joined))
-            else:
-                self.choose_columns(body)
+            changes, foreign = self._kind.changes_in(body, self._table)
+            if not changes:
+                self.foreign += foreign
+                return None
+            self.choose_columns(changes)
         rows = None if self._decoder is None else self._decoder.decode(body)
         if rows is not None and not self._is_loaded:
             self._is_loaded = True
@@ -182,8 +180,8 @@ class ChangeLog:
         return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
-        """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
-        return (rows, []) if self._table is None else self._recent.fresh(rows)
+        """Return the rows that did not come before, and the numbers of the others."""
+        return self._recent.fresh(rows) if self._kind.has_event_ids else (rows, [])
 
     def silent_since(self) -> float | None:
         """Return the time up to which all changes were read, as far as an earlier run has noted it."""
@@ -243,7 +241,7 @@ class ChangeLog:
         return record
 
     def remember(self, records: BatchRecords, shards: Collection[str] | None = None) -> None:
-        """Remember the ids of the last changes from Kinesis that a capture has written.
+        """Remember the ids of the last changes that a capture has written, if they have ids.
 
         Parameters
         ----------
@@ -252,7 +250,7 @@ class ChangeLog:
         shards
             Only batches that have changes of these shards.
         """
-        last = records.last() if self._table is not None else None
+        last = records.last() if self._kind.has_event_ids else None
         newest, found, batches = list[Any](), 0, 0
         for record in () if last is None else _backwards(records, last["batch"]):
             if shards is not None and not record["shards"].keys() & shards:
@@ -335,7 +333,7 @@ class ChangeLog:
 
     def _table_of(self, number: int, parts: list[LogRows]) -> pa.Table:
         rows = pa.Table.from_batches([each.rows for each in parts])
-        if self._table is None:
+        if not self._kind.has_event_ids:
             return rows
         texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
@@ -354,10 +352,7 @@ class ChangeLog:
         self._records.commit(self.number)
 
     def _use(self, schema: pa.Schema) -> None:
-        if self._table is None:
-            self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
-        else:
-            self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
+        self._decoder = self._kind.decoder(schema, self._keys, self._table, old_image=self._old_image)
 
 
 def has_old_images(state: JobState) -> bool:

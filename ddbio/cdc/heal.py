@@ -33,6 +33,7 @@ from ddbio.cdc.healing import (
 from ddbio.cdc.lineages import lineages_of
 from ddbio.cdc.log_jobs import COMMITTED, batch_name
 from ddbio.cdc.log_reader import FileLineages, lineage_for
+from ddbio.cdc.stream_registry import kind_of_job, table_of_job
 from ddbio.cdc.table_items import read_items
 from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
@@ -302,14 +303,13 @@ def heal_gap(
     head = capture.head() or {}
     kept = {name: head[name] for name in ("old_image", "table") if name in head} | lineage_for(state)
     table = options.table.rpartition("/")[2]
-    stream = str(head.get("stream"))
-    if (own := head.get("table") or (stream.split("/")[1] if ":dynamodb:" in stream else table)) != table:
+    if (own := table_of_job(head) or table) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
     require_same(gap.heal_id, state.begin(identity), identity, {})
     with Claim(store, gap.heal_id, "append").held():
         job = _Job(options, state, gap, capture, HealedGap(), look)
-        job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
+        job.run(written_at, has_event_ids=kind_of_job(head).has_event_ids, old_image=has_old_images(capture))
         capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
     return job.counts
 
@@ -326,14 +326,14 @@ class _Job:
     look: Look
     batch: int = 0
 
-    def run(self, written_at: Mapping[str, float], *, is_kinesis: bool, old_image: bool) -> None:
+    def run(self, written_at: Mapping[str, float], *, has_event_ids: bool, old_image: bool) -> None:
         stored = self.capture.read(COLUMNS)
         if stored is None or "keys" not in stored:
             raise NotFoundError(f"capture {self.gap.job_id} of {self.state.store.uri} has no columns yet: run it again")
         self.state.put_once(COLUMNS, stored)
         stored = self.state.read(COLUMNS) or stored
         items, self.keys = schema_from_json(stored["schema"]), tuple(stored["keys"])
-        self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=is_kinesis)
+        self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=has_event_ids)
         self.attributes = self.decoder.attributes
         exports = [open_export(each, self.options) for each in self._exports()]
         self.counts.exports = tuple(each.folder for each in exports)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ddbio.cdc.loop import CaptureLoop
 
     OpenPart: TypeAlias = Callable[[int, threading.Event], AbstractContextManager[CaptureLoop]]
-    from ddbio.cdc.stream_sources import Reply, StreamSource
+    from ddbio.cdc.stream_kind import StreamSource
     from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"
@@ -124,8 +124,8 @@ def records_of(store: ObjectStore, job_id: str, lease: int) -> BatchRecords:
     return BatchRecords(JobState(store, part_id(job_id, lease), CAPTURE))
 
 
-class LeasedSource:
-    """Read the shards of one lease.
+class LeasedShards:
+    """Tell the shards of one lease.
 
     A shard whose parent belongs to another lease is read when the batches of that one say that the parent has ended.
 
@@ -155,35 +155,6 @@ class LeasedSource:
         self._looked_at = -math.inf
         self.is_open = True
         """Whether the stream may have further shards."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the stream, for messages."""
-        return self._source.name
-
-    @property
-    def pushes(self) -> bool:
-        """Return whether records come when there are some."""
-        return self._source.pushes
-
-    @property
-    def polling(self) -> StreamSource:
-        """Return a source that replies to each request."""
-        return self._source.polling
-
-    @property
-    def keeps_seconds(self) -> float:
-        """Return how long records are kept; see ``StreamSource``."""
-        return self._source.keeps_seconds
-
-    @property
-    def clock_offset_seconds(self) -> float:
-        """Return how far the service's clock is ahead; see ``StreamSource``."""
-        return self._source.clock_offset_seconds
-
-    def pause_after(self, size_bytes: int) -> float:
-        """Return how long a shard rests after a reply."""
-        return self._source.pause_after(size_bytes)
 
     def shards(self) -> list[Shard]:
         """Return the shards of this lease, with those of their parents that belong to it too."""
@@ -221,18 +192,6 @@ class LeasedSource:
             found.setdefault(self._lease_of(parent), set()).add(parent)
             left += self._parents.get(parent, ())
         return [(self._records(lease), shards) for lease, shards in sorted(found.items()) if lease != self._lease]
-
-    def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard; see ``StreamSource``."""
-        return self._source.iterator(shard, position)
-
-    def begin(self, iterator: str) -> Reply:
-        """Ask for the next records."""
-        return self._source.begin(iterator)
-
-    def close(self) -> None:
-        """Close what only this source uses."""
-        self._source.close()
 
     def _position(self, shard_id: str) -> str | None:
         """Return the position of a shard behind the last batch of its lease whose files are written."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddbio.cdc.batches import CAPTURE, COLUMNS
-from ddbio.cdc.lineages import LogLineage, TableStream, lineages_of
+from ddbio.cdc.lineages import LogLineage, lineages_of
 from ddbio.cdc.log_rows import hour_of
+from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.snapshot import log_job_of, read_history
 from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME
@@ -304,14 +305,14 @@ def lineages_in(jobs: Iterable[JobState]) -> list[LogLineage]:
 def began_at(lineage: LogLineage) -> float:
     """Return from when on changes are of a lineage, in seconds since 1970."""
     is_first = lineage.name == lineage.stream
-    began = TableStream("", "", lineage.stream, lineage.table_arn).began_at if is_first else None
+    began = kind_of(lineage.stream).began_at(lineage.stream) if is_first else None
     return lineage.started_at if began is None else began
 
 
 def replayed(lineages: Iterable[LogLineage]) -> list[LogLineage]:
     """Return those lineages that changes of a replay may be of, in the order in which they began."""
-    # The numbers of changes from Kinesis are made by the capture.
-    return sorted((each for each in lineages if ":kinesis:" not in each.stream), key=began_at)
+    # Numbers that a capture makes are not those of a replay.
+    return sorted((each for each in lineages if not kind_of(each.stream).has_event_ids), key=began_at)
 
 
 @dataclass

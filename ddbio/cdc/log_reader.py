@@ -13,6 +13,7 @@ from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.cdc.lineages import LogLineage, lineage_number, lineages_of
 from ddbio.cdc.log_jobs import HOURS, BatchRecords, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
 from ddbio.cdc.log_rows import log_schema
+from ddbio.cdc.stream_registry import kind_of, kind_of_job
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.formats.log_columns import LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE
@@ -150,7 +151,10 @@ class CapturedLog:
             if stored is not None:
                 items = schema_from_json(stored["schema"])
                 found = log_schema(
-                    items, stored.get("keys", ()), old_image=has_old_images(state), event_id="table" in head
+                    items,
+                    stored.get("keys", ()),
+                    old_image=has_old_images(state),
+                    event_id=kind_of_job(head).has_event_ids,
                 )
                 fields |= {each.name: each for each in found if each.name not in fields}
         if not fields:
@@ -275,11 +279,11 @@ def lineages_of_files(store: ObjectStore) -> dict[str, str]:
 def streams_of_files(store: ObjectStore) -> dict[str, str]:
     """Return the stream of each file that a batch of a log names; nothing if it has one stream alone.
 
-    Files with changes from Kinesis are left out: two data streams may have the same change, as its event id tells.
+    Files whose changes have event ids are left out: two data streams may have the same change, as its id tells.
     """
     names = lineages_of_files(store)
     streams = {each.name: each.stream for each in open_log(store).lineages()} if names else {}
-    return {path: streams[name] for path, name in names.items() if ":kinesis:" not in streams[name]}
+    return {path: streams[name] for path, name in names.items() if not kind_of(streams[name]).has_event_ids}
 
 
 def lineage_for(healing: JobState) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.delivered_records import Failure
 from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
 from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, item_schema
+from ddbio.cdc.stream_registry import table_of_job
 from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.log_columns import SEQUENCE
@@ -78,7 +79,7 @@ class StreamEventLog:
         found = begun.read("name")
         if found is None:
             heads = (each.head() or {} for each in jobs_in(self._store, CAPTURE, HANDLER))
-            tables = [each.get("table") or table_of({"eventSourceARN": each.get("stream")}) for each in heads]
+            tables = map(table_of_job, heads)
             # Of several functions that begin at the same time one stores the table.
             begun.put_once("name", {"table": next(filter(None, tables), table)})
             found = begun.read("name") or {}

@@ -14,7 +14,7 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cdc.capture import capture
-from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.kinesis_streams import FanOutSource
 from ddbio.cdc.options import CaptureOptions
 from ddbio.cdc.shards import HORIZON
 from ddbio.errors import NotFoundError, OptionError

@@ -26,8 +26,6 @@ KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
 class KinesisWorld(World):
     """Hold a table whose changes go to a data stream, twice and out of order now and then."""
 
-    kinesis_table = "tab"
-
     def __init__(self, seed, **chances):
         super().__init__(seed, split=0.0, **chances)
         self.chances["reshard"] = 0.02
@@ -71,6 +69,11 @@ class KinesisWorld(World):
     def source(self):
         """Return the data stream, to read."""
         return VirtualKinesis(self)
+
+    @property
+    def stream_arn(self):
+        """The ARN of the data stream."""
+        return self.data.arn
 
     def rows(self):
         """Return the rows of the log, by their numbers."""

@@ -13,7 +13,7 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cdc.gaps import captures_in, find_gaps
-from ddbio.cdc.leases import LeasedSource
+from ddbio.cdc.leases import LeasedShards
 from ddbio.cdc.lineages import LogLineage, TableStream, gap_between, lineages_of, require_table
 from ddbio.cdc.log_reader import mixed_hours, open_log
 from ddbio.errors import GapError, OptionError
@@ -545,7 +545,7 @@ def test_a_lease_waits_for_the_same_stream_of_others(record, may_read):
     shards = [SimpleNamespace(shard_id=name, parents=parents, last=None) for name, parents in (("parent", ()),)]
     source = SimpleNamespace(shards=lambda: shards)
     records = SimpleNamespace(committed=0 if record is None else 1, read=lambda _: record)
-    leased = LeasedSource(source, 0, 2, lambda _: records, lambda: 0.0, lineage=2)
+    leased = LeasedShards(source, 0, 2, lambda _: records, lambda: 0.0, lineage=2)
     leased._foreign = {"child": ["parent"]}
     assert leased.may_read("child") is may_read
 

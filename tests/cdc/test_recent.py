@@ -6,7 +6,7 @@ from random import Random
 
 import pyarrow as pa
 
-from ddbio.cdc.log_rows import Recent
+from ddbio.cdc.kinesis_records import Recent
 
 
 def test_a_change_that_comes_again_is_known():

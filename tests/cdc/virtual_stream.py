@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.cdc.batches import ChangeLog
-from ddbio.cdc.leases import LeasedSource, records_of
+from ddbio.cdc.leases import LeasedShards, records_of
+from ddbio.cdc.lineages import TableStream
 from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
@@ -65,8 +66,6 @@ class World:
     happens
         Chances, at each step, of a write, a split, a kill, and of another process taking over meanwhile.
     """
-
-    kinesis_table = None
 
     def __init__(self, seed, *, split=0.02, kill=0.02, overtake=0.0, merge=0.0):
         self.random, self.clock = Random(seed), VirtualClock()
@@ -136,9 +135,9 @@ class World:
     def capture_shared(self, lease, leases, steps):
         """Work at a lease as a new process does, until it is stopped after some waits."""
         records = partial(records_of, MemoryStore(self), "job")
-        source = LeasedSource(self.source(), lease, leases, records, self.clock.now)
-        loop = CaptureLoop(source, self.log(records(lease)), LIMITS, self.timing(steps), started_at=0.0)
-        loop.share(source)
+        source, log, timing = self.source(), self.log(records(lease)), self.timing(steps)
+        sharing = LeasedShards(source, lease, leases, records, self.clock.now)
+        loop = CaptureLoop(source, log, LIMITS, timing, started_at=0.0, sharing=sharing)
         loop.resume("trim-horizon")
         loop.run()
         return loop
@@ -149,13 +148,15 @@ class World:
 
     def log(self, records):
         """Return the log that a process writes."""
+        stream = TableStream("tab", "", self.stream_arn, "")
         return ChangeLog(
-            records,
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-            kinesis_table=self.kinesis_table,
+            records, stream, ("pk",), lambda body: infer_schema_of_body(body).to_arrow(), compression="none"
         )
+
+    @property
+    def stream_arn(self):
+        """The ARN of the stream that is captured."""
+        return self.stream.arn
 
     def timing(self, steps):
         """Return what waits, and stops after some waits if their number is given."""
