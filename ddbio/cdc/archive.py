@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.cdc.batches import has_old_images, require_rows
+from ddbio.cdc.batches import write_log_file
 from ddbio.cdc.capture import begun_with, capture
-from ddbio.cdc.log_jobs import jobs_of
+from ddbio.cdc.log_jobs import has_old_images, jobs_in, jobs_of
 from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts, in_order, in_time_order, last_of_each
 from ddbio.cdc.log_reader import streams_of_files
 from ddbio.cdc.options import CaptureOptions
@@ -45,7 +45,6 @@ from ddbio.formats.log_columns import (
     OPERATION,
     SEQUENCE,
 )
-from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet, read_parquet
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.item_key import Fingerprints, key_columns, key_values
@@ -497,8 +496,7 @@ class Archiver:
         rows = _bare(joined_items(tables))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
-            if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
-                require_rows(store, path, part.num_rows)
+            write_log_file(store, path, part, self.compression)
             self.files += 1
         self.items += rows.num_rows
         self.inferred += pc.sum(rows.column(INFERRED)).as_py() or 0
@@ -573,11 +571,10 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
         [_key_value(text, types[name]) for name, text in zip(keys, bound or (), strict=False)]
         for bound in (options.from_key, options.to_key)
     )
-    heads = [each.path for each in store.list("_ddbio/") if each.path.endswith(f".{_KIND}.json")]
-    if not heads:
+    jobs = jobs_in(store, _KIND)
+    if not jobs:
         raise NotFoundError(f"{store.uri}: there is no archive here")
-    names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
-    drops = [str(head["ttl"]) for each in names if (head := each.head()) is not None and head.get("ttl") is not None]
+    drops = [ttl for each in jobs if (ttl := (each.head() or {}).get("ttl")) is not None]
     found = list[pa.Table]()
     for each in live_files(store).files:
         rows = read_parquet(pa.BufferReader(store.read(each.path)))

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.cdc.lineages import lineage_number, lineages_of
-from ddbio.cdc.log_jobs import BatchRecords, folder_of, jobs_of, number_log
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, folder_of, jobs_of, number_log, read_columns
 from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
@@ -28,7 +26,7 @@ from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
 from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.parquet_input import open_footer, open_parquet
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, key_columns, key_rows, key_values
 from ddbio.items.key_hashes import row_sums
@@ -38,7 +36,6 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import open_store
 from ddbio.storage.meta import claim_path
-from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
@@ -437,9 +434,11 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
     entries = {each.path: each for each in store.list() if each.path in live and _is_within(options, each.path)}
-    footers = {path: _footer(store, entry) for path, entry in entries.items()}
-    counts = {path: rows for path, (rows, _) in footers.items()}
-    has_images = any(each for _, each in footers.values())
+    counts, has_images = dict[str, int](), False
+    for path, entry in entries.items():
+        footer = open_footer(store, entry)
+        counts[path] = footer.metadata.num_rows
+        has_images |= OLD_IMAGE in footer.schema_arrow.names
     ids = {state.job_id for state in jobs if state.kind == CAPTURE}
     committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
     missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
@@ -450,9 +449,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     audited = _Audited()
     if options.images:
         # Of captures by older versions the keys are not known.
-        keys: list[str] = next(
-            (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
-        )
+        keys = next((each.keys for each in map(read_columns, states) if each is not None and each.keys), ())
         chains = ImageChains(keys) if keys and has_images else None
         audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
@@ -508,7 +505,7 @@ class _Audited:
 
 def _audit(
     options: CaptureVerifyOptions,
-    keys: list[str],
+    keys: Sequence[str],
     chains: ImageChains | None,
     store: ObjectStore,
     entries: list[StoredObject],
@@ -553,12 +550,6 @@ def _row_groups(
                     rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
             if rows.num_rows:
                 yield entry.path, rows
-
-
-def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:
-    """Return how many rows a file has, and whether it has a column of old images."""
-    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
-    return found.num_rows, OLD_IMAGE in found.schema.to_arrow_schema().names
 
 
 def _is_within(options: CaptureVerifyOptions, path: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO
-from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
+from ddbio.cdc.batches import ChangeLog
 from ddbio.cdc.gaps import HEALS, last_change
 from ddbio.cdc.leases import LEASES, LeasedShards, Leases, Parts, part_id, records_of
 from ddbio.cdc.lineages import (
@@ -34,7 +34,18 @@ from ddbio.cdc.lineages import (
     lineages_of,
     require_table,
 )
-from ddbio.cdc.log_jobs import HANDLER, BatchRecords, columns_in, jobs_in
+from ddbio.cdc.log_jobs import (
+    CAPTURE,
+    HANDLER,
+    BatchRecords,
+    Columns,
+    columns_in,
+    has_old_images,
+    jobs_in,
+    keep_columns,
+    read_columns,
+    turn_on_old_images,
+)
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
 from ddbio.cdc.stream_registry import STREAM_KINDS, kind_of_job, table_arn_of, table_of_job
@@ -43,7 +54,6 @@ from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
@@ -548,12 +558,11 @@ def _begin(
     identity |= part or {}
     if not stream.kind.is_of_table:
         identity["table"] = found.table.name
-    begun = state.begin({**identity, "started_at": time.time()})
-    # It may have old images from now on, and then has them for all who run it.
-    goes_on = {name: begun.get(name) for name in ("old_image", "started_at")}
-    require_same(found.job_id, begun, {**identity, **goes_on}, {})
-    if options.old_image and not has_old_images(state):
-        state.put(OLD_IMAGES, {"since": time.time()})
+    noted = {"old_image": options.old_image, "started_at": time.time()}
+    begun = state.begin({**identity, **noted})
+    require_same(found.job_id, begun, {**identity, **{name: begun.get(name) for name in noted}}, {})
+    if options.old_image:
+        turn_on_old_images(state)
     if part is None or kind == LEASES:
         # Older versions did not store the id of the table.
         is_first = stream.arn == found.first or not stream.kind.is_of_table
@@ -569,15 +578,13 @@ def _log(
     shared = None if shared is state else shared
 
     def infer(body: bytes) -> pa.Schema:
-        stored = None if shared is None else shared.read(COLUMNS)
+        stored = None if shared is None else read_columns(shared)
         if stored is not None:
-            return schema_from_json(stored["schema"])
+            return stored.schema
         is_free = options.types is None and options.numbers == "exact"
         known = columns_in(state.store, found.keys) if is_free else None
         schema = _columns(found.table, options, body) if known is None else known
-        if shared is None or shared.put_once(COLUMNS, {"schema": schema_to_json(schema)}):
-            return schema
-        return schema_from_json((shared.read(COLUMNS) or {})["schema"])
+        return schema if shared is None else keep_columns(shared, Columns(schema, found.keys)).schema
 
     log = ChangeLog(
         BatchRecords(state),

@@ -1,4 +1,4 @@
-"""Turn records of Kinesis data streams into rows of the log, and remember changes that came before."""
+"""Turn records of Kinesis data streams into rows of the log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import pyarrow.compute as pc
 
 from ddbio.cdc.log_rows import LogDecoder, LogRows, expired_records, strings
 from ddbio.errors import DecodeError
-from ddbio.formats.log_columns import EVENT_ID
-from ddbio.items.kernel.arrays import bool_array, offsets_of, spans_of
+from ddbio.items.kernel.arrays import offsets_of
 from ddbio.items.kernel.members import Openings
 from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
@@ -168,91 +166,3 @@ def _texts_of(records: Sequence[dict[str, Any]], name: str) -> Any:
     if not all(isinstance(each, str) for each in found):
         raise DecodeError(f"a change of {records[0].get('tableName')!r} in the data stream has no {name}")
     return pa.array(found, pa.string())
-
-
-_Marks: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64]]"
-_WORD_BYTES = 8
-_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
-_SHIFTS = (np.uint64(29), np.uint64(32))
-
-
-class Recent:
-    """Hold 128 bits of a hash of the ids of the last changes, by which one that comes again is known.
-
-    Parameters
-    ----------
-    count
-        How many changes are remembered at least.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        # The oldest first; each is sorted.
-        self._blocks: list[_Marks] = []
-
-    def add(self, ids: pa.Array[Any]) -> None:
-        """Remember changes."""
-        self.are_new(ids)
-
-    def are_new(self, ids: pa.Array[Any]) -> NDArray[np.bool_]:
-        """Remember changes, and return which did not come before."""
-        high, low = _marks_of(ids)
-        known = np.zeros(len(ids), np.bool_)
-        for block in self._blocks:
-            known |= _are_within(block, high, low)
-        order = np.lexsort((low, high))
-        high, low = high[order], low[order]
-        known[order[1:][(high[1:] == high[:-1]) & (low[1:] == low[:-1])]] = True
-        new = ~known[order]
-        if new.any():
-            self._blocks.append((high[new], low[new]))
-            self._settle()
-        return ~known
-
-    def _settle(self) -> None:
-        """Merge neighbours that are about as large, and forget the oldest changes."""
-        blocks, most = self._blocks, max(1, self._count // 4)
-        while len(blocks) > 1 and len(blocks[-2][0]) < 2 * len(blocks[-1][0]) <= most:
-            (high, low), (newer_high, newer_low) = blocks.pop(-2), blocks.pop()
-            high, low = np.concatenate([high, newer_high]), np.concatenate([low, newer_low])
-            order = np.lexsort((low, high))
-            blocks.append((high[order], low[order]))
-        while sum(len(each[0]) for each in blocks[1:]) >= self._count:
-            del blocks[0]
-
-    def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
-        """Return the rows that did not come before, and the shard's numbers of the others."""
-        kept = self.are_new(rows.rows.column(EVENT_ID))
-        if kept.all():
-            return rows, []
-        return rows.keep(kept), [str(each) for each in rows.rows.column(1).filter(bool_array(~kept)).to_pylist()]
-
-
-def _marks_of(ids: pa.Array[Any]) -> _Marks:
-    """Return two words for each text, which differ for texts that differ."""
-    data, ends = spans_of(ids)
-    lengths = np.diff(ends)
-    width = -(-int(lengths.max(initial=1)) // _WORD_BYTES) * _WORD_BYTES
-    texts = np.zeros((len(ids), width), np.uint8)
-    texts[np.arange(width) < lengths[:, None]] = data[ends[0] : ends[-1]]
-    marks = [lengths.astype(np.uint64) * factor for factor in _FACTORS]
-    for begin, word in zip(range(0, width, _WORD_BYTES), texts.view(np.uint64).T, strict=True):
-        for place, (factor, shift) in enumerate(zip(_FACTORS, _SHIFTS, strict=True)):
-            mixed = (marks[place] ^ word) * factor
-            # Longer texts beside it change nothing.
-            marks[place] = np.where(lengths > begin, mixed ^ mixed >> shift, marks[place])
-    return marks[0], marks[1]
-
-
-def _are_within(block: _Marks, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    highs, lows = block
-    places = np.searchsorted(highs, high)
-    found = np.zeros(len(high), np.bool_)
-    while True:
-        # Those with the same first word are neighbours.
-        at = np.minimum(places, len(highs) - 1)
-        same = (places < len(highs)) & (highs[at] == high)
-        found |= same & (lows[at] == low)
-        if not (same & ~found).any():
-            return found
-        places = places + 1

@@ -17,9 +17,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.lineages import lineage_number
-from ddbio.cdc.log_jobs import BatchRecords
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords
 from ddbio.cdc.shards import END, Shard
 from ddbio.errors import TargetError
 from ddbio.storage.job_state import JobState

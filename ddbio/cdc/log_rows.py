@@ -315,3 +315,9 @@ def hour_of(path: str) -> datetime | None:
     """Return the hour whose changes a file of a log has, by its folder; None if it lies elsewhere."""
     found = _HOUR_FOLDER.match(path)
     return None if found is None else datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+def hour_seconds(path: str) -> float:
+    """Return when the hour of a file of a log began, in seconds since 1970; 0 if the file lies elsewhere."""
+    hour = hour_of(path)
+    return 0.0 if hour is None else hour.timestamp()

@@ -25,6 +25,8 @@ class CaptureOptions(PriceOptions):
             "max_seconds",
             "job_id",
             "on_gap",
+            # Wanted once, old images stay for all who run the capture.
+            "old_image",
             "flush_seconds",
             "flush_bytes",
             "schema",

@@ -17,9 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.delivered_records import Failure
-from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
+from ddbio.cdc.log_jobs import (
+    CAPTURE,
+    HANDLER,
+    Columns,
+    columns_in,
+    has_old_images,
+    jobs_in,
+    keep_columns,
+    read_columns,
+    turn_on_old_images,
+)
 from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, item_schema
 from ddbio.cdc.stream_registry import table_of_job
 from ddbio.commit.contents import require_target
@@ -29,7 +38,6 @@ from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
-from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
 from ddbio.jobs.rejected_rows import require_reject_place
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.options import StreamEventOptions
 
-_COLUMNS = "columns"
 _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
 
 
@@ -69,6 +76,9 @@ class StreamEventLog:
             require_reject_place(options.reject_to, options)
         self._require_table(table_of({"eventSourceARN": arn}))
         self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
+        if options.old_image:
+            turn_on_old_images(self._state)
+        self._old_image = options.old_image or has_old_images(self._state)
         self._decoder: LogDecoder | None = None
 
     def _require_table(self, table: str | None) -> None:
@@ -125,15 +135,14 @@ class StreamEventLog:
         body = compact_json({"Records": list(records)}).encode()
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
-            given, stored = self._options.schema, self._state.read(_COLUMNS)
-            columns = None if given is None else item_schema(arrow_schema_of(given), keys)
+            given, stored = self._options.schema, read_columns(self._state)
+            wanted = None if given is None else item_schema(arrow_schema_of(given), keys)
             if stored is None:
-                known = columns_in(self._store, keys) if columns is None else columns
+                known = columns_in(self._store, keys) if wanted is None else wanted
                 chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if known is None else known
-                self._state.put_once(_COLUMNS, {"schema": schema_to_json(chosen), "keys": keys})
-                stored = self._state.read(_COLUMNS) or {}
-            schema = schema_from_json(stored["schema"]) if columns is None else columns
-            self._decoder = LogDecoder(schema, stored["keys"], old_image=self._options.old_image)
+                stored = keep_columns(self._state, Columns(chosen, keys))
+            schema = stored.schema if wanted is None else wanted
+            self._decoder = LogDecoder(schema, stored.keys, old_image=self._old_image)
         return self._decoder.decode(body)
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.cdc.batches import COLUMNS
-from ddbio.cdc.log_jobs import COMMITTED, batch_name
+from ddbio.cdc.log_jobs import COLUMNS, COMMITTED, batch_name
 from ddbio.cdc.log_rows import item_schema, log_schema
 from ddbio.formats.lake_columns import OWN_FIELDS
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS
