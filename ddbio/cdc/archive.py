@@ -23,7 +23,15 @@ from ddbio.aws.control_plane import describe_table, read_table_definition
 from ddbio.cdc.batches import write_log_file
 from ddbio.cdc.capture import begun_with, capture
 from ddbio.cdc.log_jobs import has_old_images, jobs_in, jobs_of
-from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts, in_order, in_time_order, last_of_each
+from ddbio.cdc.log_order import (
+    change_ids,
+    distinct_changes,
+    id_texts,
+    in_order,
+    in_time_order,
+    last_of_each,
+    within_times,
+)
 from ddbio.cdc.log_reader import streams_of_files
 from ddbio.cdc.options import CaptureOptions
 from ddbio.commit.committer import Claim
@@ -63,7 +71,7 @@ from ddbio.options.parsing import fixed_options
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -532,7 +540,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     require_target(target)
     state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, **fixed_options(options, without=("source", "dest", "log", "ttl"))}
-    require_same(job_id, state.begin(identity), identity, {})
+    state.begin_as(identity)
     with Claim(state.store, job_id, "append").held():
         job = Archiver(store, state, ttl, options.infer, options.compression)
         try:
@@ -578,9 +586,7 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
     found = list[pa.Table]()
     for each in live_files(store).files:
         rows = read_parquet(pa.BufferReader(store.read(each.path)))
-        for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
-            if bound is not None:
-                rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+        rows = within_times(rows, options.since, options.until, EXPIRED_AT)
         if first or last:
             rows = in_key_range(rows, keys, first, last)
         if rows.num_rows:

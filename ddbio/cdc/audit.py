@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.cdc.lineages import lineage_number, lineages_of
 from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, folder_of, jobs_of, number_log, read_columns
-from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
+from ddbio.cdc.log_order import change_ids, distinct_changes, have_operation, order_of, within_times
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
 from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
 from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
-from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
+from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
 from ddbio.formats.parquet_input import open_footer, open_parquet
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, key_columns, key_rows, key_values
@@ -111,8 +111,8 @@ class ImageChains:
         fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
         attributes = [each.name for each in item_fields(rows.schema, LOG_COLUMNS)]
         items, new = _hashes(rows.select(attributes), self.keys)
-        new[_are(rows, "REMOVE")] = _NOTHING
-        old = np.where(_are(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
+        new[have_operation(rows, "REMOVE")] = _NOTHING
+        old = np.where(have_operation(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
         if images is not None:
             columns = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
             _, known = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
@@ -158,12 +158,6 @@ class ImageChains:
                 for place, key in zip(places[chosen].tolist(), values, strict=True):
                     found[place] = dict(zip(self.keys, key, strict=True))
         return found
-
-
-def _are(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
-    operations: Any = rows.column(OPERATION)
-    found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy()
-    return found
 
 
 def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
@@ -544,10 +538,7 @@ def _row_groups(
     for entry in entries:
         read = open_parquet(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
-            rows = read.read_row_group(group)
-            for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
-                if bound is not None:
-                    rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+            rows = within_times(read.read_row_group(group), options.since, options.until)
             if rows.num_rows:
                 yield entry.path, rows
 

@@ -65,7 +65,7 @@ from ddbio.options.parsing import fixed_options
 from ddbio.scan.describe import observe_table
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -194,11 +194,6 @@ class Spending:
     loops: Sequence[CaptureLoop]
     prices: Prices
 
-    @staticmethod
-    def of(options: CaptureOptions, loops: Sequence[CaptureLoop]) -> Spending:
-        """Return what captures spend by the prices that their options choose."""
-        return Spending(options, loops, prices_of(options.region, options.prices))
-
     def figures(self, seconds: float) -> Figures:
         """Return what was taken so far."""
         options, loops = self.options, self.loops
@@ -322,7 +317,7 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         If it costs more than a tenth above ``max_usd``; what it has captured is written.
     """
     clock, loops = Clock(), list[CaptureLoop]()
-    spending = Spending.of(options, loops)
+    spending = Spending(options, loops, prices_of(options.region, options.prices))
     planned = Figures(0.0, options.max_seconds)
     _LOG.info("capture of %s to %s: planned: %s", options.table, options.dest, planned)
     stop = BoundedStop(stop or threading.Event(), options.max_seconds, spending.exceeded)
@@ -558,9 +553,7 @@ def _begin(
     identity |= part or {}
     if not stream.kind.is_of_table:
         identity["table"] = found.table.name
-    noted = {"old_image": options.old_image, "started_at": time.time()}
-    begun = state.begin({**identity, **noted})
-    require_same(found.job_id, begun, {**identity, **{name: begun.get(name) for name in noted}}, {})
+    begun = state.begin_as(identity, {"old_image": options.old_image, "started_at": time.time()})
     if options.old_image:
         turn_on_old_images(state)
     if part is None or kind == LEASES:

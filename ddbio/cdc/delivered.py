@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.cdc.delivered_records import Delivered, DeliveredReader, sample_keys
+from ddbio.cdc.log_order import within_times
 from ddbio.cdc.log_rows import LogDecoder, item_schema
 from ddbio.cdc.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.formats.delivered_text import delivered_head, delivered_text
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
-from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.decode import infer_schema_of_body
@@ -301,10 +301,7 @@ def _batches(found: DeliveredObjects) -> Generator[pa.RecordBatch, None, None]:
         rows = found.rows(entry) if found.may_have_changes(entry) else None
         if rows is None:
             continue
-        batch = rows.rows
-        for bound, keeps in ((found.since, pc.greater_equal), (found.until, pc.less)):
-            if bound is not None:
-                batch = batch.filter(keeps(batch.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+        batch = within_times(rows.rows, found.since, found.until)
         if batch.num_rows:
             yield batch
     if found.foreign:

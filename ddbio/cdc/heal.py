@@ -50,7 +50,7 @@ from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
 from ddbio.options import connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import FileText, open_export
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def heal_gap(
     if (own := table_of_job(head) or table) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
-    require_same(gap.heal_id, state.begin(identity), identity, {})
+    state.begin_as(identity)
     with Claim(store, gap.heal_id, "append").held():
         job = _Job(options, state, gap, capture, HealedGap(), look)
         job.run(written_at, has_event_ids=kind_of_job(head).has_event_ids, old_image=has_old_images(capture))

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.cdc.log_order import event_micros, have_operation, item_words
 from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.export.fold_rows import MIN_WINDOW, Window, plan_windows
-from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
+from ddbio.formats.log_columns import EVENT_ID, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_columns, key_rows
@@ -86,31 +87,13 @@ def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
 
 def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes_]:
     """Return 16 bytes of each row that are equal for equal items; those of a delete mean nothing."""
-    found = _hashes(rows.select([*attributes, RESCUE_NAME]))
-    found[_removed(rows)] = b""
+    found = _bytes_of(item_words(rows.select([*attributes, RESCUE_NAME])))
+    found[have_operation(rows, "REMOVE")] = b""
     return found
-
-
-def _hashes(rows: pa.Table) -> NDArray[np.bytes_]:
-    digest, parts = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
-    parts += [digest.add_rows(batch).items for batch in rows.combine_chunks().to_batches()]
-    return _bytes_of(np.concatenate(parts))
 
 
 def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     return np.ascontiguousarray(words).view(_KEY).ravel().copy()
-
-
-def _removed(rows: pa.Table) -> NDArray[np.bool_]:
-    operations: Any = rows.column(OPERATION)
-    removed: NDArray[np.bool_] = pc.equal(operations, pa.scalar("REMOVE")).to_numpy().astype(bool)
-    return removed
-
-
-def _micros(rows: pa.Table) -> NDArray[np.int64]:
-    times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    found: NDArray[np.int64] = times.to_numpy()
-    return found
 
 
 def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
@@ -256,7 +239,7 @@ def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | 
 
 def by_hour(rows: pa.Table, name: str) -> dict[str, pa.Table]:
     """Return rows by the path of their hour's file of this name."""
-    hours = _micros(rows) // _HOUR_MICROS
+    hours = event_micros(rows) // _HOUR_MICROS
     return {f"{hour_folder(each)}{name}": rows.filter(pa.array(hours == each)) for each in np.unique(hours).tolist()}
 
 
@@ -311,7 +294,7 @@ class LogState:
         is_after
             Whether they were captured behind the gap; None if that is not known, as of compacted files.
         """
-        found, micros = key_digests(rows, self.keys), _micros(rows)
+        found, micros = key_digests(rows, self.keys), event_micros(rows)
         behind = np.full(len(found), bool(is_after))
         if is_after is None:
             behind = micros >= (self.until - _LATE_SECONDS) * _MICROS
@@ -329,7 +312,9 @@ class LogState:
             latest = before.filter(pa.array(is_recent))
             images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
             self._recent.append((key_rows(latest, self.keys), found[kept][is_recent]))
-        part = _Last(found[kept], _ordered_numbers(before, lineage), micros[kept], _removed(before), images)
+        part = _Last(
+            found[kept], _ordered_numbers(before, lineage), micros[kept], have_operation(before, "REMOVE"), images
+        )
         self._last.append(part)
         self._rows += before.num_rows
         if self._rows > _MERGED_ROWS:

@@ -14,6 +14,7 @@ import secrets
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
@@ -214,19 +216,15 @@ _WAKE_SECONDS = 0.1
 
 @dataclass
 class _Part:
-    """Hold the thread that works at one lease."""
+    """Hold the thread that works at one lease; its result is whether the lease has nothing left."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
-    loop: CaptureLoop | None = None
-    error: BaseException | None = None
-    is_done: bool = False
+    stop: threading.Event
+    work: Future[bool]
 
     def end(self) -> None:
         """Stop the thread when its batch is written."""
         self.stop.set()
-        if self.thread is not None:
-            self.thread.join()
+        wait([self.work])
 
 
 @dataclass
@@ -256,23 +254,24 @@ class Parts:
         DdbioError
             As the capture of a lease.
         """
-        try:
-            while not stop.is_set():
-                self.leases.look()
-                self._adjust()
-                if self.available_now and not self._parts:
-                    break
-                self._wait(stop)
-                self._take_ended()
-        finally:
-            for part in self._parts.values():
-                part.stop.set()
-            for part in self._parts.values():
-                part.end()
-            self.leases.close()
+        with ThreadPoolExecutor(self.leases.count, thread_name_prefix="ddbio-lease") as pool:
+            try:
+                while not stop.is_set():
+                    self.leases.look()
+                    self._adjust(pool)
+                    if self.available_now and not self._parts:
+                        break
+                    self._wait(stop)
+                    self._take_ended()
+            finally:
+                for part in self._parts.values():
+                    part.stop.set()
+                for part in self._parts.values():
+                    part.end()
+                self.leases.close()
         self._take_ended()
 
-    def _adjust(self) -> None:
+    def _adjust(self, pool: ThreadPoolExecutor) -> None:
         """Begin at leases that are new here, and end at those that others have or should have."""
         for lease in [each for each in self._parts if each not in self.leases.held]:
             log.warning("another process has taken lease %d over", lease)
@@ -283,33 +282,29 @@ class Parts:
             self.leases.give(lease)
         for lease in self.leases.held:
             if lease not in self._parts and lease not in self._done:
-                part = self._parts[lease] = _Part()
-                part.thread = threading.Thread(target=self._work, args=(lease, part), name=f"ddbio-lease-{lease}")
-                part.thread.start()
+                stop = threading.Event()
+                self._parts[lease] = _Part(stop, pool.submit(self._work, lease, stop))
 
-    def _work(self, lease: int, part: _Part) -> None:
+    def _work(self, lease: int, stop: threading.Event) -> bool:
         try:
-            with self.open_part(lease, part.stop) as loop:
+            with self.open_part(lease, stop) as loop:
                 self.loops.append(loop)
                 loop.run(available_now=self.available_now)
-                part.is_done = not part.stop.is_set()
+                return not stop.is_set()
         except TargetError as error:
             # Who went on meanwhile is told by the leases, at the next look.
             log.warning("lease %d: %s", lease, error)
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            part.error = error
+        return False
 
     def _wait(self, stop: threading.Event) -> None:
         until = time.monotonic() + self.leases.lease_seconds / _LOOKS_A_LEASE
         while time.monotonic() < until and not stop.wait(_WAKE_SECONDS):
-            if any(each.thread is not None and not each.thread.is_alive() for each in self._parts.values()):
+            if any(each.work.done() for each in self._parts.values()):
                 return
 
     def _take_ended(self) -> None:
         for lease, part in list(self._parts.items()):
-            if part.thread is not None and not part.thread.is_alive():
+            if part.work.done():
                 del self._parts[lease]
-                if part.is_done:
+                if part.work.result():
                     self._done.add(lease)
-                if part.error is not None:
-                    raise part.error

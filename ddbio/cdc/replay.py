@@ -34,7 +34,7 @@ from ddbio.load.options import WriteOptions
 from ddbio.options import connection_of, parse_options
 from ddbio.options.parsing import fixed_options
 from ddbio.result import Result
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import StoredObject
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ class _Replay:
         """Note what the replay is; refuse another one under its name."""
         fixed = fixed_options(self.options, without=("source", "dest", "table"))
         identity = {"source": self.found.store.uri, "target": self.target, **fixed}
-        begun = self.state.begin({**identity, "started_at": time.time()})
-        require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
+        self.state.begin_as(identity, {"started_at": time.time()})
         table = (self.state.read(COLUMNS) or {}).get("table")
         if not self.table.owns(table):
             raise OptionError(
