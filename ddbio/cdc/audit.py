@@ -89,12 +89,10 @@ class ImageChains:
     """
 
     keys: Sequence[str]
-    _items: list[_Words] = field(default_factory=list)
-    _new: list[_Words] = field(default_factory=list)
-    _old: list[_Words] = field(default_factory=list)
+    _hashes: list[tuple[_Words, _Words, _Words, NDArray[np.int64]]] = field(default_factory=list)
+    """Of each part: its items, what each change left and what it began with, and the lineage."""
     _named: list[pa.Table] = field(default_factory=list)
     _changes: list[pa.Table] = field(default_factory=list)
-    _lineages: list[NDArray[np.int64]] = field(default_factory=list)
 
     def add(self, rows: pa.Table, lineage: int = 1) -> None:
         """Add rows, in any order; of their images only hashes are kept.
@@ -117,10 +115,7 @@ class ImageChains:
             columns = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
             _, known = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
             old = np.where(pc.is_valid(images).to_numpy(zero_copy_only=False)[:, None], known, old)
-        self._items.append(items)
-        self._new.append(new)
-        self._old.append(old)
-        self._lineages.append(np.full(len(old), lineage, np.int64))
+        self._hashes.append((items, new, old, np.full(len(old), lineage, np.int64)))
         self._named.append(key_rows(rows.select(attributes), self.keys))
         self._changes.append(rows.select([SEQUENCE, EVENT_TIME]))
 
@@ -129,8 +124,8 @@ class ImageChains:
         if not self._named:
             return []
         rows = pa.concat_tables(self._changes, promote_options="permissive")
-        items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
-        lineages, numbered = np.concatenate(self._lineages), order_of(rows)
+        items, new, old, lineages = (np.concatenate(each) for each in zip(*self._hashes, strict=True))
+        numbered = order_of(rows)
         # Stable: within an item of a stream the rows stay in the order of their numbers.
         order = numbered[np.lexsort((lineages[numbered], items[numbered]))]
         before, after = order[:-1], order[1:]
@@ -440,19 +435,19 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     unknown = sorted(each for each in others if log_job_of(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
     gaps = find_gaps([each for each in states if each.kind == CAPTURE])
-    audited = _Audited()
+    audited: dict[str, Any] = {"repeated": 0, "lost": None, "healed": None, "examples": ()}
     if options.images:
         # Of captures by older versions the keys are not known.
         keys = next((each.keys for each in map(read_columns, states) if each is not None and each.keys), ())
         chains = ImageChains(keys) if keys and has_images else None
-        audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
+        audited |= _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     jumps = [each for part in parts for each in part.jumps]
     span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
     noted = [place for each in gaps.gaps if each.has(*span) for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
-        is_whole=not (missing or unknown or wrong or jumps or noted or audited.repeated or audited.lost),
+        is_whole=not (missing or unknown or wrong or jumps or noted or audited["repeated"] or audited["lost"]),
         batches=sum(part.batches for part in parts),
         records=sum(part.records for part in parts),
         files=len(entries),
@@ -463,10 +458,7 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         jumps=tuple(jumps),
         gaps=tuple(noted),
         healed_gaps=len(gaps.healed),
-        repeated=audited.repeated,
-        lost=audited.lost,
-        healed=audited.healed,
-        examples=audited.examples,
+        **audited,
         **clock.times(),
     )
 
@@ -487,16 +479,6 @@ def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozen
     yield from (each for each in gone if folder_of(each) not in compacted or left[folder_of(each)] < 0)
 
 
-@dataclass
-class _Audited:
-    """Hold what the rows of a log say."""
-
-    repeated: int = 0
-    lost: int | None = None
-    healed: int | None = None
-    examples: tuple[str, ...] = ()
-
-
 def _audit(
     options: CaptureVerifyOptions,
     keys: Sequence[str],
@@ -504,9 +486,9 @@ def _audit(
     store: ObjectStore,
     entries: list[StoredObject],
     healed: Sequence[Gap],
-) -> _Audited:
-    """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
-    found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
+) -> dict[str, Any]:
+    """Return for the report how many changes repeat, and, by chains of images, before which ones one is missing."""
+    found, ids, paths = dict[str, Any](), list[Fingerprints](), list[str]()
     lineages = None if chains is None else FileLineages(store)
     for path, rows in _row_groups(options, store, entries):
         is_healed = HEALED_BY in rows.column_names and is_own(rows.schema.field(HEALED_BY), LOG_COLUMNS)
@@ -521,14 +503,13 @@ def _audit(
         streams = functools.cache(functools.partial(streams_of_files, store))
         every = Fingerprints.joined(ids)
         changes, _ = distinct_changes(every, lambda row: streams().get(paths[int(np.searchsorted(ends, row, "right"))]))
-        found.repeated = len(every.high) - len(changes)
+        found["repeated"] = len(every.high) - len(changes)
     if chains is None:
         return found
     breaks = chains.broken()
     lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
-    found.lost, found.healed = len(lost), len(breaks) - len(lost)
-    found.examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
-    return found
+    examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
+    return {**found, "lost": len(lost), "healed": len(breaks) - len(lost), "examples": examples}
 
 
 def _row_groups(
