@@ -356,47 +356,47 @@ def _first_time(source: StreamSource, kind: StreamKind, shard: Shard, position: 
 
 @dataclass
 class _Batches:
-    """Gather what the batches of a log say."""
+    """Gather what the batches of the jobs of a log say."""
 
     batches: int = 0
     records: int = 0
     files: dict[str, int] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
-    unfinished: frozenset[str] = frozenset()
-    jumps: tuple[str, ...] = ()
+    unfinished: set[str] = field(default_factory=set)
+    jumps: list[str] = field(default_factory=list)
 
-
-def _read_batches(state: JobState) -> _Batches:
-    records = BatchRecords(state)
-    committed = records.committed
-    found, jumps, ends = _Batches(), list[str](), dict[str, str]()
-    unfinished, lineage = set[str](), 1
-    for record in records.all():
-        number = record["batch"]
-        if state.kind != CAPTURE:
-            found.records += sum(each["rows"] for each in record["files"])
-        if number != found.batches + 1:
-            jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
-        if lineage_number(record) != lineage:
-            # Another stream may have shards of the same names.
-            lineage, ends = lineage_number(record), {}
-        for each in record["gaps"]:
-            # The shard goes on behind the gap, perhaps in a later batch.
-            ends.pop(shard_of(each), None)
-        for shard, part in record["shards"].items():
-            before = ends.get(shard)
-            if before is not None and part["after"] != before:
-                jumps.append(f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}")
-            found.records += part["records"]
-            ends[shard] = part["to"]
-        for each in record["files"]:
-            found.files[each["path"]] = each["rows"]
-            found.written_at[each["path"]] = record.get("at", math.inf)
-            if number > committed:
-                unfinished.add(each["path"])
-        found.batches = number
-    found.jumps, found.unfinished = tuple(jumps), frozenset(unfinished)
-    return found
+    def read(self, state: JobState) -> None:
+        """Take the batches of one job."""
+        records = BatchRecords(state)
+        committed = records.committed
+        ends, last, lineage = dict[str, str](), 0, 1
+        for record in records.all():
+            number = record["batch"]
+            if state.kind != CAPTURE:
+                self.records += sum(each["rows"] for each in record["files"])
+            if number != last + 1:
+                self.jumps.append(f"{state.job_id}: batch {last + 1} is missing")
+            if lineage_number(record) != lineage:
+                # Another stream may have shards of the same names.
+                lineage, ends = lineage_number(record), {}
+            for each in record["gaps"]:
+                # The shard goes on behind the gap, perhaps in a later batch.
+                ends.pop(shard_of(each), None)
+            for shard, part in record["shards"].items():
+                before = ends.get(shard)
+                if before is not None and part["after"] != before:
+                    self.jumps.append(
+                        f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}"
+                    )
+                self.records += part["records"]
+                ends[shard] = part["to"]
+            for each in record["files"]:
+                self.files[each["path"]] = each["rows"]
+                self.written_at[each["path"]] = record.get("at", math.inf)
+                if number > committed:
+                    self.unfinished.add(each["path"])
+            last = number
+        self.batches += last
 
 
 def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
@@ -411,13 +411,15 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     number_log(store)
     jobs = jobs_of(store, options.job_id)
     states = [each for each in jobs if HEALS not in (each.head() or {})]
-    parts = [_read_batches(state) for state in jobs]
-    named = {path: rows for part in parts for path, rows in part.files.items() if _is_within(options, path)}
-    spared = frozenset[str]().union(*(part.unfinished for part in parts))
+    noted = _Batches()
+    for state in jobs:
+        noted.read(state)
+    named = {path: rows for path, rows in noted.files.items() if _is_within(options, path)}
+    spared = noted.unfinished
     if options.since is not None:
         # A file holds no change that is newer than itself.
         earliest = options.since.timestamp() - _CLOCK_SECONDS
-        spared |= {path for part in parts for path, at in part.written_at.items() if at < earliest}
+        spared |= {path for path, at in noted.written_at.items() if at < earliest}
     history = read_history(store)
     replaced = {path for each in history for path in each.removed}
     made = {path for each in history for path in each.added}
@@ -441,29 +443,28 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
         keys = next((each.keys for each in map(read_columns, states) if each is not None and each.keys), ())
         chains = ImageChains(keys) if keys and has_images else None
         audited |= _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
-    jumps = [each for part in parts for each in part.jumps]
     span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
-    noted = [place for each in gaps.gaps if each.has(*span) for place in each.places]
+    places = [place for each in gaps.gaps if each.has(*span) for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
-        is_whole=not (missing or unknown or wrong or jumps or noted or audited["repeated"] or audited["lost"]),
-        batches=sum(part.batches for part in parts),
-        records=sum(part.records for part in parts),
+        is_whole=not (missing or unknown or wrong or noted.jumps or places or audited["repeated"] or audited["lost"]),
+        batches=noted.batches,
+        records=noted.records,
         files=len(entries),
         rows=sum(counts.values()),
         missing=tuple(missing),
         unknown=tuple(unknown),
         wrong=tuple(wrong),
-        jumps=tuple(jumps),
-        gaps=tuple(noted),
+        jumps=tuple(noted.jumps),
+        gaps=tuple(places),
         healed_gaps=len(gaps.healed),
         **audited,
         **clock.times(),
     )
 
 
-def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozenset[str]) -> Iterator[str]:
+def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: set[str]) -> Iterator[str]:
     """Yield the files of batches that are gone; not those of hours that have as many rows in files of a compaction.
 
     A vacuum deletes the versions that say what a compaction has replaced.

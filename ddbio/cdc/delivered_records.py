@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -42,11 +43,12 @@ from ddbio.items.schema.arrow import SETS
 from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.cdc.one_table import OneTable
+    from ddbio.storage.object_store import ObjectStore
 
 _COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {
@@ -87,6 +89,12 @@ class Failure:
             _RAW: base64.b64encode(self.raw).decode(),
         }
         return f"{compact_json(values)}\n".encode()
+
+
+def keep_failures(store: ObjectStore, name: str, failures: Iterable[Failure]) -> None:
+    """Write what is no change where Firehose would, once; a run that is repeated finds the same failures."""
+    now = int(time.time() * 1000)
+    store.put_if_absent(f"processing-failed/{name}", b"".join(each.line(now) for each in failures))
 
 
 @dataclass
@@ -211,15 +219,14 @@ class DeliveredReader:
         except (binascii.Error, ValueError):
             found.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), "rawData is no base64", attempts))
             return
-        inner = Delivered()
+        known = len(found.failures)
         for each, text in _documents(inside):
-            self._take(each, text, inner, seen, attempts)
+            self._take(each, text, found, seen, attempts)
         arrived = document.get("arrivalTimestamp")
         arrived_at = int(arrived) if isinstance(arrived, Decimal) else None
-        found.changes += inner.changes
-        found.duplicates += inner.duplicates
-        found.foreign += inner.foreign
-        found.failures += [Failure(each.raw, each.reason, attempts, arrived_at) for each in inner.failures]
+        found.failures[known:] = [
+            Failure(each.raw, each.reason, attempts, arrived_at) for each in found.failures[known:]
+        ]
 
     def _record(self, document: Any, raw: str) -> tuple[str, str | None]:
         if isinstance(document, dict) and {OPERATION, EVENT_TIME} <= document.keys():

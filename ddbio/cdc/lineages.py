@@ -107,15 +107,13 @@ def lineages_of(state: JobState) -> list[LogLineage]:
         "stream": (stream := str(head.get("stream", ""))),
         "table_arn": table_arn_of(stream),
         "table_id": "",
-        "started_at": head.get("started_at", 0),
+        "started_at": head.get("started_at", 0.0),
         "name": head.get("lineage", stream),
     }
     found = list[LogLineage]()
     while stored is not None:
-        number = len(found) + 1
-        names = stored["stream"], stored["table_arn"], stored["table_id"], float(stored["started_at"])
-        found.append(LogLineage(state.job_id, number, *names, stored["name"], stored.get("gap")))
-        stored = state.read(_name(number + 1))
+        found.append(LogLineage(state.job_id, len(found) + 1, **stored))
+        stored = state.read(_name(len(found) + 1))
     return found
 
 

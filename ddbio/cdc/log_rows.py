@@ -132,17 +132,8 @@ class LogRows:
 
     def of_hours(self) -> Iterator[tuple[int, LogRows]]:
         """Yield each hour and what it has, in their order."""
-        hours = np.unique(self.hours)
-        if len(hours) == 1:
-            yield int(hours[0]), self
-            return
-        for hour in hours:
+        for hour in np.unique(self.hours):
             yield int(hour), self.keep(self.hours == hour)
-
-    def by_hour(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield each hour and its rows, in their order."""
-        for hour, found in self.of_hours():
-            yield hour, found.rows
 
 
 class LogDecoder:

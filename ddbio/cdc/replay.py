@@ -222,9 +222,9 @@ class _Replay:
             self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
             for stream, part in self._by_stream(rows) if rows is not None else ():
-                for hour, batch in part.by_hour():
+                for hour, found in part.of_hours():
                     path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}{stream}.parquet"
-                    table = pa.Table.from_batches([batch])
+                    table = pa.Table.from_batches([found.rows])
                     write_log_file(self.state.store, path, table, self.options.compression)
                     self.files += 1
             self.done.add(entry)

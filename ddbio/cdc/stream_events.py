@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.cdc.delivered_records import Failure
+from ddbio.cdc.delivered_records import Failure, keep_failures
 from ddbio.cdc.log_jobs import (
     CAPTURE,
     HANDLER,
@@ -147,16 +147,15 @@ class StreamEventLog:
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:
         found = self._decode(records) if records else None
-        for hour, batch in found.by_hour() if found is not None else ():
-            folder = hour_folder(hour)
-            numbers = [int(str(each)) for each in batch.column(SEQUENCE).to_pylist()]
+        for hour, rows in found.of_hours() if found is not None else ():
+            folder, numbers = hour_folder(hour), _numbers_of(rows.rows)
             written = self._written(folder, min(numbers), max(numbers))
-            kept = np.array([each not in written for each in numbers], np.bool_)
-            rows = pa.Table.from_batches([batch.filter(pa.array(kept))])
-            if rows.num_rows:
-                new = [each for each in numbers if each not in written]
+            new = [each for each in numbers if each not in written]
+            if new:
+                kept = rows.keep(np.array([each not in written for each in numbers], np.bool_))
                 path = f"{folder}{self._state.job_id}-{min(new)}-{max(new)}.parquet"
-                self._store.put_if_absent(path, parquet_bytes(rows, self._options.compression))
+                data = parquet_bytes(pa.Table.from_batches([kept.rows]), self._options.compression)
+                self._store.put_if_absent(path, data)
 
     def _written(self, folder: str, first: int, last: int) -> set[int]:
         """Return the numbers of files of the folder that overlap with these."""
@@ -164,13 +163,15 @@ class StreamEventLog:
         for entry in self._store.list(f"{folder}{self._state.job_id}-"):
             match = _RANGE.search(entry.path)
             if match and int(match[1]) <= last and int(match[2]) >= first:
-                rows = read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])
-                found.update(int(str(each)) for each in rows.column(SEQUENCE).to_pylist())
+                found.update(_numbers_of(read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])))
         return found
 
     def _reject(self, record: dict[str, Any], reason: str) -> None:
-        now, failure = time.time(), Failure(json.dumps(record).encode(), reason)
+        failure = Failure(json.dumps(record).encode(), reason)
         store = open_store(self._options.reject_to or "", self._options)
         digest = hashlib.sha256(failure.raw).hexdigest()[:24]
-        path = f"processing-failed/{datetime.fromtimestamp(now, UTC):%Y/%m/%d}/{self._state.job_id}-{digest}"
-        store.put_if_absent(path, failure.line(int(now * 1000)))
+        keep_failures(store, f"{datetime.now(UTC):%Y/%m/%d}/{self._state.job_id}-{digest}", [failure])
+
+
+def _numbers_of(rows: pa.RecordBatch | pa.Table) -> list[int]:
+    return [int(str(each)) for each in rows.column(SEQUENCE).to_pylist()]
