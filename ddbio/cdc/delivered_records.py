@@ -35,6 +35,7 @@ from ddbio.formats.log_columns import (
     TIME_TO_LIVE,
     attribute_of_member,
 )
+from ddbio.items.attribute import from_python
 from ddbio.items.change_lines import NO_IMAGE, checked_changes
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.json_text import EXACT_DECODER, compact_json
@@ -314,18 +315,11 @@ def _after_blank(text: str, position: int) -> int:
 
 def _attribute(value: Any, tag: str | None) -> dict[str, Any]:
     """Return a value of plain JSON as an attribute value; a tag says what JSON cannot tell."""
-    match value:
-        case None | bool():
-            return {"NULL": True} if value is None else {"BOOL": value}
-        case Decimal():
-            return {"N": canonical_number(str(value))}
-        case str():
-            return {"B" if tag == "B" else "S": value}
-        case dict():
-            return {"M": {name: _attribute(each, None) for name, each in value.items()}}
-    if tag in SETS:
+    if tag == "B" and isinstance(value, str):
+        return {"B": value}
+    if tag in SETS and isinstance(value, list):
         return {str(tag): [canonical_number(str(each)) if tag == "NS" else each for each in value]}
-    return {"L": [_attribute(each, None) for each in value]}
+    return from_python(value)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
