@@ -577,7 +577,7 @@ def _log(
         is_free = options.types is None and options.numbers == "exact"
         known = columns_in(state.store, found.keys) if is_free else None
         schema = _columns(found.table, options, body) if known is None else known
-        return schema if shared is None else keep_columns(shared, Columns(schema, found.keys)).schema
+        return schema if shared is None else keep_columns(shared, Columns(schema, ())).schema
 
     log = ChangeLog(
         BatchRecords(state),

@@ -262,7 +262,9 @@ def keep_columns(state: JobState, columns: Columns, *, replaces: bool = False) -
     replaces
         Whether they replace columns that were decided before.
     """
-    described = {"schema": schema_to_json(columns.schema), "keys": list(columns.keys)}
+    described: dict[str, Any] = {"schema": schema_to_json(columns.schema)}
+    if columns.keys:
+        described["keys"] = list(columns.keys)
     if replaces:
         state.put(COLUMNS, described)
         return columns
