@@ -24,7 +24,6 @@ from ddbio.cdc.leases import LEASES, LeasedShards, Leases, Parts, part_id, recor
 from ddbio.cdc.lineages import (
     LogLineage,
     TableStream,
-    can_be_read,
     gap_between,
     gap_error,
     keep_left,
@@ -420,9 +419,10 @@ class _Opening:
 
     def _drained(self, lineage: LogLineage) -> list[CaptureLoop]:
         """Read a stream that the table had before to its end, if it is there: DynamoDB keeps it for a day."""
-        if not can_be_read(lineage, self.found.stream):
+        stream, kind = self.found.stream, self.found.stream.kind
+        if kind.is_of_table and lineage.table_arn != stream.table_arn:
+            # Another endpoint has the stream of a replica.
             return []
-        kind = self.found.stream.kind
         try:
             with contextlib.closing(kind.open(self.found.spec, lineage.stream)) as source:
                 loop = self._loop(source, lineage)

@@ -198,11 +198,6 @@ def _is_replica(table_arn: str, found: TableStream) -> bool:
     return len(old) == len(new) and old[:3] + old[4:] == new[:3] + new[4:] and old[3] in found.regions
 
 
-def can_be_read(lineage: LogLineage, found: TableStream) -> bool:
-    """Return whether the endpoint of a stream may have an older one, too."""
-    return not found.kind.is_of_table or lineage.table_arn == found.table_arn
-
-
 def gap_between(
     last: LogLineage, found: TableStream, last_change: float | None, now: float, *, is_known: bool
 ) -> str | None:

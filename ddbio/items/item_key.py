@@ -429,6 +429,8 @@ class KeySet:
         return mask
 
     def _insert(self, run: Fingerprints) -> None:
+        if not len(run.high):
+            return
         # Of long runs, the oldest can be forgotten by itself.
         while self._runs and len(self._runs[-1].high) < 2 * len(run.high) <= max(1, self._kept / 4):
             other = self._runs.pop()

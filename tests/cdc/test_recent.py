@@ -15,6 +15,7 @@ def test_a_change_that_comes_again_is_known():
     chance, recent, count = Random(1), KeySet(400), 0
     seen = dict[str, int]()
     for _ in range(150):
+        assert not len(recent.add(fingerprints_of_ids(pa.array([], pa.string()))))
         ids = [f"{chance.getrandbits(chance.choice([16, 128, 130])):x}" for _ in range(chance.randrange(40))]
         ids += [f"{'x' * chance.randrange(80)}", *chance.sample(sorted(seen), min(5, len(seen)))]
         are_new = recent.add(fingerprints_of_ids(pa.array(ids)))
@@ -26,3 +27,4 @@ def test_a_change_that_comes_again_is_known():
             if is_new:
                 seen[each], count = count, count + 1
     assert count > 2000
+    assert len(recent._runs) < 30
