@@ -18,7 +18,8 @@ from ddbio.cdc.leases import LeasedShards, records_of
 from ddbio.cdc.lineages import TableStream
 from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
-from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, TrimmedError
+from ddbio.cdc.stream_kind import parse_shard
 from ddbio.errors import NotFoundError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.storage.job_state import JobState
@@ -209,6 +210,7 @@ class VirtualSource:
     keeps_seconds = math.inf
     clock_offset_seconds = 0.0
     pushes = False
+    get_records = staticmethod(get_records)
 
     def __init__(self, world):
         self._world = world
@@ -237,15 +239,7 @@ class VirtualSource:
     def shards(self):
         """Return all shards."""
         described = self._call(describe_stream, StreamArn=self._world.stream.arn)["StreamDescription"]["Shards"]
-        return [
-            Shard(
-                each["ShardId"],
-                (each["ParentShardId"],) if "ParentShardId" in each else (),
-                each["SequenceNumberRange"]["StartingSequenceNumber"],
-                each["SequenceNumberRange"].get("EndingSequenceNumber"),
-            )
-            for each in described
-        ]
+        return list(map(parse_shard, described))
 
     def iterator(self, shard, position):
         """Return an iterator."""
@@ -261,7 +255,7 @@ class VirtualSource:
 
     def read(self, iterator):
         """Return a body of few records."""
-        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
+        return b"".join(self._call(self.get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
 
     def close(self):
         """Do nothing."""
