@@ -10,14 +10,17 @@ import sys
 from pathlib import Path
 
 import boto3
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 import ddbio
 from ddbio.cdc import transform
+from ddbio.cdc.log_reader import open_log
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.log_columns import attribute_of_member
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
+from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.cdc.test_capture import rows_of
 
@@ -251,6 +254,19 @@ def test_events_of_a_stream_are_logged_once(log):
     assert [row["hour"] for row in rows] == [0] * 5 + [1] * 5
     assert len(list(log.rglob("*.parquet"))) == 3
     assert ddbio.compact(log).files_rewritten
+
+
+def test_old_images_stay_once_they_were_wanted(log, monkeypatch):
+    """Whoever writes or reads the log next, it has them: as in the log of a capture."""
+    for number, options in enumerate(['{"old_image": false}', '{"old_image": true}', "{}"]):
+        monkeypatch.setenv("DDBIO_LOG_OPTIONS", options)
+        before = {"pk": {"S": f"user#{number}"}, "n": {"N": "7"}}
+        record = stream_record(number, eventName="MODIFY")
+        record["dynamodb"]["OldImage"] = before
+        log_changes({"Records": [record]})
+    files = [pq.read_table(path, partitioning=None).to_pylist() for path in sorted(log.rglob("*.parquet"))]
+    assert [row.get("_old_image", {"n": None})["n"] for (row,) in files] == [None, 7, 7]
+    assert "_old_image" in open_log(LocalStore(log)).schema().names
 
 
 def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):

@@ -20,10 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table, read_table_definition
-from ddbio.cdc.batches import has_old_images, require_rows
+from ddbio.cdc.batches import write_log_file
 from ddbio.cdc.capture import begun_with, capture
-from ddbio.cdc.log_jobs import jobs_of
-from ddbio.cdc.log_order import change_ids, distinct_changes, id_texts, in_order, in_time_order, last_of_each
+from ddbio.cdc.log_jobs import has_old_images, jobs_in, jobs_of
+from ddbio.cdc.log_order import (
+    change_ids,
+    distinct_changes,
+    id_texts,
+    in_order,
+    in_time_order,
+    last_of_each,
+    within_times,
+)
 from ddbio.cdc.log_reader import streams_of_files
 from ddbio.cdc.options import CaptureOptions
 from ddbio.commit.committer import Claim
@@ -45,7 +53,6 @@ from ddbio.formats.log_columns import (
     OPERATION,
     SEQUENCE,
 )
-from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet, read_parquet
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.item_key import Fingerprints, key_columns, key_values
@@ -64,7 +71,7 @@ from ddbio.options.parsing import fixed_options
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.read import scan_batches
 from ddbio.sources.data_files import is_data
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -497,8 +504,7 @@ class Archiver:
         rows = _bare(joined_items(tables))
         for month, part in months_of(rows).items():
             path, store = f"{month}{self.state.job_id}-{number:012}.parquet", self.state.store
-            if not store.put_if_absent(path, parquet_bytes(part, self.compression)):
-                require_rows(store, path, part.num_rows)
+            write_log_file(store, path, part, self.compression)
             self.files += 1
         self.items += rows.num_rows
         self.inferred += pc.sum(rows.column(INFERRED)).as_py() or 0
@@ -534,7 +540,7 @@ def archive(options: ArchiveOptions) -> ArchiveReport:
     require_target(target)
     state = JobState(target, job_id, _KIND)
     identity = {"log": store.uri, "ttl": ttl, **fixed_options(options, without=("source", "dest", "log", "ttl"))}
-    require_same(job_id, state.begin(identity), identity, {})
+    state.begin_as(identity)
     with Claim(state.store, job_id, "append").held():
         job = Archiver(store, state, ttl, options.infer, options.compression)
         try:
@@ -573,17 +579,14 @@ def restore_archived(options: ArchiveRestoreOptions) -> ArchiveRestoreReport:
         [_key_value(text, types[name]) for name, text in zip(keys, bound or (), strict=False)]
         for bound in (options.from_key, options.to_key)
     )
-    heads = [each.path for each in store.list("_ddbio/") if each.path.endswith(f".{_KIND}.json")]
-    if not heads:
+    jobs = jobs_in(store, _KIND)
+    if not jobs:
         raise NotFoundError(f"{store.uri}: there is no archive here")
-    names = {JobState(store, path[len("_ddbio/") :].split(".")[0], _KIND) for path in heads}
-    drops = [str(head["ttl"]) for each in names if (head := each.head()) is not None and head.get("ttl") is not None]
+    drops = [ttl for each in jobs if (ttl := (each.head() or {}).get("ttl")) is not None]
     found = list[pa.Table]()
     for each in live_files(store).files:
         rows = read_parquet(pa.BufferReader(store.read(each.path)))
-        for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
-            if bound is not None:
-                rows = rows.filter(keeps(rows.column(EXPIRED_AT), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+        rows = within_times(rows, options.since, options.until, EXPIRED_AT)
         if first or last:
             rows = in_key_range(rows, keys, first, last)
         if rows.num_rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,21 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.gaps import HEALS, captures_in, find_gaps, shard_of
 from ddbio.cdc.lineages import lineage_number, lineages_of
-from ddbio.cdc.log_jobs import BatchRecords, folder_of, jobs_of, number_log
-from ddbio.cdc.log_order import change_ids, distinct_changes, order_of
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, folder_of, jobs_of, number_log, read_columns
+from ddbio.cdc.log_order import change_ids, distinct_changes, have_operation, order_of, within_times
 from ddbio.cdc.log_reader import FileLineages, streams_of_files
 from ddbio.cdc.log_rows import hour_of, next_iterator
 from ddbio.cdc.shards import END, FIRST, HORIZON, TrimmedError
-from ddbio.cdc.stream_sources import open_source
+from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.committer import LEASE_SECONDS
 from ddbio.commit.snapshot import live_files, log_job_of, read_history
-from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.parquet_input import open_parquet
+from ddbio.formats.log_columns import EVENT_TIME, HEALED_BY, LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE, SEQUENCE
+from ddbio.formats.parquet_input import open_footer, open_parquet
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, key_columns, key_rows, key_values
 from ddbio.items.key_hashes import row_sums
@@ -39,7 +36,6 @@ from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.report import Clock, JobReport, Report
 from ddbio.jobs.stores import open_store
 from ddbio.storage.meta import claim_path
-from ddbio.storage.object_store import RangeFile
 from ddbio.storage.staged import job_of
 
 if TYPE_CHECKING:
@@ -54,7 +50,7 @@ if TYPE_CHECKING:
     from ddbio.cdc.gaps import Gap
     from ddbio.cdc.options import CaptureStatusOptions, CaptureVerifyOptions
     from ddbio.cdc.shards import Shard
-    from ddbio.cdc.stream_sources import StreamSource
+    from ddbio.cdc.stream_kind import StreamKind, StreamSource
     from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
@@ -93,12 +89,10 @@ class ImageChains:
     """
 
     keys: Sequence[str]
-    _items: list[_Words] = field(default_factory=list)
-    _new: list[_Words] = field(default_factory=list)
-    _old: list[_Words] = field(default_factory=list)
+    _hashes: list[tuple[_Words, _Words, _Words, NDArray[np.int64]]] = field(default_factory=list)
+    """Of each part: its items, what each change left and what it began with, and the lineage."""
     _named: list[pa.Table] = field(default_factory=list)
     _changes: list[pa.Table] = field(default_factory=list)
-    _lineages: list[NDArray[np.int64]] = field(default_factory=list)
 
     def add(self, rows: pa.Table, lineage: int = 1) -> None:
         """Add rows, in any order; of their images only hashes are kept.
@@ -115,16 +109,13 @@ class ImageChains:
         fields = {} if images is None else dict(zip((each.name for each in images.type), images.flatten(), strict=True))
         attributes = [each.name for each in item_fields(rows.schema, LOG_COLUMNS)]
         items, new = _hashes(rows.select(attributes), self.keys)
-        new[_are(rows, "REMOVE")] = _NOTHING
-        old = np.where(_are(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
+        new[have_operation(rows, "REMOVE")] = _NOTHING
+        old = np.where(have_operation(rows, "INSERT")[:, None], _NOTHING, _UNKNOWN)
         if images is not None:
             columns = pa.table(fields, schema=pa.schema([rows.schema.field(name) for name in fields]))
             _, known = _hashes(columns.append_column(rows.schema.field(RESCUE_NAME), rows.column(OLD_RESCUE)), ())
             old = np.where(pc.is_valid(images).to_numpy(zero_copy_only=False)[:, None], known, old)
-        self._items.append(items)
-        self._new.append(new)
-        self._old.append(old)
-        self._lineages.append(np.full(len(old), lineage, np.int64))
+        self._hashes.append((items, new, old, np.full(len(old), lineage, np.int64)))
         self._named.append(key_rows(rows.select(attributes), self.keys))
         self._changes.append(rows.select([SEQUENCE, EVENT_TIME]))
 
@@ -133,8 +124,8 @@ class ImageChains:
         if not self._named:
             return []
         rows = pa.concat_tables(self._changes, promote_options="permissive")
-        items, new, old = (np.concatenate(each) for each in (self._items, self._new, self._old))
-        lineages, numbered = np.concatenate(self._lineages), order_of(rows)
+        items, new, old, lineages = (np.concatenate(each) for each in zip(*self._hashes, strict=True))
+        numbered = order_of(rows)
         # Stable: within an item of a stream the rows stay in the order of their numbers.
         order = numbered[np.lexsort((lineages[numbered], items[numbered]))]
         before, after = order[:-1], order[1:]
@@ -164,12 +155,6 @@ class ImageChains:
         return found
 
 
-def _are(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
-    operations: Any = rows.column(OPERATION)
-    found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy()
-    return found
-
-
 def _hashes(rows: pa.Table, keys: Sequence[str]) -> tuple[_Words, _Words]:
     """Return a word of the key of each row, and two of the item."""
     digest, names, items = ColumnDigest(keys), list[Any](), list[Any]()
@@ -185,7 +170,6 @@ _SHOWN = 20
 _EMPTY_REPLIES = 4
 # How far the clock of a capture and that of the service may be apart.
 _CLOCK_SECONDS = 900
-_TIME = re.compile(rb'"Approximate(?:CreationDateTime|ArrivalTimestamp)"\s*:\s*([0-9.eE+]+)')
 
 
 @dataclass(frozen=True)
@@ -338,8 +322,8 @@ def _stream_state(
 ) -> tuple[float, tuple[str, ...]]:
     """Return how old the first change is that is not captured, and the shards of which some are gone."""
     lag, lost = 0.0, list[str]()
-    spec = dynamodb_spec(options)
-    with contextlib.closing(open_source(spec, arn)) as source:
+    kind = kind_of(arn)
+    with contextlib.closing(kind.open(dynamodb_spec(options), arn)) as source:
         shards = {each.shard_id: each for each in source.shards()}
         lost += [each for each, position in positions.items() if position != END and each not in shards]
         for shard_id, shard in shards.items():
@@ -348,7 +332,7 @@ def _stream_state(
             if position == END or shard_id in others:
                 continue
             try:
-                oldest = _first_time(source, shard, position)
+                oldest = _first_time(source, kind, shard, position)
             except TrimmedError:
                 lost.append(shard_id)
                 continue
@@ -356,14 +340,14 @@ def _stream_state(
     return round(lag, 3), tuple(sorted(lost))
 
 
-def _first_time(source: StreamSource, shard: Shard, position: str) -> float | None:
+def _first_time(source: StreamSource, kind: StreamKind, shard: Shard, position: str) -> float | None:
     """Return when the first change behind a position was made, or None if there seems to be none."""
     iterator: str | None = source.iterator(shard, position)
     for _ in range(_EMPTY_REPLIES):
         if iterator is None:
             return None
         body = source.begin(iterator).result() or b""
-        found = _TIME.search(body)
+        found = kind.record_time.search(body)
         if found is not None:
             return float(found[1])
         iterator = next_iterator(body)
@@ -372,47 +356,47 @@ def _first_time(source: StreamSource, shard: Shard, position: str) -> float | No
 
 @dataclass
 class _Batches:
-    """Gather what the batches of a log say."""
+    """Gather what the batches of the jobs of a log say."""
 
     batches: int = 0
     records: int = 0
     files: dict[str, int] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
-    unfinished: frozenset[str] = frozenset()
-    jumps: tuple[str, ...] = ()
+    unfinished: set[str] = field(default_factory=set)
+    jumps: list[str] = field(default_factory=list)
 
-
-def _read_batches(state: JobState) -> _Batches:
-    records = BatchRecords(state)
-    committed = records.committed
-    found, jumps, ends = _Batches(), list[str](), dict[str, str]()
-    unfinished, lineage = set[str](), 1
-    for record in records.all():
-        number = record["batch"]
-        if state.kind != CAPTURE:
-            found.records += sum(each["rows"] for each in record["files"])
-        if number != found.batches + 1:
-            jumps.append(f"{state.job_id}: batch {found.batches + 1} is missing")
-        if lineage_number(record) != lineage:
-            # Another stream may have shards of the same names.
-            lineage, ends = lineage_number(record), {}
-        for each in record["gaps"]:
-            # The shard goes on behind the gap, perhaps in a later batch.
-            ends.pop(shard_of(each), None)
-        for shard, part in record["shards"].items():
-            before = ends.get(shard)
-            if before is not None and part["after"] != before:
-                jumps.append(f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}")
-            found.records += part["records"]
-            ends[shard] = part["to"]
-        for each in record["files"]:
-            found.files[each["path"]] = each["rows"]
-            found.written_at[each["path"]] = record.get("at", math.inf)
-            if number > committed:
-                unfinished.add(each["path"])
-        found.batches = number
-    found.jumps, found.unfinished = tuple(jumps), frozenset(unfinished)
-    return found
+    def read(self, state: JobState) -> None:
+        """Take the batches of one job."""
+        records = BatchRecords(state)
+        committed = records.committed
+        ends, last, lineage = dict[str, str](), 0, 1
+        for record in records.all():
+            number = record["batch"]
+            if state.kind != CAPTURE:
+                self.records += sum(each["rows"] for each in record["files"])
+            if number != last + 1:
+                self.jumps.append(f"{state.job_id}: batch {last + 1} is missing")
+            if lineage_number(record) != lineage:
+                # Another stream may have shards of the same names.
+                lineage, ends = lineage_number(record), {}
+            for each in record["gaps"]:
+                # The shard goes on behind the gap, perhaps in a later batch.
+                ends.pop(shard_of(each), None)
+            for shard, part in record["shards"].items():
+                before = ends.get(shard)
+                if before is not None and part["after"] != before:
+                    self.jumps.append(
+                        f"{state.job_id}: batch {number} has {shard} behind {part['after']}, not behind {before}"
+                    )
+                self.records += part["records"]
+                ends[shard] = part["to"]
+            for each in record["files"]:
+                self.files[each["path"]] = each["rows"]
+                self.written_at[each["path"]] = record.get("at", math.inf)
+                if number > committed:
+                    self.unfinished.add(each["path"])
+            last = number
+        self.batches += last
 
 
 def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
@@ -427,21 +411,25 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     number_log(store)
     jobs = jobs_of(store, options.job_id)
     states = [each for each in jobs if HEALS not in (each.head() or {})]
-    parts = [_read_batches(state) for state in jobs]
-    named = {path: rows for part in parts for path, rows in part.files.items() if _is_within(options, path)}
-    spared = frozenset[str]().union(*(part.unfinished for part in parts))
+    noted = _Batches()
+    for state in jobs:
+        noted.read(state)
+    named = {path: rows for path, rows in noted.files.items() if _is_within(options, path)}
+    spared = noted.unfinished
     if options.since is not None:
         # A file holds no change that is newer than itself.
         earliest = options.since.timestamp() - _CLOCK_SECONDS
-        spared |= {path for part in parts for path, at in part.written_at.items() if at < earliest}
+        spared |= {path for path, at in noted.written_at.items() if at < earliest}
     history = read_history(store)
     replaced = {path for each in history for path in each.removed}
     made = {path for each in history for path in each.added}
     live = {each.path for each in live_files(store).files}
     entries = {each.path: each for each in store.list() if each.path in live and _is_within(options, each.path)}
-    footers = {path: _footer(store, entry) for path, entry in entries.items()}
-    counts = {path: rows for path, (rows, _) in footers.items()}
-    has_images = any(each for _, each in footers.values())
+    counts, has_images = dict[str, int](), False
+    for path, entry in entries.items():
+        footer = open_footer(store, entry)
+        counts[path] = footer.metadata.num_rows
+        has_images |= OLD_IMAGE in footer.schema_arrow.names
     ids = {state.job_id for state in jobs if state.kind == CAPTURE}
     committed = {path for path in (history[-1].paths if history else ()) if _is_within(options, path)}
     missing = sorted({*_missing(named, counts, spared.union(replaced)), *(committed - entries.keys())})
@@ -449,40 +437,34 @@ def verify_capture(options: CaptureVerifyOptions) -> CaptureVerifyReport:
     unknown = sorted(each for each in others if log_job_of(each) in ids)
     wrong = sorted(path for path, rows in counts.items() if named.get(path, rows) != rows)
     gaps = find_gaps([each for each in states if each.kind == CAPTURE])
-    audited = _Audited()
+    audited: dict[str, Any] = {"repeated": 0, "lost": None, "healed": None, "examples": ()}
     if options.images:
         # Of captures by older versions the keys are not known.
-        keys: list[str] = next(
-            (each["keys"] for state in states if (each := state.read("columns")) and "keys" in each), []
-        )
+        keys = next((each.keys for each in map(read_columns, states) if each is not None and each.keys), ())
         chains = ImageChains(keys) if keys and has_images else None
-        audited = _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
-    jumps = [each for part in parts for each in part.jumps]
+        audited |= _audit(options, keys, chains, store, [entries[path] for path in sorted(entries)], gaps.healed)
     span = options.since or datetime.min.replace(tzinfo=UTC), options.until or datetime.max.replace(tzinfo=UTC)
-    noted = [place for each in gaps.gaps if each.has(*span) for place in each.places]
+    places = [place for each in gaps.gaps if each.has(*span) for place in each.places]
     return CaptureVerifyReport(
         dest=store.uri,
         job_ids=tuple(sorted(state.job_id for state in states)),
-        is_whole=not (missing or unknown or wrong or jumps or noted or audited.repeated or audited.lost),
-        batches=sum(part.batches for part in parts),
-        records=sum(part.records for part in parts),
+        is_whole=not (missing or unknown or wrong or noted.jumps or places or audited["repeated"] or audited["lost"]),
+        batches=noted.batches,
+        records=noted.records,
         files=len(entries),
         rows=sum(counts.values()),
         missing=tuple(missing),
         unknown=tuple(unknown),
         wrong=tuple(wrong),
-        jumps=tuple(jumps),
-        gaps=tuple(noted),
+        jumps=tuple(noted.jumps),
+        gaps=tuple(places),
         healed_gaps=len(gaps.healed),
-        repeated=audited.repeated,
-        lost=audited.lost,
-        healed=audited.healed,
-        examples=audited.examples,
+        **audited,
         **clock.times(),
     )
 
 
-def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozenset[str]) -> Iterator[str]:
+def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: set[str]) -> Iterator[str]:
     """Yield the files of batches that are gone; not those of hours that have as many rows in files of a compaction.
 
     A vacuum deletes the versions that say what a compaction has replaced.
@@ -498,26 +480,16 @@ def _missing(named: Mapping[str, int], counts: Mapping[str, int], spared: frozen
     yield from (each for each in gone if folder_of(each) not in compacted or left[folder_of(each)] < 0)
 
 
-@dataclass
-class _Audited:
-    """Hold what the rows of a log say."""
-
-    repeated: int = 0
-    lost: int | None = None
-    healed: int | None = None
-    examples: tuple[str, ...] = ()
-
-
 def _audit(
     options: CaptureVerifyOptions,
-    keys: list[str],
+    keys: Sequence[str],
     chains: ImageChains | None,
     store: ObjectStore,
     entries: list[StoredObject],
     healed: Sequence[Gap],
-) -> _Audited:
-    """Return how many changes repeat, and those before which one is missing, if there are chains of images."""
-    found, ids, paths = _Audited(), list[Fingerprints](), list[str]()
+) -> dict[str, Any]:
+    """Return for the report how many changes repeat, and, by chains of images, before which ones one is missing."""
+    found, ids, paths = dict[str, Any](), list[Fingerprints](), list[str]()
     lineages = None if chains is None else FileLineages(store)
     for path, rows in _row_groups(options, store, entries):
         is_healed = HEALED_BY in rows.column_names and is_own(rows.schema.field(HEALED_BY), LOG_COLUMNS)
@@ -532,14 +504,13 @@ def _audit(
         streams = functools.cache(functools.partial(streams_of_files, store))
         every = Fingerprints.joined(ids)
         changes, _ = distinct_changes(every, lambda row: streams().get(paths[int(np.searchsorted(ends, row, "right"))]))
-        found.repeated = len(every.high) - len(changes)
+        found["repeated"] = len(every.high) - len(changes)
     if chains is None:
         return found
     breaks = chains.broken()
     lost = [each for each in breaks if not any(gap.has(each.since, each.until) for gap in healed)]
-    found.lost, found.healed = len(lost), len(breaks) - len(lost)
-    found.examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
-    return found
+    examples = tuple(f"{each.key} at {each.sequence}" for each in lost[:_SHOWN])
+    return {**found, "lost": len(lost), "healed": len(breaks) - len(lost), "examples": examples}
 
 
 def _row_groups(
@@ -549,18 +520,9 @@ def _row_groups(
     for entry in entries:
         read = open_parquet(pa.BufferReader(store.read(entry.path)))
         for group in range(read.num_row_groups):
-            rows = read.read_row_group(group)
-            for bound, keeps in ((options.since, pc.greater_equal), (options.until, pc.less)):
-                if bound is not None:
-                    rows = rows.filter(keeps(rows.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+            rows = within_times(read.read_row_group(group), options.since, options.until)
             if rows.num_rows:
                 yield entry.path, rows
-
-
-def _footer(store: ObjectStore, entry: StoredObject) -> tuple[int, bool]:
-    """Return how many rows a file has, and whether it has a column of old images."""
-    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r"))
-    return found.num_rows, OLD_IMAGE in found.schema.to_arrow_schema().names
 
 
 def _is_within(options: CaptureVerifyOptions, path: str) -> bool:

@@ -16,28 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from ddbio.cdc.log_jobs import Columns, keep_columns, read_columns
 from ddbio.cdc.log_order import sequences_of
-from ddbio.cdc.log_rows import KinesisDecoder, LogDecoder, LogRows, Recent, hour_folder, next_iterator, records_of
+from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, next_iterator
 from ddbio.cdc.shards import LATEST, ExpiredError, TrimmedError, gap
 from ddbio.commit.snapshot import read_history
 from ddbio.errors import NotFoundError, TargetError
 from ddbio.formats.log_columns import EVENT_ID, SEQUENCE
 from ddbio.formats.parquet import parquet_bytes
-from ddbio.formats.parquet_input import read_parquet
-from ddbio.items.schema.file import schema_from_json, schema_to_json
-from ddbio.storage.object_store import RangeFile
+from ddbio.formats.parquet_input import open_footer, read_parquet
+from ddbio.items.item_key import Fingerprints, KeySet, key_fingerprints
+from ddbio.items.kernel.arrays import bool_array
+from ddbio.items.schema.arrow import tagged_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ddbio.cdc.lineages import TableStream
     from ddbio.cdc.log_jobs import BatchRecords
     from ddbio.cdc.shards import Lineage
-    from ddbio.cdc.stream_sources import StreamSource
+    from ddbio.cdc.stream_kind import StreamSource
     from ddbio.options import Compression
-    from ddbio.storage.job_state import JobState
     from ddbio.storage.object_store import ObjectStore
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
@@ -69,17 +70,10 @@ def release_loader() -> None:
 
 log = logging.getLogger("ddbio.capture")
 
-CAPTURE = "capture"
-"""The kind of a capture's state."""
 _SEEN = "seen"
-COLUMNS = "columns"
-"""The record that has the columns of items."""
-OLD_IMAGES = "old_images"
-"""The record of a capture that was begun without old images and has them since."""
-
-
 RECENT_CHANGES = 250_000
-"""So many changes from Kinesis are remembered, so that one that comes again is left out."""
+"""So many changes that have event ids are remembered, so that one that comes again is left out."""
+_EVENT_IDS = pa.schema([tagged_field(EVENT_ID, pa.string(), "S")])
 _MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
 _LOADED_BATCHES = 16
@@ -110,12 +104,12 @@ class ChangeLog:
     ----------
     records
         The records of its batches, in the folder of the log.
+    stream
+        The stream of the table.
     keys
         The table's key attributes.
     infer
         Returns the columns of items, by the first changes that come.
-    kinesis_table
-        The table, if its changes come from Kinesis.
 
     Attributes
     ----------
@@ -126,29 +120,28 @@ class ChangeLog:
     records, files
         What this run has written.
     foreign
-        Records of the data stream that this run left out: they are of other tables, or of other producers.
+        Records of the stream that this run left out: they are of other tables, or of other producers.
     """
 
     def __init__(
         self,
         records: BatchRecords,
+        stream: TableStream,
         keys: tuple[str, ...],
         infer: Callable[[bytes], pa.Schema],
         *,
         old_image: bool = False,
         compression: Compression = "zstd",
-        kinesis_table: str | None = None,
     ) -> None:
         self._records, self._state, self._keys, self._infer = records, records.state, keys, infer
         self._old_image, self._compression = old_image, compression
-        self._table, self._recent = kinesis_table, Recent(RECENT_CHANGES)
+        self._table, self._kind, self._recent = stream.table, stream.kind, KeySet(RECENT_CHANGES)
         self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
         self._is_loaded = False
         self.number = self.records = self.files = self.foreign = self._written = 0
-        stored = self._state.read(COLUMNS)
-        if stored is not None:
-            self._use(schema_from_json(stored["schema"]))
+        if (columns := read_columns(self._state)) is not None:
+            self._use(columns)
 
     @property
     def job_id(self) -> str:
@@ -157,23 +150,18 @@ class ChangeLog:
 
     def declare(self, schema: pa.Schema) -> None:
         """Write from now on these columns of items."""
-        self._state.put(COLUMNS, self._described(schema))
-        self._use(schema)
+        self._use(keep_columns(self._state, Columns(schema, self._keys), replaces=True))
 
     def decode(self, body: bytes) -> LogRows | None:
         """Return the rows of a reply; the first changes ever decide the columns, unless they are declared."""
         if self._decoder is None:
             if b'"SequenceNumber"' not in body:
                 return None
-            if self._table is not None:
-                found = records_of(body)
-                changes = found.of(self._table)
-                if not len(changes.texts):
-                    self.foreign += len(found.texts)
-                    return None
-                self.choose_columns(bytes(changes.joined))
-            else:
-                self.choose_columns(body)
+            changes, foreign = self._kind.changes_in(body, self._table)
+            if not changes:
+                self.foreign += foreign
+                return None
+            self.choose_columns(changes)
         rows = None if self._decoder is None else self._decoder.decode(body)
         if rows is not None and not self._is_loaded:
             self._is_loaded = True
@@ -182,8 +170,13 @@ class ChangeLog:
         return rows
 
     def fresh(self, rows: LogRows) -> tuple[LogRows, list[str]]:
-        """Return the rows that did not come before, and the numbers of the others; only Kinesis repeats changes."""
-        return (rows, []) if self._table is None else self._recent.fresh(rows)
+        """Return the rows that did not come before, and the numbers of the others."""
+        if not self._kind.has_event_ids:
+            return rows, []
+        is_new = self._recent.add(fingerprints_of_ids(rows.rows.column(EVENT_ID)))
+        if is_new.all():
+            return rows, []
+        return rows.keep(is_new), [str(each) for each in rows.rows.column(1).filter(bool_array(~is_new)).to_pylist()]
 
     def silent_since(self) -> float | None:
         """Return the time up to which all changes were read, as far as an earlier run has noted it."""
@@ -197,13 +190,7 @@ class ChangeLog:
     def choose_columns(self, body: bytes) -> None:
         """Decide the columns by some changes, if that was not done before."""
         if self._decoder is None:
-            schema = self._infer(body)
-            self._state.put_once(COLUMNS, self._described(schema))
-            stored = self._state.read(COLUMNS)
-            self._use(schema if stored is None else schema_from_json(stored["schema"]))
-
-    def _described(self, schema: pa.Schema) -> dict[str, Any]:
-        return {"schema": schema_to_json(schema), "keys": list(self._keys)}
+            self._use(keep_columns(self._state, Columns(self._infer(body), self._keys)))
 
     def resume(self, source: StreamSource, started_at: float) -> dict[str, Any] | None:
         """Return the record of the last batch, whose files are all written then; None if there is no batch.
@@ -243,7 +230,7 @@ class ChangeLog:
         return record
 
     def remember(self, records: BatchRecords, shards: Collection[str] | None = None) -> None:
-        """Remember the ids of the last changes from Kinesis that a capture has written.
+        """Remember the ids of the last changes that a capture has written, if they have ids.
 
         Parameters
         ----------
@@ -252,8 +239,8 @@ class ChangeLog:
         shards
             Only batches that have changes of these shards.
         """
-        last = records.last() if self._table is not None else None
-        newest, found, batches = list[Any](), 0, 0
+        last = records.last() if self._kind.has_event_ids else None
+        newest, found, batches = list[Fingerprints](), 0, 0
         for record in () if last is None else _backwards(records, last["batch"]):
             if shards is not None and not record["shards"].keys() & shards:
                 continue
@@ -264,8 +251,9 @@ class ChangeLog:
                 except NotFoundError:
                     # It is not written yet, or a compaction has replaced it.
                     continue
-                ids = read_parquet(pa.BufferReader(data), [EVENT_ID]).column(0)
-                newest.append(ids.combine_chunks())
+                newest.append(
+                    fingerprints_of_ids(read_parquet(pa.BufferReader(data), [EVENT_ID]).column(0).combine_chunks())
+                )
                 found += each["rows"]
             if found >= RECENT_CHANGES or batches >= _REMEMBERED_BATCHES:
                 break
@@ -335,7 +323,7 @@ class ChangeLog:
 
     def _table_of(self, number: int, parts: list[LogRows]) -> pa.Table:
         rows = pa.Table.from_batches([each.rows for each in parts])
-        if self._table is None:
+        if not self._kind.has_event_ids:
             return rows
         texts: Any = pa.chunked_array([each.texts for each in parts], pa.binary())
         place = rows.schema.get_field_index(SEQUENCE)
@@ -347,22 +335,18 @@ class ChangeLog:
         for path, table in tables.items():
             if path in written:
                 continue
-            if not store.put_if_absent(path, parquet_bytes(table, self._compression)):
-                require_rows(store, path, table.num_rows)
+            write_log_file(store, path, table, self._compression)
             self.files += 1
         self.records += sum(table.num_rows for table in tables.values())
         self._records.commit(self.number)
 
-    def _use(self, schema: pa.Schema) -> None:
-        if self._table is None:
-            self._decoder = LogDecoder(schema, self._keys, old_image=self._old_image)
-        else:
-            self._decoder = KinesisDecoder(schema, self._keys, self._table, old_image=self._old_image)
+    def _use(self, columns: Columns) -> None:
+        self._decoder = self._kind.decoder(columns.schema, self._keys, self._table, old_image=self._old_image)
 
 
-def has_old_images(state: JobState) -> bool:
-    """Return whether a job writes the items as they were before their changes."""
-    return bool((state.head() or {}).get("old_image")) or state.read(OLD_IMAGES) is not None
+def fingerprints_of_ids(event_ids: Any) -> Fingerprints:
+    """Return the fingerprint of each event id."""
+    return key_fingerprints(pa.RecordBatch.from_arrays([event_ids], schema=_EVENT_IDS), [EVENT_ID])
 
 
 def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
@@ -372,20 +356,22 @@ def _backwards(records: BatchRecords, last: int) -> Iterator[dict[str, Any]]:
         yield from (each for each in reversed(block) if each is not None)
 
 
-def require_rows(store: ObjectStore, path: str, rows: int) -> None:
-    """Refuse a file that is there and has another number of changes.
+def write_log_file(store: ObjectStore, path: str, rows: pa.Table, compression: Compression) -> None:
+    """Write a file if there is none; refuse one that is there and has another number of rows.
 
     Raises
     ------
     TargetError
         Naming the file.
     """
+    if store.put_if_absent(path, parquet_bytes(rows, compression)):
+        return
     (entry,) = (each for each in store.list(path) if each.path == path)
-    found = pq.read_metadata(pa.PythonFile(RangeFile(store, entry), "r")).num_rows
-    if found != rows:
+    found = open_footer(store, entry).metadata.num_rows
+    if found != rows.num_rows:
         raise TargetError(
-            f"{store.uri}/{path} has {found} changes, and its batch {rows}: something else than ddbio wrote it; move "
-            "it away",
+            f"{store.uri}/{path} has {found} changes, and its batch {rows.num_rows}: something else than ddbio wrote "
+            "it; move it away",
             store.uri,
         )
 

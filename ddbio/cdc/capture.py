@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Any
 from ddbio.aws.control_plane import call, parse_table_description
 from ddbio.budget import LocalBudget
 from ddbio.budget.job_limits import STOP_RATIO
-from ddbio.cdc.batches import CAPTURE, COLUMNS, OLD_IMAGES, ChangeLog, has_old_images
-from ddbio.cdc.change_streams import stream_of
+from ddbio.cdc.batches import ChangeLog
 from ddbio.cdc.gaps import HEALS, last_change
-from ddbio.cdc.kinesis_streams import data_stream_of
-from ddbio.cdc.leases import LEASES, LeasedSource, Leases, Parts, part_id, records_of
+from ddbio.cdc.leases import LEASES, LeasedShards, Leases, Parts, part_id, records_of
 from ddbio.cdc.lineages import (
     LogLineage,
     TableStream,
-    can_be_read,
     gap_between,
     gap_error,
     keep_left,
@@ -35,22 +32,31 @@ from ddbio.cdc.lineages import (
     lineage_number,
     lineages_of,
     require_table,
-    table_arn_of,
 )
-from ddbio.cdc.log_jobs import HANDLER, BatchRecords, columns_in, jobs_in
+from ddbio.cdc.log_jobs import (
+    CAPTURE,
+    HANDLER,
+    BatchRecords,
+    Columns,
+    columns_in,
+    has_old_images,
+    jobs_in,
+    keep_columns,
+    read_columns,
+    turn_on_old_images,
+)
 from ddbio.cdc.log_rows import item_schema
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
-from ddbio.cdc.stream_sources import open_source
+from ddbio.cdc.stream_registry import STREAM_KINDS, kind_of_job, table_arn_of, table_of_job
 from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, NotFoundError, OptionError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
-from ddbio.jobs.estimate import GB, Figures, compute_parts, is_s3
+from ddbio.jobs.estimate import Figures, compute_parts, is_s3
 from ddbio.jobs.report import Clock, PlannedReport
 from ddbio.jobs.stores import open_store
 from ddbio.options import connection_of, parse_options
@@ -58,7 +64,7 @@ from ddbio.options.parsing import fixed_options
 from ddbio.scan.describe import observe_table
 from ddbio.scan.options import ScanOptions
 from ddbio.scan.plan import budget_of
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
     from ddbio.aws.client import ClientSpec
     from ddbio.aws.table_description import TableDescription
     from ddbio.cdc.options import CaptureOptions
-    from ddbio.cdc.stream_sources import StreamSource
+    from ddbio.cdc.stream_kind import StreamSource
     from ddbio.jobs.estimate import Part, Prices
     from ddbio.storage.object_store import ObjectStore
 
@@ -110,43 +116,19 @@ def find_stream(options: CaptureOptions) -> FoundStream:
     """
     spec = dynamodb_spec(options)
     described = call(spec, "DescribeTable", f"table {options.table!r}", {"TableName": options.table})["Table"]
-    stream, table = _stream_of(options, spec, described), parse_table_description(described)
-    store = open_store(options.dest, options)
-    kind = LEASES if options.leases > 1 else CAPTURE
-    own_id = _job_id(f"{stream.arn} {table.name}" if stream.is_kinesis else stream.arn)
-    return _of_log(options, FoundStream(spec, table, stream, options.job_id or own_id, stream.arn), store, kind)
-
-
-def _stream_of(options: CaptureOptions, spec: ClientSpec, described: Mapping[str, Any]) -> TableStream:
-    """Return the stream of a table; refuse one that a log cannot be made of."""
-    table, view = described["TableName"], None
-    if options.source == "kinesis":
-        arn = data_stream_of(spec, table, options.stream)
-    else:
-        if options.stream is not None:
-            raise OptionError("a table has one stream of its own: stream names a data stream, with source=kinesis")
-        if options.fan_out is not None:
-            raise OptionError("fan_out is a consumer of a data stream: give it with source=kinesis")
-        arn, view = stream_of(described)
-        if view in {"KEYS_ONLY", "OLD_IMAGE"}:
-            raise OptionError(
-                f"the stream of {table!r} has the view {view}, without the items as they are after a change: turn on "
-                "another one with NEW_IMAGE or NEW_AND_OLD_IMAGES"
-            )
-        if options.old_image and view == "NEW_IMAGE":
-            raise OptionError(
-                f"the stream of {table!r} has the view NEW_IMAGE, without the items as they were before a change: "
-                "leave old_image out, or turn on another one with NEW_AND_OLD_IMAGES"
-            )
-    created = described.get("CreationDateTime")
-    return TableStream(
-        table=table,
+    table, kind = parse_table_description(described), STREAM_KINDS[options.source]
+    arn, created = kind.find(options, spec, described), described.get("CreationDateTime")
+    stream = TableStream(
+        table=table.name,
         table_id=described.get("TableId", ""),
         arn=arn,
         table_arn=described.get("TableArn", ""),
         created_at=created.timestamp() if isinstance(created, datetime) else None,
         regions=frozenset(each["RegionName"] for each in described.get("Replicas", [])),
     )
+    identity = arn if kind.is_of_table else f"{arn} {table.name}"
+    job_id = options.job_id or f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    return _of_log(options, FoundStream(spec, table, stream, job_id, arn), open_store(options.dest, options))
 
 
 def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tuple[JobState, list[LogLineage]]]:
@@ -157,9 +139,8 @@ def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tupl
         if HEALS in head or "lease" in head:
             continue
         lineages = lineages_of(state)
-        table = head.get("table") or table_arn_of(lineages[0].stream).rpartition("/")[2]
-        require_table(store.uri, found.stream, lineages, table)
-        if state.kind == HANDLER or ("table" in head) != found.stream.is_kinesis:
+        require_table(store.uri, found.stream, lineages, table_of_job(head))
+        if state.kind == HANDLER or kind_of_job(head) is not found.stream.kind:
             continue
         if state.kind == kind:
             captures.append((state, lineages))
@@ -171,9 +152,9 @@ def _captures_of(found: FoundStream, store: ObjectStore, kind: str) -> list[tupl
     return captures
 
 
-def _of_log(options: CaptureOptions, found: FoundStream, store: ObjectStore, kind: str) -> FoundStream:
+def _of_log(options: CaptureOptions, found: FoundStream, store: ObjectStore) -> FoundStream:
     """Return which capture of the log goes on; refuse the log of another table."""
-    captures = _captures_of(found, store, kind)
+    captures = _captures_of(found, store, LEASES if options.leases > 1 else CAPTURE)
     if not captures:
         return found
     arn = found.stream.arn
@@ -199,15 +180,6 @@ def _of_log(options: CaptureOptions, found: FoundStream, store: ObjectStore, kin
     return dataclasses.replace(found, first=own[0].stream, other=None if is_read else next(others, None))
 
 
-def is_current(found: FoundStream, lineages: Sequence[LogLineage]) -> bool:
-    """Return whether the last stream that a capture has read is the one that the table has now."""
-    return lineages[-1].stream == found.stream.arn
-
-
-def _job_id(identity: str) -> str:
-    return f"capture_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-
-
 # Assumed: a file is put, and its batch is recorded.
 _WRITES_A_FILE = 2
 _LOOK_SECONDS = 1.0
@@ -221,19 +193,12 @@ class Spending:
     loops: Sequence[CaptureLoop]
     prices: Prices
 
-    @staticmethod
-    def of(options: CaptureOptions, loops: Sequence[CaptureLoop]) -> Spending:
-        """Return what captures spend by the prices that their options choose."""
-        return Spending(options, loops, prices_of(options.region, options.prices))
-
     def figures(self, seconds: float) -> Figures:
         """Return what was taken so far."""
         options, loops = self.options, self.loops
         size = sum(each.read_bytes for each in loops)
         parts: list[Part] = [
-            ("reads of the stream", "stream_reads", sum(each.reads for each in loops))
-            if options.source == "streams"
-            else ("Kinesis out", "kinesis_out", size / GB),
+            STREAM_KINDS[options.source].read_cost(sum(each.reads for each in loops), size),
             *compute_parts(options.compute, seconds),
         ]
         if is_s3(options.dest):
@@ -351,7 +316,7 @@ def capture(options: CaptureOptions, stop: threading.Event | None = None) -> Cap
         If it costs more than a tenth above ``max_usd``; what it has captured is written.
     """
     clock, loops = Clock(), list[CaptureLoop]()
-    spending = Spending.of(options, loops)
+    spending = Spending(options, loops, prices_of(options.region, options.prices))
     planned = Figures(0.0, options.max_seconds)
     _LOG.info("capture of %s to %s: planned: %s", options.table, options.dest, planned)
     stop = BoundedStop(stop or threading.Event(), options.max_seconds, spending.exceeded)
@@ -436,34 +401,36 @@ class _Opening:
         for each in lineages if self.lease is not None else ():
             keep_lineage(self.state, each)
         for place in range(max(1, lineage_number(BatchRecords(self.state).last())) - 1, len(lineages)):
-            if place == len(lineages) - 1 and is_current(self.found, lineages):
+            if place == len(lineages) - 1 and lineages[-1].stream == self.found.stream.arn:
                 break
             drained += self._drained(lineages[place])
             if self.stop.is_set() and drained:
                 yield OpenCapture(self.found.table.name, self.found.job_id, drained.pop(), tuple(drained))
                 return
-        if not is_current(self.found, lineages):
+        if lineages[-1].stream != self.found.stream.arn:
             keep_lineage(self.shared, self._next(lineages))
             lineages = lineages_of(self.shared)
             keep_lineage(self.state, lineages[-1])
-        with contextlib.closing(open_source(self.found.spec, self.found.stream.arn, self.options.fan_out)) as source:
+        stream = self.found.stream
+        with contextlib.closing(stream.kind.open(self.found.spec, stream.arn, self.options.fan_out)) as source:
             loop = self._loop(source, lineages[-1])
             self._resume(loop, lineages[-1])
             yield OpenCapture(self.found.table.name, self.found.job_id, loop, tuple(drained))
 
     def _drained(self, lineage: LogLineage) -> list[CaptureLoop]:
         """Read a stream that the table had before to its end, if it is there: DynamoDB keeps it for a day."""
-        if not can_be_read(lineage, self.found.stream):
+        stream, kind = self.found.stream, self.found.stream.kind
+        if kind.is_of_table and lineage.table_arn != stream.table_arn:
+            # Another endpoint has the stream of a replica.
             return []
-        spec, arn, is_kinesis = self.found.spec, lineage.stream, self.found.stream.is_kinesis
         try:
-            with contextlib.closing(open_source(spec, arn)) as source:
+            with contextlib.closing(kind.open(self.found.spec, lineage.stream)) as source:
                 loop = self._loop(source, lineage)
-                loop.is_last = not is_kinesis
+                loop.is_last = kind.is_of_table
                 self._resume(loop, lineage)
                 loop.run(available_now=True)
         except NotFoundError:
-            _LOG.warning("%s cannot be read any more, or not by this endpoint", arn)
+            _LOG.warning("%s cannot be read any more, or not by this endpoint", lineage.stream)
             return []
         return [loop]
 
@@ -482,16 +449,20 @@ class _Opening:
 
     def _loop(self, source: StreamSource, lineage: LogLineage) -> CaptureLoop:
         log = _log(self.options, self.found, self.state, self.shared, lineage.number)
-        if self.lease is None:
-            loop = _loop(self.options, source, log, self.stop)
-        else:
+        sharing = None
+        if self.lease is not None:
             records = functools.partial(records_of, self.state.store, self.found.job_id)
-            count = self.options.leases
-            leased = LeasedSource(source, self.lease, count, records, time.time, lineage.number)
-            loop = _loop(self.options, leased, log, self.stop)
-            loop.share(leased)
-        loop.started_at = float(self.begun["started_at"])
-        return loop
+            sharing = LeasedShards(source, self.lease, self.options.leases, records, time.time, lineage.number)
+        size_bytes = int(self.options.flush_bytes)
+        return CaptureLoop(
+            source,
+            log,
+            Limits(self.options.flush_seconds, max(1, size_bytes // _RECORD_BYTES), size_bytes),
+            Timing(time.time, self.stop.wait, self.stop.is_set),
+            started_at=float(self.begun["started_at"]),
+            goes_on=self.options.on_gap == "continue",
+            sharing=sharing,
+        )
 
     def _resume(self, loop: CaptureLoop, lineage: LogLineage) -> None:
         last, start = BatchRecords(self.state).last(), self.options.start
@@ -521,12 +492,6 @@ class _Opening:
             found |= left_before(self.state, before.number)
             found[before.stream] = {"positions": last["positions"], "at": last.get("at", 0.0)}
         return found
-
-
-def _loop(options: CaptureOptions, source: StreamSource, log: ChangeLog, stop: threading.Event) -> CaptureLoop:
-    timing = Timing(time.time, stop.wait, stop.is_set)
-    goes_on = options.on_gap == "continue"
-    return CaptureLoop(source, log, _limits(options), timing, started_at=0.0, goes_on=goes_on)
 
 
 def _declared(options: CaptureOptions, found: FoundStream) -> pa.Schema | None:
@@ -572,7 +537,8 @@ def begun_with(store: ObjectStore) -> dict[str, str]:
     if not heads:
         return {}
     head = max(heads, key=lambda each: float(each["started_at"]))
-    return {"start": head["start"]} | ({"source": "kinesis", "stream": head["stream"]} if "table" in head else {})
+    kind = kind_of_job(head)
+    return {"start": head["start"], "source": kind.name} | ({} if kind.is_of_table else {"stream": head["stream"]})
 
 
 def _begin(
@@ -585,18 +551,14 @@ def _begin(
     fixed = fixed_options(options, without=("table", "dest", "source", "stream"))
     identity: dict[str, Any] = {"stream": found.first, **fixed}
     identity |= part or {}
-    if stream.is_kinesis:
-        # A data stream may have the changes of several tables.
+    if not stream.kind.is_of_table:
         identity["table"] = found.table.name
-    begun = state.begin({**identity, "started_at": time.time()})
-    # It may have old images from now on, and then has them for all who run it.
-    goes_on = {name: begun.get(name) for name in ("old_image", "started_at")}
-    require_same(found.job_id, begun, {**identity, **goes_on}, {})
-    if options.old_image and not has_old_images(state):
-        state.put(OLD_IMAGES, {"since": time.time()})
+    begun = state.begin_as(identity, {"old_image": options.old_image, "started_at": time.time()})
+    if options.old_image:
+        turn_on_old_images(state)
     if part is None or kind == LEASES:
         # Older versions did not store the id of the table.
-        is_first = stream.arn == found.first or stream.is_kinesis
+        is_first = stream.arn == found.first or not stream.kind.is_of_table
         ids = (stream.table_arn, stream.table_id) if is_first else (table_arn_of(found.first), "")
         first = LogLineage(found.job_id, 1, found.first, *ids, float(begun["started_at"]), found.first)
         keep_lineage(state, first)
@@ -609,31 +571,24 @@ def _log(
     shared = None if shared is state else shared
 
     def infer(body: bytes) -> pa.Schema:
-        stored = None if shared is None else shared.read(COLUMNS)
+        stored = None if shared is None else read_columns(shared)
         if stored is not None:
-            return schema_from_json(stored["schema"])
+            return stored.schema
         is_free = options.types is None and options.numbers == "exact"
         known = columns_in(state.store, found.keys) if is_free else None
         schema = _columns(found.table, options, body) if known is None else known
-        if shared is None or shared.put_once(COLUMNS, {"schema": schema_to_json(schema)}):
-            return schema
-        return schema_from_json((shared.read(COLUMNS) or {})["schema"])
+        return schema if shared is None else keep_columns(shared, Columns(schema, ())).schema
 
     log = ChangeLog(
         BatchRecords(state),
+        found.stream,
         found.keys,
         infer,
         old_image=any(map(has_old_images, filter(None, (state, shared)))),
         compression=options.compression,
-        kinesis_table=found.table.name if found.stream.is_kinesis else None,
     )
     log.lineage = lineage
     return log
-
-
-def _limits(options: CaptureOptions) -> Limits:
-    size_bytes = int(options.flush_bytes)
-    return Limits(options.flush_seconds, max(1, size_bytes // _RECORD_BYTES), size_bytes)
 
 
 def _columns(table: TableDescription, options: CaptureOptions, body: bytes) -> pa.Schema:

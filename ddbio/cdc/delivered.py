@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.delivered_records import Delivered, DeliveredReader, sample_keys
+from ddbio.cdc.delivered_records import Delivered, DeliveredReader, keep_failures, sample_keys
+from ddbio.cdc.log_order import within_times
 from ddbio.cdc.log_rows import LogDecoder, item_schema
 from ddbio.cdc.one_table import OPENINGS, OneTable, named_tables, table_names
 from ddbio.errors import DecodeError, NotFoundError, OptionError
 from ddbio.formats.delivered_text import delivered_head, delivered_text
 from ddbio.formats.file_format import BATCH_ROWS, ReadOptions
-from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.formats.registry import FORMATS, MAGIC_BYTES, format_of_bytes
 from ddbio.items.batch_stream import RecordBatchStream
 from ddbio.items.decode import infer_schema_of_body
@@ -65,8 +64,6 @@ class DeliveredObjects:
         Whether rows have the item as it was before, whatever the options say.
     table
         Whose changes are taken.
-    since, until
-        Times of changes.
     objects
         In the order in which they were delivered.
     changes, failures, skipped, duplicates, foreign
@@ -78,8 +75,6 @@ class DeliveredObjects:
     replays: bool = False
     old_image: bool = False
     table: OneTable = field(default_factory=OneTable)
-    since: datetime | None = None
-    until: datetime | None = None
     store: ObjectStore = field(init=False)
     objects: list[StoredObject] = field(init=False)
     changes: int = 0
@@ -165,11 +160,6 @@ class DeliveredObjects:
         self.changes += 0 if rows is None else rows.rows.num_rows
         return rows if rows is not None and rows.rows.num_rows else None
 
-    def may_have_changes(self, entry: StoredObject) -> bool:
-        """Return whether an object may have changes since the time: S3 knows when it was written, a disk does not."""
-        is_old = self.since is not None and entry.modified_at < (self.since - _MARGIN).timestamp()
-        return not (is_old and self.store.uri.startswith("s3://"))
-
     def _reader_of(self, keys: tuple[str, ...], tags: Mapping[str, str] | None = None) -> DeliveredReader:
         return DeliveredReader(keys, tags or {}, self.replays, self.table)
 
@@ -218,11 +208,9 @@ class DeliveredObjects:
                 f"{len(failures)} of its records are no changes, the first: {first.reason}; reject_to keeps them apart"
             )
         store = open_store(self.options.reject_to, self.options)
-        lines = b"".join(each.line(int(time.time() * 1000)) for each in failures)
         day = datetime.fromtimestamp(entry.modified_at, UTC)
         name = hashlib.sha256(f"{self.store.uri}/{entry.path} {entry.version}".encode()).hexdigest()[:24]
-        # A run that is repeated finds the same failures: one object of them is enough.
-        store.put_if_absent(f"processing-failed/{day:%Y/%m/%d/%H}/{name}", lines)
+        keep_failures(store, f"{day:%Y/%m/%d/%H}/{name}", failures)
         log.warning("%s: %d records are no changes: they are in %s", entry.path, len(failures), store.uri)
 
     def _inferred(self) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -291,21 +279,24 @@ def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
     NotFoundError, OptionError, DecodeError
         As for :func:`read_changes`.
     """
-    found = DeliveredObjects(options, table=OneTable(options.table), since=options.since, until=options.until)
+    found = DeliveredObjects(options, table=OneTable(options.table))
     found.prepare()
-    return RecordBatchStream(found.schema, _batches(found))
+    return RecordBatchStream(found.schema, _batches(found, options.since, options.until))
 
 
-def _batches(found: DeliveredObjects) -> Generator[pa.RecordBatch, None, None]:
+def may_have_changes(uri: str, entry: StoredObject, since: datetime | None) -> bool:
+    """Return whether an object may have changes since a time: S3 knows when it was written, a disk does not."""
+    is_old = since is not None and entry.modified_at < (since - _MARGIN).timestamp()
+    return not (is_old and uri.startswith("s3://"))
+
+
+def _batches(
+    found: DeliveredObjects, since: datetime | None, until: datetime | None
+) -> Generator[pa.RecordBatch, None, None]:
     for entry in found.objects:
-        rows = found.rows(entry) if found.may_have_changes(entry) else None
-        if rows is None:
-            continue
-        batch = rows.rows
-        for bound, keeps in ((found.since, pc.greater_equal), (found.until, pc.less)):
-            if bound is not None:
-                batch = batch.filter(keeps(batch.column(EVENT_TIME), pa.scalar(bound, pa.timestamp("us", "UTC"))))
-        if batch.num_rows:
+        rows = found.rows(entry) if may_have_changes(found.store.uri, entry, since) else None
+        batch = None if rows is None else within_times(rows.rows, since, until)
+        if batch is not None and batch.num_rows:
             yield batch
     if found.foreign:
         log.warning("%s: %d changes of other tables were left out", found.store.uri, found.foreign)

@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -34,6 +35,7 @@ from ddbio.formats.log_columns import (
     TIME_TO_LIVE,
     attribute_of_member,
 )
+from ddbio.items.attribute import from_python
 from ddbio.items.change_lines import NO_IMAGE, checked_changes
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.json_text import EXACT_DECODER, compact_json
@@ -42,11 +44,12 @@ from ddbio.items.schema.arrow import SETS
 from ddbio.items.stream_records import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from ddbio.cdc.one_table import OneTable
+    from ddbio.storage.object_store import ObjectStore
 
 _COLUMNS = (*LINE_MEMBERS, OLD_IMAGE, OLD_RESCUE)
 _RECORD_MEMBERS = {
@@ -87,6 +90,12 @@ class Failure:
             _RAW: base64.b64encode(self.raw).decode(),
         }
         return f"{compact_json(values)}\n".encode()
+
+
+def keep_failures(store: ObjectStore, name: str, failures: Iterable[Failure]) -> None:
+    """Write what is no change where Firehose would, once; a run that is repeated finds the same failures."""
+    now = int(time.time() * 1000)
+    store.put_if_absent(f"processing-failed/{name}", b"".join(each.line(now) for each in failures))
 
 
 @dataclass
@@ -211,15 +220,14 @@ class DeliveredReader:
         except (binascii.Error, ValueError):
             found.failures.append(Failure(raw.encode("utf-8", "surrogateescape"), "rawData is no base64", attempts))
             return
-        inner = Delivered()
+        known = len(found.failures)
         for each, text in _documents(inside):
-            self._take(each, text, inner, seen, attempts)
+            self._take(each, text, found, seen, attempts)
         arrived = document.get("arrivalTimestamp")
         arrived_at = int(arrived) if isinstance(arrived, Decimal) else None
-        found.changes += inner.changes
-        found.duplicates += inner.duplicates
-        found.foreign += inner.foreign
-        found.failures += [Failure(each.raw, each.reason, attempts, arrived_at) for each in inner.failures]
+        found.failures[known:] = [
+            Failure(each.raw, each.reason, attempts, arrived_at) for each in found.failures[known:]
+        ]
 
     def _record(self, document: Any, raw: str) -> tuple[str, str | None]:
         if isinstance(document, dict) and {OPERATION, EVENT_TIME} <= document.keys():
@@ -307,18 +315,11 @@ def _after_blank(text: str, position: int) -> int:
 
 def _attribute(value: Any, tag: str | None) -> dict[str, Any]:
     """Return a value of plain JSON as an attribute value; a tag says what JSON cannot tell."""
-    match value:
-        case None | bool():
-            return {"NULL": True} if value is None else {"BOOL": value}
-        case Decimal():
-            return {"N": canonical_number(str(value))}
-        case str():
-            return {"B" if tag == "B" else "S": value}
-        case dict():
-            return {"M": {name: _attribute(each, None) for name, each in value.items()}}
-    if tag in SETS:
+    if tag == "B" and isinstance(value, str):
+        return {"B": value}
+    if tag in SETS and isinstance(value, list):
         return {str(tag): [canonical_number(str(each)) if tag == "NS" else each for each in value]}
-    return {"L": [_attribute(each, None) for each in value]}
+    return from_python(value)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.lineages import lineage_number
-from ddbio.cdc.log_jobs import BatchRecords, jobs_in
-from ddbio.cdc.log_rows import hour_of
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, jobs_in
+from ddbio.cdc.log_rows import hour_seconds
 from ddbio.cdc.shards import END
 from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME, SEQUENCE
@@ -189,7 +188,7 @@ def _time_of(
             rows = read_parquet(pa.BufferReader(store.read(path)), [SEQUENCE, EVENT_TIME])
         except NotFoundError:
             # A compaction has replaced it: its folder tells the hour.
-            firsts.append(_hour_of(path))
+            firsts.append(hour_seconds(path))
             continue
         times: Any = rows.column(EVENT_TIME)
         if sequence is not None:
@@ -199,8 +198,3 @@ def _time_of(
         ends: Any = pc.min_max(times).as_py()
         firsts.append(choose(ends[name].timestamp() for name in ("min", "max")))
     return choose(firsts)
-
-
-def _hour_of(path: str) -> float:
-    found = hour_of(path)
-    return 0.0 if found is None else found.timestamp()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ddbio.aws.control_plane import describe_recovery, describe_table
 from ddbio.budget.job_limits import check_estimate
-from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images, require_rows
+from ddbio.cdc.batches import write_log_file
 from ddbio.cdc.gaps import HEALS, Gap, captures_in, find_gaps, healed_name
 from ddbio.cdc.healing import (
     MARGIN_SECONDS,
@@ -31,18 +31,17 @@ from ddbio.cdc.healing import (
     key_digests,
 )
 from ddbio.cdc.lineages import lineages_of
-from ddbio.cdc.log_jobs import COMMITTED, batch_name
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, has_old_images, keep_columns, read_columns
 from ddbio.cdc.log_reader import FileLineages, lineage_for
+from ddbio.cdc.stream_registry import kind_of_job, table_of_job
 from ddbio.cdc.table_items import read_items
 from ddbio.commit.committer import Claim
 from ddbio.commit.snapshot import live_files, read_history
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, ServiceError, TargetError
 from ddbio.export.exports import EXPORT
 from ddbio.export.options import ExportStartOptions, WaitOptions
-from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.items.schema.arrow import RESCUE_NAME
-from ddbio.items.schema.file import schema_from_json
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
@@ -51,7 +50,7 @@ from ddbio.jobs.service_estimates import heal_estimate
 from ddbio.jobs.stores import open_store
 from ddbio.options import connection_of, export_connection_of, parse_options
 from ddbio.sources.export_source import FileText, open_export
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 from ddbio.storage.meta import META
 
 if TYPE_CHECKING:
@@ -302,14 +301,13 @@ def heal_gap(
     head = capture.head() or {}
     kept = {name: head[name] for name in ("old_image", "table") if name in head} | lineage_for(state)
     table = options.table.rpartition("/")[2]
-    stream = str(head.get("stream"))
-    if (own := head.get("table") or (stream.split("/")[1] if ":dynamodb:" in stream else table)) != table:
+    if (own := table_of_job(head) or table) != table:
         raise OptionError(f"{store.uri} is the log of table {own!r}, not of {table!r}")
     identity: dict[str, Any] = {HEALS: gap.job_id, "batch": gap.batch, **kept}
-    require_same(gap.heal_id, state.begin(identity), identity, {})
+    state.begin_as(identity)
     with Claim(store, gap.heal_id, "append").held():
         job = _Job(options, state, gap, capture, HealedGap(), look)
-        job.run(written_at, is_kinesis="table" in head, old_image=has_old_images(capture))
+        job.run(written_at, has_event_ids=kind_of_job(head).has_event_ids, old_image=has_old_images(capture))
         capture.put(healed_name(gap.batch), {"by": gap.heal_id, "rows": job.counts.rows})
     return job.counts
 
@@ -326,14 +324,12 @@ class _Job:
     look: Look
     batch: int = 0
 
-    def run(self, written_at: Mapping[str, float], *, is_kinesis: bool, old_image: bool) -> None:
-        stored = self.capture.read(COLUMNS)
-        if stored is None or "keys" not in stored:
+    def run(self, written_at: Mapping[str, float], *, has_event_ids: bool, old_image: bool) -> None:
+        known = read_columns(self.capture)
+        if known is None or not known.keys:
             raise NotFoundError(f"capture {self.gap.job_id} of {self.state.store.uri} has no columns yet: run it again")
-        self.state.put_once(COLUMNS, stored)
-        stored = self.state.read(COLUMNS) or stored
-        items, self.keys = schema_from_json(stored["schema"]), tuple(stored["keys"])
-        self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=is_kinesis)
+        items, self.keys = keep_columns(self.state, known)
+        self.decoder = ExportDecoder(items, self.keys, old_image=old_image, event_id=has_event_ids)
         self.attributes = self.decoder.attributes
         exports = [open_export(each, self.options) for each in self._exports()]
         self.counts.exports = tuple(each.folder for each in exports)
@@ -509,17 +505,16 @@ class _Job:
         described = [{"path": path, "rows": table.num_rows} for path, table in files.items()]
         record: dict[str, Any] = {"batch": self.batch, "shards": {}, "positions": {}, "files": described, "gaps": []}
         record["at"] = self.gap.until.timestamp()
-        name = batch_name(self.batch)
-        if not self.state.put_once(name, record) and (self.state.read(name) or {}).get("files") != described:
+        records = BatchRecords(self.state)
+        if not records.add(self.batch, record) and (records.read(self.batch) or {}).get("files") != described:
             raise TargetError(f"batch {self.batch} of {self.state.job_id} in {self.state.store.uri} has other rows")
         for path, table in files.items():
             if path in removed:
                 continue
-            if not self.state.store.put_if_absent(path, parquet_bytes(table, "zstd")):
-                require_rows(self.state.store, path, table.num_rows)
+            write_log_file(self.state.store, path, table, "zstd")
             self.counts.files += 1
         self.counts.rows += rows.num_rows
-        self.state.put(COMMITTED, {"batch": self.batch})
+        records.commit(self.batch)
 
     def _place(self, name: str) -> str:
         return f"{META}{self.state.job_id}.healing/{name}.arrows"

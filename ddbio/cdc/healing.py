@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ddbio.cdc.log_order import event_micros, have_operation, item_words
 from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder
 from ddbio.export.fold_rows import MIN_WINDOW, Window, plan_windows
-from ddbio.formats.log_columns import EVENT_ID, EVENT_TIME, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
+from ddbio.formats.log_columns import EVENT_ID, HEALED_BY, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.changes import DELETE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import key_columns, key_rows
@@ -33,6 +34,10 @@ MARGIN_SECONDS: Final = 60
 """So much before the last change that was captured the window of an export begins: clocks differ."""
 _LATE_SECONDS = 300
 _KEY, _SEQUENCE = "S16", "S52"
+_LAST_ROW = np.dtype(
+    [("key", _KEY), ("number", _SEQUENCE), ("micros", np.int64), ("removed", np.bool_), ("image", _KEY)]
+)
+"""What is known of the last row of an item from before the gap."""
 # A number that can be compared has the digits of its lineage before its own.
 _LINEAGE_DIGITS, _DIGITS = 4, 48
 _MERGED_ROWS = 1_000_000
@@ -86,31 +91,13 @@ def key_digests(rows: pa.Table, keys: Sequence[str]) -> NDArray[np.bytes_]:
 
 def image_digests(rows: pa.Table, attributes: Sequence[str]) -> NDArray[np.bytes_]:
     """Return 16 bytes of each row that are equal for equal items; those of a delete mean nothing."""
-    found = _hashes(rows.select([*attributes, RESCUE_NAME]))
-    found[_removed(rows)] = b""
+    found = _bytes_of(item_words(rows.select([*attributes, RESCUE_NAME])))
+    found[have_operation(rows, "REMOVE")] = b""
     return found
-
-
-def _hashes(rows: pa.Table) -> NDArray[np.bytes_]:
-    digest, parts = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
-    parts += [digest.add_rows(batch).items for batch in rows.combine_chunks().to_batches()]
-    return _bytes_of(np.concatenate(parts))
 
 
 def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     return np.ascontiguousarray(words).view(_KEY).ravel().copy()
-
-
-def _removed(rows: pa.Table) -> NDArray[np.bool_]:
-    operations: Any = rows.column(OPERATION)
-    removed: NDArray[np.bool_] = pc.equal(operations, pa.scalar("REMOVE")).to_numpy().astype(bool)
-    return removed
-
-
-def _micros(rows: pa.Table) -> NDArray[np.int64]:
-    times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    found: NDArray[np.int64] = times.to_numpy()
-    return found
 
 
 def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
@@ -122,37 +109,17 @@ def _ordered_numbers(rows: pa.Table, lineage: int) -> NDArray[np.bytes_]:
     return data[places[0] : places[-1]].view(_SEQUENCE).copy()
 
 
-@dataclass
-class _Last:
-    """Hold the last row of each item from before the gap, in the order of the digests of their keys."""
-
-    keys: NDArray[np.bytes_]
-    numbers: NDArray[np.bytes_]
-    micros: NDArray[np.int64]
-    removed: NDArray[np.bool_]
-    images: NDArray[np.bytes_]
-
-    def columns(self) -> tuple[NDArray[Any], ...]:
-        return self.keys, self.numbers, self.micros, self.removed, self.images
-
-    @classmethod
-    def merged(cls, parts: Sequence[_Last]) -> _Last:
-        columns = [np.concatenate(each) for each in zip(*(part.columns() for part in parts), strict=True)]
-        order = _order_of_distinct(columns[0])
-        if order is not None:
-            return cls(*(each[order] for each in columns))
-        order = np.lexsort((columns[1], columns[0]))
-        ordered = [each[order] for each in columns]
-        found = ordered[0]
-        is_last = np.ones(len(found), np.bool_)
-        is_last[:-1] = found[1:] != found[:-1]
-        return cls(*(each[is_last] for each in ordered))
-
-    @classmethod
-    def nothing(cls) -> _Last:
-        return cls(
-            np.zeros(0, _KEY), np.zeros(0, _SEQUENCE), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, _KEY)
-        )
+def _last_of_each(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """Return the last row of each item, in the order of the digests of their keys."""
+    rows = np.concatenate([np.zeros(0, _LAST_ROW), *parts])
+    keys = np.ascontiguousarray(rows["key"])
+    order = _order_of_distinct(keys)
+    if order is not None:
+        return rows[order]
+    rows = rows[np.lexsort((rows["number"], keys))]
+    is_last = np.ones(len(rows), np.bool_)
+    is_last[:-1] = rows["key"][1:] != rows["key"][:-1]
+    return rows[is_last]
 
 
 def places_of(found: NDArray[np.bytes_], known: NDArray[np.bytes_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -256,7 +223,7 @@ def numbered(rows: pa.Table, numbers: Sequence[str], was_there: Sequence[bool | 
 
 def by_hour(rows: pa.Table, name: str) -> dict[str, pa.Table]:
     """Return rows by the path of their hour's file of this name."""
-    hours = _micros(rows) // _HOUR_MICROS
+    hours = event_micros(rows) // _HOUR_MICROS
     return {f"{hour_folder(each)}{name}": rows.filter(pa.array(hours == each)) for each in np.unique(hours).tolist()}
 
 
@@ -289,7 +256,7 @@ class LogState:
     until: float
     exports: Sequence[ExportedKeys]
     lineage: int = 1
-    _last: list[_Last] = field(default_factory=list)
+    _last: list[NDArray[np.void]] = field(default_factory=list)
     _after: list[NDArray[np.bytes_]] = field(default_factory=list)
     _recent: list[tuple[pa.Table, NDArray[np.bytes_]]] = field(default_factory=list)
     _rows: int = 0
@@ -311,7 +278,7 @@ class LogState:
         is_after
             Whether they were captured behind the gap; None if that is not known, as of compacted files.
         """
-        found, micros = key_digests(rows, self.keys), _micros(rows)
+        found, micros = key_digests(rows, self.keys), event_micros(rows)
         behind = np.full(len(found), bool(is_after))
         if is_after is None:
             behind = micros >= (self.until - _LATE_SECONDS) * _MICROS
@@ -323,17 +290,19 @@ class LogState:
         if not kept.any():
             return
         before = rows.filter(pa.array(kept))
-        images = np.zeros(before.num_rows, _KEY)
-        is_recent = recent[kept]
+        part, is_recent = np.zeros(before.num_rows, _LAST_ROW), recent[kept]
+        part["key"], part["number"], part["micros"] = found[kept], _ordered_numbers(before, lineage), micros[kept]
+        part["removed"] = have_operation(before, "REMOVE")
         if is_recent.any():
             latest = before.filter(pa.array(is_recent))
-            images[is_recent] = image_digests(latest, [each for each in self.attributes if each in rows.column_names])
+            part["image"][is_recent] = image_digests(
+                latest, [each for each in self.attributes if each in rows.column_names]
+            )
             self._recent.append((key_rows(latest, self.keys), found[kept][is_recent]))
-        part = _Last(found[kept], _ordered_numbers(before, lineage), micros[kept], _removed(before), images)
         self._last.append(part)
         self._rows += before.num_rows
         if self._rows > _MERGED_ROWS:
-            self._last, self._rows = [_Last.merged(self._last)], 0
+            self._last, self._rows = [_last_of_each(self._last)], 0
 
     def decide(self, first_number: int) -> tuple[Decisions, Unsettled]:
         """Return which items of the exports get a row, and the items that only the table itself can tell.
@@ -341,7 +310,8 @@ class LogState:
         Those were written within the windows and are in no export: they may have been deleted again, or put back to
         what they were before.
         """
-        last = _Last.merged([*self._last, _Last.nothing()])
+        last = _last_of_each(self._last)
+        last_keys = np.ascontiguousarray(last["key"])
         after = np.unique(np.concatenate([np.zeros(0, _KEY), *self._after]))
         given: dict[bytes, tuple[int, bool]] = {}
         windows, keys, numbers, was_there = list[int](), list[bytes](), list[str](), list[bool | None]()
@@ -349,11 +319,11 @@ class LogState:
         since = (self.since - MARGIN_SECONDS) * _MICROS
         for window, export in enumerate(self.exports):
             passed = places_of(export.keys, after)[1]
-            places, is_known = places_of(export.keys, last.keys)
+            places, is_known = places_of(export.keys, last_keys)
             # What the log has already, unless an export before has told otherwise. The image of a delete is empty.
             is_same = np.zeros(len(passed), np.bool_)
-            at_last = places[is_known]
-            is_same[is_known] = (last.micros[at_last] >= since) & (last.images[at_last] == export.images[is_known])
+            at_last = last[places[is_known]]
+            is_same[is_known] = (at_last["micros"] >= since) & (at_last["image"] == export.images[is_known])
             if given:
                 is_same &= ~np.isin(export.keys, np.array(list(given), _KEY))
             for at in np.flatnonzero(~passed & ~is_same).tolist():
@@ -363,7 +333,7 @@ class LogState:
                 if key in given:
                     number, there = given[key]
                 elif is_known[at]:
-                    number, there = self._number(last.numbers[place]), not last.removed[place]
+                    number, there = self._number(last["number"][place]), not last["removed"][place]
                 if number is None:
                     fresh += 1
                     number = fresh
@@ -373,28 +343,28 @@ class LogState:
                 numbers.append(str(number + 1))
                 was_there.append(None if there is None else bool(there))
         decided = Decisions(np.array(windows, np.int64), np.array(keys, _KEY), numbers, was_there)
-        open_ = (last.micros >= since) & ~places_of(last.keys, after)[1] & ~places_of(last.keys, self._wanted)[1]
-        return decided, self._unsettled(last, np.flatnonzero(open_), fresh)
+        open_ = (last["micros"] >= since) & ~places_of(last_keys, after)[1] & ~places_of(last_keys, self._wanted)[1]
+        return decided, self._unsettled(last[open_], fresh)
 
     def _number(self, ordered: bytes) -> int | None:
         """Return a sequence number of the newest lineage; None if it is of an older one, behind which any number is."""
         is_newest = int(ordered[:_LINEAGE_DIGITS]) == self.lineage
         return int(ordered[_LINEAGE_DIGITS:]) if is_newest else None
 
-    def _unsettled(self, last: _Last, places: NDArray[np.int64], fresh: int) -> Unsettled:
+    def _unsettled(self, last: NDArray[np.void], fresh: int) -> Unsettled:
         numbers = list[int]()
-        for each in last.numbers[places].tolist():
+        for each in last["number"].tolist():
             known = self._number(each)
             fresh += known is None
             numbers.append(fresh if known is None else known)
-        if not len(places):
-            return Unsettled(pa.table({}), np.zeros(0, np.int64), last, np.array(numbers, object))
+        if not len(last):
+            return Unsettled(pa.table({}), last, numbers)
         rows = pa.concat_tables([each for each, _ in self._recent], promote_options="permissive")
         digests = np.concatenate([each for _, each in self._recent])
         # Any row of an item has its key.
         order = np.argsort(digests, kind="stable")
-        first: Any = order[np.searchsorted(digests[order], last.keys[places])]
-        return Unsettled(rows.take(first), places, last, np.array(numbers, object))
+        first: Any = order[np.searchsorted(digests[order], last["key"])]
+        return Unsettled(rows.take(first), last, numbers)
 
 
 @dataclass
@@ -408,9 +378,8 @@ class Unsettled:
     """
 
     keys: pa.Table
-    _places: NDArray[np.int64]
-    _last: _Last
-    _numbers: NDArray[np.object_]
+    _last: NDArray[np.void]
+    _numbers: list[int]
     """The number behind which the row of each lies."""
 
     def rows(self, found: pa.Table, digests: NDArray[np.bytes_], images: NDArray[np.bytes_]) -> pa.Table:
@@ -423,12 +392,10 @@ class Unsettled:
         digests, images
             The digests of their keys and images.
         """
-        last = self._last
-        places = places_of(digests, last.keys)[0]
-        was_removed, was = last.removed[places], last.images[places]
+        places = places_of(digests, np.ascontiguousarray(self._last["key"]))[0]
         # The image of a delete is empty.
-        differs = images != was
-        behind = self._numbers[np.searchsorted(self._places, places)]
-        numbers = [str(each + 1) for each in behind[differs]]
-        was_there = [not each for each in was_removed[differs].tolist()]
+        differs = images != self._last["image"][places]
+        changed = places[differs]
+        numbers = [str(self._numbers[each] + 1) for each in changed.tolist()]
+        was_there = [not each for each in self._last["removed"][changed].tolist()]
         return numbered(found.filter(pa.array(differs)), numbers, was_there, "table")

@@ -1,88 +1,59 @@
-"""Read Kinesis data streams over the light transport; find the one that the changes of a table go to."""
+"""Kinesis data streams, which the changes of tables go to: read by polling, or as a consumer with enhanced fan-out.
+
+The service sends records to a consumer. A subscription to a shard lasts five minutes, and is then renewed behind its
+last event. boto3 and this module take the events over HTTP/1.1.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import math
+import re
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddbio.aws.endpoint_route import KINESIS
-from ddbio.aws.error_codes import BotoCoreError, ClientError, may_pass, to_ddbio_error
-from ddbio.cdc.change_streams import PendingRecords, ShardService
+from ddbio.aws.endpoint_route import KINESIS as KINESIS_API
+from ddbio.aws.error_codes import BotoCoreError, ClientError, error_code, may_pass, to_ddbio_error
+from ddbio.aws.event_stream import RefusedError, StreamEndedError
+from ddbio.cdc.kinesis_records import KinesisDecoder, records_of
 from ddbio.cdc.shards import FIRST, HORIZON, LATEST, Shard, TrimmedError
-from ddbio.errors import NotFoundError, OptionError
+from ddbio.cdc.stream_kind import ATTEMPTS, BASE_SECONDS, PollingSource, StreamKind, StreamSource, parse_shard
+from ddbio.errors import OptionError, ServiceError
+from ddbio.jobs.estimate import GB
 from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
-    from ddbio.aws.client import ClientSpec
+    from collections.abc import Mapping, Sequence
 
-_ATTEMPTS, _BASE_SECONDS = 9, 0.2
+    import pyarrow as pa
+
+    from ddbio.aws.client import ClientSpec
+    from ddbio.aws.event_stream import EventStream
+    from ddbio.aws.transport import LightTransport
+    from ddbio.cdc.options import CaptureOptions
+    from ddbio.jobs.estimate import Part
+
 # https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html: 5 reads a second, 2 MB a second
 _SHORTEST_SECONDS, _BYTES_PER_SECOND = 0.201, 2 * 1024 * 1024
-# Five times a second: more than the 2 MB that a shard gives, if each has 400 bytes.
-_LIMIT = 1_000
 _HOUR_SECONDS = 3600
 
 
-def data_stream_of(spec: ClientSpec, table: str, stream: str | None) -> str:
-    """Return the ARN of the data stream that the changes of a table go to.
-
-    Parameters
-    ----------
-    stream
-        Its ARN or its name, where a table has several.
-
-    Raises
-    ------
-    NotFoundError
-        If there is no such table.
-    OptionError
-        If the table has no such data stream, or several and none is given.
-    """
-    client: Any = spec.client("dynamodb")
-    try:
-        described = retrying(
-            lambda: client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"],
-            on=may_pass,
-            attempts=_ATTEMPTS,
-            base_seconds=_BASE_SECONDS,
-        )
-    except (BotoCoreError, ClientError) as error:
-        action = "dynamodb:DescribeKinesisStreamingDestination"
-        raise to_ddbio_error(error, action=action, resource=f"table {table!r}") from error
-    arns = [each["StreamArn"] for each in described if each["DestinationStatus"] in {"ACTIVE", "UPDATING"}]
-    found = [each for each in arns if stream is None or stream in {each, _name_of(each)}]
-    if len(found) == 1:
-        return str(found[0])
-    if found:
-        raise OptionError(f"the changes of {table!r} go to {', '.join(map(_name_of, found))}: give stream")
-    if stream is not None and arns:
-        raise OptionError(f"the changes of {table!r} do not go to {stream!r}, but to {', '.join(map(_name_of, arns))}")
-    raise OptionError(
-        f"the changes of {table!r} go to no Kinesis data stream: turn one on (EnableKinesisStreamingDestination), with "
-        "timestamps in microseconds"
-    )
-
-
-class KinesisSource(ShardService):
+class KinesisSource(PollingSource):
     """Read the shards of one data stream, by polling."""
 
+    api = KINESIS_API
+    permissions = "kinesis"
+    # Five times a second: more than the 2 MB that a shard gives, if each has 400 bytes.
+    reply_limit = {"Limit": 1_000}  # noqa: RUF012 - a constant
+
     def __init__(self, spec: ClientSpec, arn: str) -> None:
-        super().__init__(spec, KINESIS, f"stream {arn}")
-        self._arn, self._stream = arn, {"StreamName": _name_of(arn)}
+        super().__init__(spec, arn)
+        self._stream = {"StreamName": _name_of(arn)}
         summary = self.call("DescribeStreamSummary", self._stream)["StreamDescriptionSummary"]
         self._keeps_seconds = float(summary["RetentionPeriodHours"]) * _HOUR_SECONDS
-
-    pushes = False
-
-    @property
-    def name(self) -> str:
-        """Return the stream's ARN."""
-        return self._arn
-
-    @property
-    def polling(self) -> KinesisSource:
-        """Return itself."""
-        return self
 
     @property
     def keeps_seconds(self) -> float:
@@ -98,38 +69,333 @@ class KinesisSource(ShardService):
         found, asked = list[Shard](), self._stream
         while True:
             listed = self.call("ListShards", asked)
-            found += [_shard(each) for each in listed["Shards"]]
+            found += map(parse_shard, listed["Shards"])
             if listed.get("NextToken") is None:
                 return found
             asked = {"NextToken": listed["NextToken"]}
 
-    def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard from behind a position; raise TrimmedError if the shard is gone."""
+    def iterator_request(self, shard: Shard, position: str) -> dict[str, str]:
+        """Return the request for an iterator over a shard from behind a position."""
         asked = {**self._stream, "ShardId": shard.shard_id}
         if position in {HORIZON, LATEST, FIRST}:
-            asked |= {"ShardIteratorType": HORIZON}
-        else:
-            asked |= {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
-        try:
-            return str(self.call("GetShardIterator", asked)["ShardIterator"])
-        except NotFoundError as error:
-            raise TrimmedError(str(error)) from None
-
-    def begin(self, iterator: str) -> PendingRecords:
-        """Ask for the next records."""
-        return PendingRecords(self, json.dumps({"ShardIterator": iterator, "Limit": _LIMIT}).encode())
+            return {**asked, "ShardIteratorType": HORIZON}
+        return {**asked, "ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": position}
 
 
 def _name_of(arn: str) -> str:
     return arn.rpartition("/")[2]
 
 
-def _shard(described: dict[str, Any]) -> Shard:
-    numbers = described["SequenceNumberRange"]
-    parents = (described.get(name) for name in ("ParentShardId", "AdjacentParentShardId"))
-    return Shard(
-        described["ShardId"],
-        tuple(each for each in parents if each is not None),
-        numbers["StartingSequenceNumber"],
-        numbers.get("EndingSequenceNumber"),
-    )
+_log = logging.getLogger("ddbio.capture")
+
+_ACTION = "SubscribeToShard"
+_EVENT = "SubscribeToShardEvent"
+# https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html: one call a second for each shard;
+# another one within 5 seconds is refused, later it takes the subscription over.
+_RETRY_SECONDS = 1.05
+_PASSING = frozenset({"ResourceInUseException", "LimitExceededException", "InternalFailureException"})
+_MOST_FAILURES = 30
+# Who has all that is there hears so, and then nothing until something comes.
+_QUIET_SECONDS = 0.25
+# The service says something every few seconds.
+_DEAD_SECONDS = 60.0
+_ACTIVE_SECONDS = 60.0
+
+# Data is base64, and a quote within another text is escaped: only an event's own members match.
+_CONTINUATION = re.compile(rb'"ContinuationSequenceNumber"\s*:\s*"(\d+)"')
+_CHILDREN = re.compile(rb'"ChildShards"\s*:\s*\[\s*\{')
+_CAUGHT_UP = re.compile(rb'"MillisBehindLatest"\s*:\s*0\s*[,}]')
+
+
+def consumer_of(spec: ClientSpec, arn: str, consumer: str) -> str:
+    """Return the ARN of a consumer of a data stream; one that is named and not there is registered.
+
+    Parameters
+    ----------
+    consumer
+        Its name or its ARN.
+
+    Raises
+    ------
+    OptionError
+        If it is the ARN of another stream's consumer.
+    NotFoundError
+        If there is no consumer of this ARN.
+    ServiceError
+        If it is not ready within a minute.
+    """
+    is_arn = consumer.startswith("arn:")
+    if is_arn and not consumer.startswith(f"{arn}/consumer/"):
+        raise OptionError(f"fan_out is {consumer!r}, which is no consumer of the data stream {arn}")
+    asked = {"ConsumerARN": consumer} if is_arn else {"StreamARN": arn, "ConsumerName": consumer}
+    client: Any = spec.client("kinesis")
+    deadline = time.monotonic() + _ACTIVE_SECONDS
+    while True:
+        operation = "DescribeStreamConsumer"
+        try:
+            found = retrying(
+                lambda: client.describe_stream_consumer(**asked)["ConsumerDescription"],
+                on=_subscription_may_pass,
+                attempts=5,
+                base_seconds=0.2,
+            )
+        except (BotoCoreError, ClientError) as error:
+            if is_arn or error_code(error) != "ResourceNotFoundException":
+                raise to_ddbio_error(error, action=f"kinesis:{operation}", resource=f"consumer {consumer}") from error
+            _log.info("registering the consumer %s of %s", consumer, arn)
+            _register(client, arn, consumer)
+            continue
+        if found["ConsumerStatus"] == "ACTIVE":
+            return str(found["ConsumerARN"])
+        if time.monotonic() > deadline:
+            raise ServiceError(f"consumer {consumer} of {arn} is {found['ConsumerStatus']}, not ACTIVE: try again")
+        time.sleep(_RETRY_SECONDS)
+
+
+def _register(client: Any, arn: str, name: str) -> None:
+    try:
+        client.register_stream_consumer(StreamARN=arn, ConsumerName=name)
+    except (BotoCoreError, ClientError) as error:
+        # Another process was as quick.
+        if error_code(error) != "ResourceInUseException":
+            raise to_ddbio_error(error, action="kinesis:RegisterStreamConsumer", resource=f"stream {arn}") from error
+
+
+class FanOutSource:
+    """Read the shards of one data stream by subscriptions of a consumer.
+
+    Parameters
+    ----------
+    consumer
+        Its name or its ARN.
+
+    Attributes
+    ----------
+    polling
+        Reads the same stream by requests.
+    name, keeps_seconds, shards
+        As of ``polling``.
+    """
+
+    pushes = True
+
+    def __init__(self, spec: ClientSpec, arn: str, consumer: str) -> None:
+        self.polling = KinesisSource(spec, arn)
+        self.name, self.keeps_seconds, self.shards = arn, self.polling.keeps_seconds, self.polling.shards
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.polling.close)
+            transport = self.polling.events_transport()
+            if transport is None:
+                raise OptionError("fan_out needs a direct connection: a proxy or a handler of botocore is configured")
+            self._transport, self._consumer = transport, consumer_of(spec, arn, consumer)
+            stack.pop_all()
+        self._subscriptions: dict[str, _Subscription] = {}
+
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the service's clock is ahead of this machine's; see ``StreamSource``."""
+        return self.polling.clock_offset_seconds
+
+    def pause_after(self, _: int) -> float:
+        """Return no pause: the service sends no more than it allows."""
+        return 0.0
+
+    def iterator(self, shard: Shard, position: str) -> str:
+        """Return what stands for a position in a shard; whether the shard is there is found out with the events."""
+        return f"{shard.shard_id} {HORIZON if position in {HORIZON, LATEST, FIRST} else position}"
+
+    def begin(self, iterator: str) -> PendingEvent:
+        """Ask for the next records."""
+        return PendingEvent(self, iterator)
+
+    def take(self, iterator: str) -> bytes | None:
+        """Return the records behind a position as a reply of GetRecords, or None if none have come yet.
+
+        Raises
+        ------
+        TrimmedError
+            If the shard is gone.
+        """
+        shard_id, _, position = iterator.partition(" ")
+        found = self._subscriptions.get(shard_id)
+        if found is None or found.position != position:
+            if found is not None:
+                found.end()
+            found = self._subscriptions[shard_id] = _Subscription(self._transport, self._consumer, shard_id, position)
+        try:
+            return found.take()
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) == "ResourceNotFoundException" and all(
+                each.shard_id != shard_id for each in self.shards()
+            ):
+                raise TrimmedError(str(error)) from None
+            raise to_ddbio_error(error, action=f"kinesis:{_ACTION}", resource=f"consumer {self._consumer}") from error
+
+    def close(self) -> None:
+        """End the subscriptions, and close the connections."""
+        for each in self._subscriptions.values():
+            each.end()
+        self.polling.close()
+
+
+class PendingEvent:
+    """A look for records that may have come."""
+
+    def __init__(self, source: FanOutSource, iterator: str) -> None:
+        self._source, self._iterator = source, iterator
+
+    def result(self) -> bytes | None:
+        """Return the records as a reply of GetRecords, or None if none have come yet."""
+        return self._source.take(self._iterator)
+
+
+@dataclass
+class _Subscription:
+    """Hold the subscription to a shard, made anew when it has ended.
+
+    Attributes
+    ----------
+    position
+        Behind it the next event begins.
+    """
+
+    transport: LightTransport
+    consumer: str
+    shard_id: str
+    position: str
+    _stream: EventStream | None = None
+    _due_at: float = -math.inf
+    """When it may be made, anew."""
+    _heard_at: float = 0.0
+    _is_caught_up: bool = False
+    _failures: int = 0
+
+    def take(self) -> bytes | None:
+        """Return the next event as a reply of GetRecords, or None if it has not come yet."""
+        now = time.monotonic()
+        if self._stream is None and now < self._due_at:
+            return None
+        try:
+            return self._take(now)
+        except StreamEndedError:
+            self.end()
+        except (BotoCoreError, ClientError) as error:
+            self.end()
+            self._failures += 1
+            if not _subscription_may_pass(error) or self._failures > _MOST_FAILURES:
+                raise
+            _log.debug("subscription to %s: %s", self.shard_id, error)
+        self._due_at = now + _RETRY_SECONDS
+        return None
+
+    def _take(self, now: float) -> bytes | None:
+        if self._stream is None:
+            self._stream, self._heard_at = self._subscribe(), now
+        try:
+            found = self._stream.take()
+        except RefusedError as refused:
+            raise self.transport.error_of(_ACTION, refused.response) from None
+        if found is None:
+            if now - self._heard_at > _DEAD_SECONDS:
+                raise StreamEndedError
+            is_quiet = self._is_caught_up and now - self._heard_at >= _QUIET_SECONDS
+            return b'{"Records":[],%s}' % self._next() if is_quiet else None
+        self._heard_at = now
+        headers, payload = found
+        if headers.get(":message-type") != "event":
+            raise self._error(headers, payload)
+        return self._reply(payload) if headers.get(":event-type") == _EVENT else None
+
+    def _reply(self, payload: bytes) -> bytes:
+        """Return an event as a reply of GetRecords; at the shard's end it has no next iterator."""
+        self._failures, self._is_caught_up = 0, _CAUGHT_UP.search(payload) is not None
+        following = _CONTINUATION.search(payload)
+        if following is None or _CHILDREN.search(payload):
+            self.end()
+            return payload
+        self.position = following[1].decode()
+        return payload.rstrip().removesuffix(b"}") + b",%s}" % self._next()
+
+    def _next(self) -> bytes:
+        return b'"NextShardIterator":"%s %s"' % (self.shard_id.encode(), self.position.encode())
+
+    def _subscribe(self) -> EventStream:
+        begin = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": self.position}
+        asked = {
+            "ConsumerARN": self.consumer,
+            "ShardId": self.shard_id,
+            "StartingPosition": {"Type": HORIZON} if self.position == HORIZON else begin,
+        }
+        return self.transport.open_events(_ACTION, self.consumer, json.dumps(asked).encode())
+
+    def _error(self, headers: dict[str, Any], payload: bytes) -> ClientError:
+        """Return the error that botocore would raise for an event that is one."""
+        code = headers.get(":exception-type") or headers.get(":error-code") or "InternalFailureException"
+        message = headers.get(":error-message") or payload.decode(errors="replace")
+        return ClientError({"Error": {"Code": str(code), "Message": str(message)}}, _ACTION)
+
+    def end(self) -> None:
+        """Close the connection."""
+        self._is_caught_up = False
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def _subscription_may_pass(error: Exception) -> bool:
+    return may_pass(error) or error_code(error) in _PASSING
+
+
+class _Kinesis(StreamKind):
+    name = "kinesis"
+    title = "Kinesis"
+    arn_part = ":kinesis:"
+    is_of_table = False
+    has_event_ids = True
+    record_time = re.compile(rb'"ApproximateArrivalTimestamp"\s*:\s*([0-9.eE+]+)')
+
+    def find(self, options: CaptureOptions, spec: ClientSpec, described: Mapping[str, Any]) -> str:
+        table, stream = described["TableName"], options.stream
+        client: Any = spec.client("dynamodb")
+        try:
+            destinations = retrying(
+                lambda: client.describe_kinesis_streaming_destination(TableName=table)["KinesisDataStreamDestinations"],
+                on=may_pass,
+                attempts=ATTEMPTS,
+                base_seconds=BASE_SECONDS,
+            )
+        except (BotoCoreError, ClientError) as error:
+            action = "dynamodb:DescribeKinesisStreamingDestination"
+            raise to_ddbio_error(error, action=action, resource=f"table {table!r}") from error
+        arns = [each["StreamArn"] for each in destinations if each["DestinationStatus"] in {"ACTIVE", "UPDATING"}]
+        found = [each for each in arns if stream is None or stream in {each, _name_of(each)}]
+        if len(found) == 1:
+            return str(found[0])
+        if found:
+            raise OptionError(f"the changes of {table!r} go to {', '.join(map(_name_of, found))}: give stream")
+        if stream is not None and arns:
+            raise OptionError(
+                f"the changes of {table!r} do not go to {stream!r}, but to {', '.join(map(_name_of, arns))}"
+            )
+        raise OptionError(
+            f"the changes of {table!r} go to no Kinesis data stream: turn one on (EnableKinesisStreamingDestination), "
+            "with timestamps in microseconds"
+        )
+
+    def open(self, spec: ClientSpec, arn: str, fan_out: str | None = None) -> StreamSource:
+        return KinesisSource(spec, arn) if fan_out is None else FanOutSource(spec, arn, fan_out)
+
+    def decoder(self, schema: pa.Schema, keys: Sequence[str], table: str, *, old_image: bool) -> KinesisDecoder:
+        return KinesisDecoder(schema, keys, table, old_image=old_image)
+
+    def changes_in(self, body: bytes, table: str) -> tuple[bytes, int]:
+        records = records_of(body)
+        changes = records.of(table)
+        return bytes(changes.joined), len(records.texts) - len(changes.texts)
+
+    def read_cost(self, reads: int, size_bytes: int) -> Part:
+        del reads
+        return "Kinesis out", "kinesis_out", size_bytes / GB
+
+
+KINESIS = _Kinesis()

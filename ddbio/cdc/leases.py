@@ -14,25 +14,26 @@ import secrets
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.lineages import lineage_number
-from ddbio.cdc.log_jobs import BatchRecords
+from ddbio.cdc.log_jobs import CAPTURE, BatchRecords
 from ddbio.cdc.shards import END, Shard
 from ddbio.errors import TargetError
 from ddbio.storage.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from ddbio.cdc.loop import CaptureLoop
 
     OpenPart: TypeAlias = Callable[[int, threading.Event], AbstractContextManager[CaptureLoop]]
-    from ddbio.cdc.stream_sources import Reply, StreamSource
+    from ddbio.cdc.stream_kind import StreamSource
     from ddbio.storage.object_store import ObjectStore
 
 LEASES = "leases"
@@ -124,8 +125,8 @@ def records_of(store: ObjectStore, job_id: str, lease: int) -> BatchRecords:
     return BatchRecords(JobState(store, part_id(job_id, lease), CAPTURE))
 
 
-class LeasedSource:
-    """Read the shards of one lease.
+class LeasedShards:
+    """Tell the shards of one lease.
 
     A shard whose parent belongs to another lease is read when the batches of that one say that the parent has ended.
 
@@ -155,35 +156,6 @@ class LeasedSource:
         self._looked_at = -math.inf
         self.is_open = True
         """Whether the stream may have further shards."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the stream, for messages."""
-        return self._source.name
-
-    @property
-    def pushes(self) -> bool:
-        """Return whether records come when there are some."""
-        return self._source.pushes
-
-    @property
-    def polling(self) -> StreamSource:
-        """Return a source that replies to each request."""
-        return self._source.polling
-
-    @property
-    def keeps_seconds(self) -> float:
-        """Return how long records are kept; see ``StreamSource``."""
-        return self._source.keeps_seconds
-
-    @property
-    def clock_offset_seconds(self) -> float:
-        """Return how far the service's clock is ahead; see ``StreamSource``."""
-        return self._source.clock_offset_seconds
-
-    def pause_after(self, size_bytes: int) -> float:
-        """Return how long a shard rests after a reply."""
-        return self._source.pause_after(size_bytes)
 
     def shards(self) -> list[Shard]:
         """Return the shards of this lease, with those of their parents that belong to it too."""
@@ -222,18 +194,6 @@ class LeasedSource:
             left += self._parents.get(parent, ())
         return [(self._records(lease), shards) for lease, shards in sorted(found.items()) if lease != self._lease]
 
-    def iterator(self, shard: Shard, position: str) -> str:
-        """Return an iterator over a shard; see ``StreamSource``."""
-        return self._source.iterator(shard, position)
-
-    def begin(self, iterator: str) -> Reply:
-        """Ask for the next records."""
-        return self._source.begin(iterator)
-
-    def close(self) -> None:
-        """Close what only this source uses."""
-        self._source.close()
-
     def _position(self, shard_id: str) -> str | None:
         """Return the position of a shard behind the last batch of its lease whose files are written."""
         records = self._records(self._lease_of(shard_id))
@@ -256,19 +216,15 @@ _WAKE_SECONDS = 0.1
 
 @dataclass
 class _Part:
-    """Hold the thread that works at one lease."""
+    """Hold the thread that works at one lease; its result is whether the lease has nothing left."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
-    loop: CaptureLoop | None = None
-    error: BaseException | None = None
-    is_done: bool = False
+    stop: threading.Event
+    work: Future[bool]
 
     def end(self) -> None:
         """Stop the thread when its batch is written."""
         self.stop.set()
-        if self.thread is not None:
-            self.thread.join()
+        wait([self.work])
 
 
 @dataclass
@@ -298,23 +254,24 @@ class Parts:
         DdbioError
             As the capture of a lease.
         """
-        try:
-            while not stop.is_set():
-                self.leases.look()
-                self._adjust()
-                if self.available_now and not self._parts:
-                    break
-                self._wait(stop)
-                self._take_ended()
-        finally:
-            for part in self._parts.values():
-                part.stop.set()
-            for part in self._parts.values():
-                part.end()
-            self.leases.close()
+        with ThreadPoolExecutor(self.leases.count, thread_name_prefix="ddbio-lease") as pool:
+            try:
+                while not stop.is_set():
+                    self.leases.look()
+                    self._adjust(pool)
+                    if self.available_now and not self._parts:
+                        break
+                    self._wait(stop)
+                    self._take_ended()
+            finally:
+                for part in self._parts.values():
+                    part.stop.set()
+                for part in self._parts.values():
+                    part.end()
+                self.leases.close()
         self._take_ended()
 
-    def _adjust(self) -> None:
+    def _adjust(self, pool: ThreadPoolExecutor) -> None:
         """Begin at leases that are new here, and end at those that others have or should have."""
         for lease in [each for each in self._parts if each not in self.leases.held]:
             log.warning("another process has taken lease %d over", lease)
@@ -325,33 +282,29 @@ class Parts:
             self.leases.give(lease)
         for lease in self.leases.held:
             if lease not in self._parts and lease not in self._done:
-                part = self._parts[lease] = _Part()
-                part.thread = threading.Thread(target=self._work, args=(lease, part), name=f"ddbio-lease-{lease}")
-                part.thread.start()
+                stop = threading.Event()
+                self._parts[lease] = _Part(stop, pool.submit(self._work, lease, stop))
 
-    def _work(self, lease: int, part: _Part) -> None:
+    def _work(self, lease: int, stop: threading.Event) -> bool:
         try:
-            with self.open_part(lease, part.stop) as loop:
+            with self.open_part(lease, stop) as loop:
                 self.loops.append(loop)
                 loop.run(available_now=self.available_now)
-                part.is_done = not part.stop.is_set()
+                return not stop.is_set()
         except TargetError as error:
             # Who went on meanwhile is told by the leases, at the next look.
             log.warning("lease %d: %s", lease, error)
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            part.error = error
+        return False
 
     def _wait(self, stop: threading.Event) -> None:
         until = time.monotonic() + self.leases.lease_seconds / _LOOKS_A_LEASE
         while time.monotonic() < until and not stop.wait(_WAKE_SECONDS):
-            if any(each.thread is not None and not each.thread.is_alive() for each in self._parts.values()):
+            if any(each.work.done() for each in self._parts.values()):
                 return
 
     def _take_ended(self) -> None:
         for lease, part in list(self._parts.items()):
-            if part.thread is not None and not part.thread.is_alive():
+            if part.work.done():
                 del self._parts[lease]
-                if part.is_done:
+                if part.work.result():
                     self._done.add(lease)
-                if part.error is not None:
-                    raise part.error

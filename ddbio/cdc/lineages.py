@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ddbio.cdc.shards import END
+from ddbio.cdc.stream_registry import kind_of, table_arn_of
 from ddbio.errors import GapError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ddbio.cdc.stream_kind import StreamKind
     from ddbio.storage.job_state import JobState
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
@@ -52,18 +54,14 @@ class TableStream:
     regions: frozenset[str] = frozenset()
 
     @property
-    def is_kinesis(self) -> bool:
-        """Whether it is a data stream of Kinesis."""
-        return ":kinesis:" in self.arn
+    def kind(self) -> StreamKind:
+        """The kind of the stream."""
+        return kind_of(self.arn)
 
     @property
     def began_at(self) -> float | None:
-        """When the stream of a table was turned on, by its label; None of a data stream, or if the ARN has no label."""
-        label = "" if self.is_kinesis else self.arn.rpartition("/stream/")[2]
-        try:
-            return datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
-        except ValueError:
-            return None
+        """When the stream was turned on, in seconds since 1970; None if its ARN does not say it."""
+        return self.kind.began_at(self.arn)
 
 
 @dataclass(frozen=True)
@@ -109,15 +107,13 @@ def lineages_of(state: JobState) -> list[LogLineage]:
         "stream": (stream := str(head.get("stream", ""))),
         "table_arn": table_arn_of(stream),
         "table_id": "",
-        "started_at": head.get("started_at", 0),
+        "started_at": head.get("started_at", 0.0),
         "name": head.get("lineage", stream),
     }
     found = list[LogLineage]()
     while stored is not None:
-        number = len(found) + 1
-        names = stored["stream"], stored["table_arn"], stored["table_id"], float(stored["started_at"])
-        found.append(LogLineage(state.job_id, number, *names, stored["name"], stored.get("gap")))
-        stored = state.read(_name(number + 1))
+        found.append(LogLineage(state.job_id, len(found) + 1, **stored))
+        stored = state.read(_name(len(found) + 1))
     return found
 
 
@@ -193,23 +189,13 @@ def _is_table(lineage: LogLineage, found: TableStream) -> bool:
     if lineage.table_id and found.table_id:
         return lineage.table_id == found.table_id
     # A data stream may have changes of a table that is made anew, too.
-    return lineage.stream == found.arn and not found.is_kinesis
-
-
-def table_arn_of(stream: str) -> str:
-    """Return the ARN of the table of a stream; an empty text of a data stream."""
-    return stream.partition("/stream/")[0] if ":dynamodb:" in stream else ""
+    return lineage.stream == found.arn and found.kind.is_of_table
 
 
 def _is_replica(table_arn: str, found: TableStream) -> bool:
     old, new = table_arn.split(":", 5), found.table_arn.split(":", 5)
     # All parts are the same but the Region.
     return len(old) == len(new) and old[:3] + old[4:] == new[:3] + new[4:] and old[3] in found.regions
-
-
-def can_be_read(lineage: LogLineage, found: TableStream) -> bool:
-    """Return whether the endpoint of a stream may have an older one, too."""
-    return found.is_kinesis or lineage.table_arn == found.table_arn
 
 
 def gap_between(

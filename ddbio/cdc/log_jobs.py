@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.cdc.batches import CAPTURE, COLUMNS
-from ddbio.cdc.lineages import LogLineage, TableStream, lineages_of
-from ddbio.cdc.log_rows import hour_of
+from ddbio.cdc.lineages import LogLineage, lineages_of
+from ddbio.cdc.log_rows import hour_seconds
+from ddbio.cdc.stream_registry import kind_of
 from ddbio.commit.snapshot import log_job_of, read_history
 from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.formats.parquet_input import open_footer
 from ddbio.formats.registry import is_row_file
-from ddbio.items.schema.file import schema_from_json
+from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.storage.job_state import JobState
 from ddbio.storage.meta import META
 
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
 
+CAPTURE, REPLAY, HANDLER = "capture", "replay", "lambda"
+"""The kinds of jobs that write files of a log; replays and the handler write no records."""
+COLUMNS = "columns"
+"""The record that has the columns of items."""
+_OLD_IMAGES = "old_images"
+"""The record of a job that was begun without old images and has them since."""
 COMMITTED = "committed"
 """The record that has the number of the last batch whose files are written."""
 FOLD_BATCHES = 200
@@ -208,9 +215,6 @@ def _fold_end(name: str) -> int:
     return int(name.removeprefix("folded-")) if name.startswith("folded-") else 0
 
 
-REPLAY, HANDLER = "replay", "lambda"
-"""The kinds of jobs that write files without records."""
-
 HOURS = "year="
 """What the paths of all files of a log begin with."""
 
@@ -235,6 +239,49 @@ def log_jobs(store: ObjectStore) -> list[JobState]:
     return jobs_in(store, CAPTURE, REPLAY, HANDLER)
 
 
+class Columns(NamedTuple):
+    """Hold the columns of items that a job writes, and the key attributes of the table if they are known."""
+
+    schema: pa.Schema
+    keys: tuple[str, ...]
+
+
+def read_columns(state: JobState) -> Columns | None:
+    """Return the columns that a job writes; None if they are not decided."""
+    stored = state.read(COLUMNS)
+    if stored is None or "schema" not in stored:
+        return None
+    return Columns(schema_from_json(stored["schema"]), tuple(stored.get("keys", ())))
+
+
+def keep_columns(state: JobState, columns: Columns, *, replaces: bool = False) -> Columns:
+    """Store the columns that a job writes from now on, and return those that are stored.
+
+    Parameters
+    ----------
+    replaces
+        Whether they replace columns that were decided before.
+    """
+    described: dict[str, Any] = {"schema": schema_to_json(columns.schema)}
+    if columns.keys:
+        described["keys"] = list(columns.keys)
+    if replaces:
+        state.put(COLUMNS, described)
+        return columns
+    return columns if state.put_once(COLUMNS, described) else read_columns(state) or columns
+
+
+def has_old_images(state: JobState) -> bool:
+    """Return whether a job writes the items as they were before their changes."""
+    return bool((state.head() or {}).get("old_image")) or state.read(_OLD_IMAGES) is not None
+
+
+def turn_on_old_images(state: JobState) -> None:
+    """Let a job write old images from now on, whoever runs it."""
+    if not has_old_images(state):
+        state.put(_OLD_IMAGES, {"since": time.time()})
+
+
 def columns_in(store: ObjectStore, keys: Iterable[str]) -> pa.Schema | None:
     """Return the columns of items that a log has already: catalogs and views want one type for all files of a folder.
 
@@ -244,9 +291,9 @@ def columns_in(store: ObjectStore, keys: Iterable[str]) -> pa.Schema | None:
         The key attributes of the table.
     """
     for each in log_jobs(store):
-        stored = each.read(COLUMNS) or {}
-        if "schema" in stored and {*stored.get("keys", ())} == {*keys}:
-            return schema_from_json(stored["schema"])
+        columns = read_columns(each)
+        if columns is not None and {*columns.keys} == {*keys}:
+            return columns.schema
     return None
 
 
@@ -304,14 +351,14 @@ def lineages_in(jobs: Iterable[JobState]) -> list[LogLineage]:
 def began_at(lineage: LogLineage) -> float:
     """Return from when on changes are of a lineage, in seconds since 1970."""
     is_first = lineage.name == lineage.stream
-    began = TableStream("", "", lineage.stream, lineage.table_arn).began_at if is_first else None
+    began = kind_of(lineage.stream).began_at(lineage.stream) if is_first else None
     return lineage.started_at if began is None else began
 
 
 def replayed(lineages: Iterable[LogLineage]) -> list[LogLineage]:
     """Return those lineages that changes of a replay may be of, in the order in which they began."""
-    # The numbers of changes from Kinesis are made by the capture.
-    return sorted((each for each in lineages if ":kinesis:" not in each.stream), key=began_at)
+    # Numbers that a capture makes are not those of a replay.
+    return sorted((each for each in lineages if not kind_of(each.stream).has_event_ids), key=began_at)
 
 
 @dataclass
@@ -401,18 +448,13 @@ def number_log(store: ObjectStore) -> None:
 def _described(store: ObjectStore, path: str, entry: StoredObject | None) -> tuple[dict[str, Any], float]:
     """Return what a record says of a file, and when its first change was made, in seconds since 1970."""
     if entry is None:
-        return {"path": path, "rows": 0}, _hour(path)
+        return {"path": path, "rows": 0}, hour_seconds(path)
     try:
         footer = open_footer(store, entry).metadata
     except NotFoundError:
         # A compaction has just replaced it.
-        return {"path": path, "rows": 0}, _hour(path)
+        return {"path": path, "rows": 0}, hour_seconds(path)
     place = footer.schema.to_arrow_schema().get_field_index(EVENT_TIME)
     groups = (footer.row_group(number).column(place).statistics for number in range(footer.num_row_groups))
     firsts: list[Any] = [each.min for each in groups if each is not None and each.has_min_max]
-    return {"path": path, "rows": footer.num_rows}, min(firsts).timestamp() if firsts else _hour(path)
-
-
-def _hour(path: str) -> float:
-    hour = hour_of(path)
-    return 0.0 if hour is None else hour.timestamp()
+    return {"path": path, "rows": footer.num_rows}, min(firsts).timestamp() if firsts else hour_seconds(path)

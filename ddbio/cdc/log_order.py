@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.formats.log_columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, SEQUENCE
+from ddbio.formats.log_columns import ARCHIVE_COLUMNS, EVENT_ID, EVENT_TIME, LOG_COLUMNS, OPERATION, SEQUENCE
 from ddbio.items.digest_columns import ColumnDigest
 from ddbio.items.item_key import Fingerprints, KeyGroups, key_fingerprints
 from ddbio.items.kernel.arrays import int64_array, int64_values
@@ -19,11 +19,14 @@ from ddbio.items.schema.own_names import is_own, item_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     Change: TypeAlias = Mapping[str, Any]
+
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 _DIGITS = "_digits"
 
@@ -68,6 +71,34 @@ def last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.take(int64_array(np.sort(items.rows[items.starts + items.counts - 1])))
 
 
+def event_micros(rows: pa.Table) -> NDArray[np.int64]:
+    """Return the times of changes in microseconds since 1970."""
+    times: Any = rows.column(EVENT_TIME).cast(pa.timestamp("us", "UTC"))
+    return np.concatenate([np.zeros(0, np.int64), *map(int64_values, times.chunks)])
+
+
+def within_times(rows: RowsT, since: datetime | None, until: datetime | None, column: str = EVENT_TIME) -> RowsT:
+    """Return the rows from one time on and before another; None leaves that side open."""
+    for bound, keeps in ((since, pc.greater_equal), (until, pc.less)):
+        if bound is not None:
+            rows = rows.filter(keeps(rows.column(column), pa.scalar(bound, pa.timestamp("us", "UTC"))))
+    return rows
+
+
+def have_operation(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
+    """Return which changes are of an operation."""
+    operations: Any = rows.column(OPERATION)
+    found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy().astype(bool)
+    return found
+
+
+def item_words(rows: pa.Table) -> NDArray[np.uint64]:
+    """Return two words for each row, the same for equal items."""
+    digest = ColumnDigest()
+    words = [digest.add_rows(batch).items for batch in rows.to_batches()]
+    return np.concatenate([np.zeros((0, 2), np.uint64), *words])
+
+
 _SETS = ("SS", "NS", "BS")
 _TIME_DIGITS, _BATCH_DIGITS, _RANK_DIGITS = 16, 12, 6
 _ZERO = ord("0")
@@ -99,7 +130,7 @@ def sequences_of(
             return change
         return records(row)
 
-    times = _micros(rows)
+    times = event_micros(rows)
     ranks = _places(times) if by_place else np.zeros(rows.num_rows, np.int64)
     for tied in _tied(rows, change_of, keys, times):
         ranks[tied] = np.sort(ranks[tied]) if by_place else np.arange(len(tied))
@@ -124,11 +155,6 @@ def _places(times: NDArray[np.int64]) -> NDArray[np.int64]:
     places = np.empty(len(times), np.int64)
     places[order] = np.minimum(numbers - firsts, 10**_RANK_DIGITS - 1)
     return places
-
-
-def _micros(rows: pa.Table) -> NDArray[np.int64]:
-    column: Any = rows.column(EVENT_TIME)
-    return np.concatenate([int64_values(each) for each in column.chunks])
 
 
 def _print(numbers: NDArray[np.int64], digits: NDArray[np.uint8]) -> None:
@@ -244,10 +270,8 @@ def change_ids(rows: pa.Table, keys: Sequence[str] = ()) -> Fingerprints:
 
 
 def _of_items(rows: pa.Table) -> Fingerprints:
-    digest, words = ColumnDigest(), [np.zeros((0, 2), np.uint64)]
-    items = rows.select([each.name for each in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)])
-    words += [digest.add_rows(batch).items for batch in items.to_batches()]
-    high, low = np.concatenate(words).T
+    names = [each.name for each in item_fields(rows.schema, LOG_COLUMNS | ARCHIVE_COLUMNS)]
+    high, low = item_words(rows.select(names)).T
     return Fingerprints(high, low)
 
 

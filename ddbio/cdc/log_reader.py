@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.cdc.batches import CAPTURE, COLUMNS, has_old_images
 from ddbio.cdc.lineages import LogLineage, lineage_number, lineages_of
-from ddbio.cdc.log_jobs import HOURS, BatchRecords, NumberedFiles, folder_of, jobs_of, lineages_in, number_files
+from ddbio.cdc.log_jobs import (
+    CAPTURE,
+    HOURS,
+    BatchRecords,
+    Columns,
+    NumberedFiles,
+    folder_of,
+    has_old_images,
+    jobs_of,
+    lineages_in,
+    number_files,
+    read_columns,
+)
 from ddbio.cdc.log_rows import log_schema
+from ddbio.cdc.stream_registry import kind_of, kind_of_job
 from ddbio.commit.snapshot import live_files
 from ddbio.errors import NotFoundError, SchemaError, TargetError
 from ddbio.formats.log_columns import LOG_COLUMNS, OLD_IMAGE, OLD_RESCUE
 from ddbio.formats.parquet_input import open_parquet
 from ddbio.formats.registry import is_row_file
 from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field
-from ddbio.items.schema.file import schema_from_json
 from ddbio.items.schema.own_names import is_own, item_fields
 from ddbio.lake_formats.rows import fitted
 
@@ -145,16 +156,10 @@ class CapturedLog:
             If no change was captured yet.
         """
         fields: dict[str, pa.Field[Any]] = {}
-        for state in self._states.values():
-            stored, head = state.read(COLUMNS), state.head() or {}
-            if stored is not None:
-                items = schema_from_json(stored["schema"])
-                found = log_schema(
-                    items, stored.get("keys", ()), old_image=has_old_images(state), event_id="table" in head
-                )
-                fields |= {each.name: each for each in found if each.name not in fields}
-        if not fields:
-            raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
+        for state, (items, keys) in self._columns():
+            has_ids = kind_of_job(state.head() or {}).has_event_ids
+            found = log_schema(items, keys, old_image=has_old_images(state), event_id=has_ids)
+            fields |= {each.name: each for each in found if each.name not in fields}
         rescue = fields.pop(RESCUE_NAME)
         return pa.schema([*fields.values(), rescue])
 
@@ -166,10 +171,18 @@ class CapturedLog:
         NotFoundError
             If no change was captured yet.
         """
+        _, columns = next(self._columns())
+        return columns.keys
+
+    def _columns(self) -> Iterator[tuple[JobState, Columns]]:
+        """Yield the jobs of which columns are known, one at least."""
+        is_empty = True
         for state in self._states.values():
-            if (stored := state.read(COLUMNS)) is not None:
-                return tuple(stored["keys"])
-        raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
+            if (columns := read_columns(state)) is not None:
+                is_empty = False
+                yield state, columns
+        if is_empty:
+            raise NotFoundError(f"the log {self._store.uri} has no columns yet: no change was captured")
 
     def heads(self) -> dict[str, dict[str, Any]]:
         """Return what each job was begun with: its stream, and when."""
@@ -275,11 +288,11 @@ def lineages_of_files(store: ObjectStore) -> dict[str, str]:
 def streams_of_files(store: ObjectStore) -> dict[str, str]:
     """Return the stream of each file that a batch of a log names; nothing if it has one stream alone.
 
-    Files with changes from Kinesis are left out: two data streams may have the same change, as its event id tells.
+    Files whose changes have event ids are left out: two data streams may have the same change, as its id tells.
     """
     names = lineages_of_files(store)
     streams = {each.name: each.stream for each in open_log(store).lineages()} if names else {}
-    return {path: streams[name] for path, name in names.items() if ":kinesis:" not in streams[name]}
+    return {path: streams[name] for path, name in names.items() if not kind_of(streams[name]).has_event_ids}
 
 
 def lineage_for(healing: JobState) -> dict[str, str]:

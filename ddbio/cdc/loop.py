@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ddbio.cdc.batches import ChangeLog
-    from ddbio.cdc.leases import LeasedSource
+    from ddbio.cdc.leases import LeasedShards
     from ddbio.cdc.log_rows import LogRows
     from ddbio.cdc.shards import Shard, Start
-    from ddbio.cdc.stream_sources import Reply, StreamSource
+    from ddbio.cdc.stream_kind import Reply, StreamSource
 
 log = logging.getLogger("ddbio.capture")
 
@@ -91,7 +91,7 @@ class CaptureLoop:
     is_last
         Whether the stream was turned off: it gets no further shards.
     sharing
-        The source, if others capture other shards of the stream.
+        The shards that are captured here, if others capture other shards of the stream.
     lag_seconds
         How old what was not written yet could be when the last batch was written.
     reads, read_bytes
@@ -105,7 +105,7 @@ class CaptureLoop:
     started_at: float
     goes_on: bool = False
     is_last: bool = False
-    sharing: LeasedSource | None = None
+    sharing: LeasedShards | None = None
     lag_seconds: float = 0.0
     gaps: list[str] = field(default_factory=list)
     reads: int = 0
@@ -127,10 +127,12 @@ class CaptureLoop:
     def __post_init__(self) -> None:
         """Begin without any shard."""
         self.lineage = Lineage(self.source.name)
+        if self.sharing is not None:
+            self.lineage.may_read = self.sharing.may_read
 
-    def share(self, source: LeasedSource) -> None:
-        """Leave the shards to others that a source leaves out."""
-        self.sharing, self.lineage.may_read = source, source.may_read
+    def _shards(self) -> list[Shard]:
+        """Return all shards that are captured here."""
+        return (self.sharing or self.source).shards()
 
     def resume(
         self,
@@ -173,7 +175,7 @@ class CaptureLoop:
         self._note(gaps)
         self._move()
         if left is None:
-            self.lineage.discover(self.source.shards(), start=start)
+            self.lineage.discover(self._shards(), start=start)
         else:
             self.lineage.positions.update(left)
             self._look()
@@ -260,7 +262,7 @@ class CaptureLoop:
 
     def _look(self) -> None:
         self._looked_at = self.timing.now()
-        listed = self.source.shards()
+        listed = self._shards()
         if self.goes_on:
             self._note(f"{each} is gone" for each in self.lineage.forgive(listed))
         self.lineage.discover(listed)

@@ -25,6 +25,8 @@ class CaptureOptions(PriceOptions):
             "max_seconds",
             "job_id",
             "on_gap",
+            # Wanted once, old images stay for all who run the capture.
+            "old_image",
             "flush_seconds",
             "flush_bytes",
             "schema",
@@ -77,25 +79,24 @@ class CaptureOptions(PriceOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CaptureStatusOptions(ConnectionOptions):
-    """Choose a log."""
-
+class _LogOptions(ConnectionOptions):
     dest: Annotated[str, Field(min_length=1)]
     """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
     """Name of the capture; default is all that write this log."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class CaptureStatusOptions(_LogOptions):
+    """Choose a log."""
+
     offline: bool = False
     """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CaptureVerifyOptions(ConnectionOptions):
+class CaptureVerifyOptions(_LogOptions):
     """Choose a log, and what of it is verified."""
-
-    dest: Annotated[str, Field(min_length=1)]
-    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
-    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
-    """Name of the capture; default is all that write this log."""
 
     images: bool = True
     """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.aws.control_plane import describe_table
-from ddbio.cdc.batches import require_rows
+from ddbio.cdc.batches import write_log_file
 from ddbio.cdc.delivered import DeliveredObjects
-from ddbio.cdc.log_jobs import REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
+from ddbio.cdc.log_jobs import COLUMNS, REPLAY, began_at, columns_in, lineages_in, log_jobs, replayed
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.log_rows import LogRows, hour_folder
 from ddbio.cdc.one_table import OneTable
@@ -23,7 +23,6 @@ from ddbio.commit.committer import Claim
 from ddbio.commit.contents import require_target
 from ddbio.errors import LimitError, OptionError
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
-from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.kernel.arrays import int64_values
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.own_names import columns_of
@@ -35,7 +34,7 @@ from ddbio.load.options import WriteOptions
 from ddbio.options import connection_of, parse_options
 from ddbio.options.parsing import fixed_options
 from ddbio.result import Result
-from ddbio.storage.job_state import JobState, require_same
+from ddbio.storage.job_state import JobState
 from ddbio.storage.staged import StoredObject
 
 if TYPE_CHECKING:
@@ -88,7 +87,6 @@ def object_name(entry: StoredObject) -> str:
     return hashlib.sha256(f"{entry.path} {entry.version}".encode()).hexdigest()[:24]
 
 
-_COLUMNS = "columns"
 _OWN = (SEQUENCE, EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE)
 # Changes of a table that are written together.
 _CHUNK_ROWS = 200_000
@@ -187,9 +185,8 @@ class _Replay:
         """Note what the replay is; refuse another one under its name."""
         fixed = fixed_options(self.options, without=("source", "dest", "table"))
         identity = {"source": self.found.store.uri, "target": self.target, **fixed}
-        begun = self.state.begin({**identity, "started_at": time.time()})
-        require_same(self.state.job_id, begun, {**identity, "started_at": begun.get("started_at")}, {})
-        table = (self.state.read(_COLUMNS) or {}).get("table")
+        self.state.begin_as(identity, {"started_at": time.time()})
+        table = (self.state.read(COLUMNS) or {}).get("table")
         if not self.table.owns(table):
             raise OptionError(
                 f"replay {self.state.job_id!r} was begun with the changes of {table!r}, not of {self.table.name!r}: "
@@ -208,15 +205,15 @@ class _Replay:
 
     def prepare(self) -> None:
         """Use the columns of the first run, so that an object that is put through again gives the same files."""
-        stored = self.state.read(_COLUMNS)
+        stored = self.state.read(COLUMNS)
         if stored is None:
             self.found.prepare(keys=self.keys)
             is_free = self.options.table is None and self.options.schema is None
             columns = columns_in(self.state.store, self.found.keys) if is_free else None
             columns = self.found.items if columns is None else columns
             values: dict[str, Any] = {"schema": schema_to_json(columns), "keys": list(self.found.keys)}
-            self.state.put_once(_COLUMNS, {**values, "table": self.table.name})
-            stored = self.state.read(_COLUMNS) or values
+            self.state.put_once(COLUMNS, {**values, "table": self.table.name})
+            stored = self.state.read(COLUMNS) or values
         self.found.prepare(schema_from_json(stored["schema"]), tuple(stored["keys"]))
 
     def to_log(self) -> None:
@@ -225,11 +222,10 @@ class _Replay:
             self._left("max_seconds", self._clock.seconds())
             rows = self.found.rows(entry)
             for stream, part in self._by_stream(rows) if rows is not None else ():
-                for hour, batch in part.by_hour():
+                for hour, found in part.of_hours():
                     path = f"{hour_folder(hour)}{self.state.job_id}-{object_name(entry)}{stream}.parquet"
-                    table = pa.Table.from_batches([batch])
-                    if not self.state.store.put_if_absent(path, parquet_bytes(table, self.options.compression)):
-                        require_rows(self.state.store, path, table.num_rows)
+                    table = pa.Table.from_batches([found.rows])
+                    write_log_file(self.state.store, path, table, self.options.compression)
                     self.files += 1
             self.done.add(entry)
 

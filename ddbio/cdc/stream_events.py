@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ddbio.cdc.batches import CAPTURE
-from ddbio.cdc.delivered_records import Failure
-from ddbio.cdc.log_jobs import HANDLER, columns_in, jobs_in
+from ddbio.cdc.delivered_records import Failure, keep_failures
+from ddbio.cdc.log_jobs import (
+    CAPTURE,
+    HANDLER,
+    Columns,
+    columns_in,
+    has_old_images,
+    jobs_in,
+    keep_columns,
+    read_columns,
+    turn_on_old_images,
+)
 from ddbio.cdc.log_rows import LogDecoder, LogRows, hour_folder, item_schema
+from ddbio.cdc.stream_registry import table_of_job
 from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError, OptionError
 from ddbio.formats.log_columns import SEQUENCE
@@ -28,7 +38,6 @@ from ddbio.formats.parquet import parquet_bytes
 from ddbio.formats.parquet_input import read_parquet
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.items.json_text import compact_json
-from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.stream_records import table_of
 from ddbio.jobs.rejected_rows import require_reject_place
@@ -40,7 +49,6 @@ if TYPE_CHECKING:
 
     from ddbio.cdc.options import StreamEventOptions
 
-_COLUMNS = "columns"
 _RANGE = re.compile(r"-(\d+)-(\d+)\.parquet$")
 
 
@@ -68,6 +76,9 @@ class StreamEventLog:
             require_reject_place(options.reject_to, options)
         self._require_table(table_of({"eventSourceARN": arn}))
         self._state.begin({"stream": arn, "old_image": options.old_image, "started_at": time.time()})
+        if options.old_image:
+            turn_on_old_images(self._state)
+        self._old_image = options.old_image or has_old_images(self._state)
         self._decoder: LogDecoder | None = None
 
     def _require_table(self, table: str | None) -> None:
@@ -78,7 +89,7 @@ class StreamEventLog:
         found = begun.read("name")
         if found is None:
             heads = (each.head() or {} for each in jobs_in(self._store, CAPTURE, HANDLER))
-            tables = [each.get("table") or table_of({"eventSourceARN": each.get("stream")}) for each in heads]
+            tables = map(table_of_job, heads)
             # Of several functions that begin at the same time one stores the table.
             begun.put_once("name", {"table": next(filter(None, tables), table)})
             found = begun.read("name") or {}
@@ -124,29 +135,27 @@ class StreamEventLog:
         body = compact_json({"Records": list(records)}).encode()
         if self._decoder is None:
             keys = tuple(records[0]["dynamodb"].get("Keys") or {})
-            given, stored = self._options.schema, self._state.read(_COLUMNS)
-            columns = None if given is None else item_schema(arrow_schema_of(given), keys)
+            given, stored = self._options.schema, read_columns(self._state)
+            wanted = None if given is None else item_schema(arrow_schema_of(given), keys)
             if stored is None:
-                known = columns_in(self._store, keys) if columns is None else columns
+                known = columns_in(self._store, keys) if wanted is None else wanted
                 chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if known is None else known
-                self._state.put_once(_COLUMNS, {"schema": schema_to_json(chosen), "keys": keys})
-                stored = self._state.read(_COLUMNS) or {}
-            schema = schema_from_json(stored["schema"]) if columns is None else columns
-            self._decoder = LogDecoder(schema, stored["keys"], old_image=self._options.old_image)
+                stored = keep_columns(self._state, Columns(chosen, keys))
+            schema = stored.schema if wanted is None else wanted
+            self._decoder = LogDecoder(schema, stored.keys, old_image=self._old_image)
         return self._decoder.decode(body)
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:
         found = self._decode(records) if records else None
-        for hour, batch in found.by_hour() if found is not None else ():
-            folder = hour_folder(hour)
-            numbers = [int(str(each)) for each in batch.column(SEQUENCE).to_pylist()]
+        for hour, rows in found.of_hours() if found is not None else ():
+            folder, numbers = hour_folder(hour), _numbers_of(rows.rows)
             written = self._written(folder, min(numbers), max(numbers))
-            kept = np.array([each not in written for each in numbers], np.bool_)
-            rows = pa.Table.from_batches([batch.filter(pa.array(kept))])
-            if rows.num_rows:
-                new = [each for each in numbers if each not in written]
+            new = [each for each in numbers if each not in written]
+            if new:
+                kept = rows.keep(np.array([each not in written for each in numbers], np.bool_))
                 path = f"{folder}{self._state.job_id}-{min(new)}-{max(new)}.parquet"
-                self._store.put_if_absent(path, parquet_bytes(rows, self._options.compression))
+                data = parquet_bytes(pa.Table.from_batches([kept.rows]), self._options.compression)
+                self._store.put_if_absent(path, data)
 
     def _written(self, folder: str, first: int, last: int) -> set[int]:
         """Return the numbers of files of the folder that overlap with these."""
@@ -154,13 +163,15 @@ class StreamEventLog:
         for entry in self._store.list(f"{folder}{self._state.job_id}-"):
             match = _RANGE.search(entry.path)
             if match and int(match[1]) <= last and int(match[2]) >= first:
-                rows = read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])
-                found.update(int(str(each)) for each in rows.column(SEQUENCE).to_pylist())
+                found.update(_numbers_of(read_parquet(pa.BufferReader(self._store.read(entry.path)), [SEQUENCE])))
         return found
 
     def _reject(self, record: dict[str, Any], reason: str) -> None:
-        now, failure = time.time(), Failure(json.dumps(record).encode(), reason)
+        failure = Failure(json.dumps(record).encode(), reason)
         store = open_store(self._options.reject_to or "", self._options)
         digest = hashlib.sha256(failure.raw).hexdigest()[:24]
-        path = f"processing-failed/{datetime.fromtimestamp(now, UTC):%Y/%m/%d}/{self._state.job_id}-{digest}"
-        store.put_if_absent(path, failure.line(int(now * 1000)))
+        keep_failures(store, f"{datetime.now(UTC):%Y/%m/%d}/{self._state.job_id}-{digest}", [failure])
+
+
+def _numbers_of(rows: pa.RecordBatch | pa.Table) -> list[int]:
+    return [int(str(each)) for each in rows.column(SEQUENCE).to_pylist()]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ddbio.aws.control_plane import call
+from ddbio.aws.error_codes import BotoCoreError, ClientError, may_pass, to_ddbio_error
+from ddbio.aws.transport import open_body_sender
 from ddbio.budget import LocalBudget
 from ddbio.errors import ThrottledError
 from ddbio.items.encode import to_dynamodb_json
@@ -16,16 +17,19 @@ from ddbio.items.json_text import compact_json
 from ddbio.items.page import units_in
 from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.jobs.clients import dynamodb_spec
+from ddbio.retrying import retrying
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ddbio.aws.transport import BodySender
     from ddbio.cdc.healing import ExportDecoder
     from ddbio.cdc.options import CaptureHealOptions
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
 _MOST_KEYS = 100
 _ROUNDS = 50
+_ATTEMPTS, _BASE_SECONDS = 9, 0.2
 
 
 def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decoder: ExportDecoder) -> pa.Table:
@@ -60,45 +64,30 @@ def read_items(options: CaptureHealOptions, keys: pa.Table, at: datetime, decode
 
 
 def _read(options: CaptureHealOptions, keys: list[dict[str, Any]], budget: LocalBudget) -> list[dict[str, Any]]:
-    found, left = list[dict[str, Any]](), [_from_text(each) for each in keys]
-    table = options.table
-    for _ in range(_ROUNDS):
-        grant = budget.acquire(len(left))
-        asked = {table: {"Keys": left, "ConsistentRead": True}}
-        reply = call(
-            dynamodb_spec(options),
-            "BatchGetItem",
-            f"table {table!r}",
-            {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"},
-        )
-        consumed = units_in(reply.get("ConsumedCapacity")) or 0.0
-        budget.settle(grant, consumed)
-        found += [_to_text(each) for each in next(iter(reply["Responses"].values()), [])]
-        left = next((each["Keys"] for each in reply.get("UnprocessedKeys", {}).values()), [])
-        if not left:
-            return found
+    found, left, table = list[dict[str, Any]](), keys, options.table
+    with contextlib.closing(open_body_sender(dynamodb_spec(options), 1)) as sender:
+        for _ in range(_ROUNDS):
+            grant = budget.acquire(len(left))
+            asked = {table: {"Keys": left, "ConsistentRead": True}}
+            reply = _send(sender, table, {"RequestItems": asked, "ReturnConsumedCapacity": "TOTAL"})
+            budget.settle(grant, units_in(reply.get("ConsumedCapacity")) or 0.0)
+            found += next(iter(reply["Responses"].values()), [])
+            left = next((each["Keys"] for each in reply.get("UnprocessedKeys", {}).values()), [])
+            if not left:
+                return found
     raise ThrottledError(f"table {table!r} left {len(left)} items unread {_ROUNDS} times: try again later", 0.0, 0.0)
 
 
-def _from_text(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as boto3 takes it, whose binary values are bytes."""
-    return {name: _binary(value, base64.b64decode) for name, value in item.items()}
-
-
-def _to_text(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item of boto3 as DynamoDB JSON."""
-    return {name: _binary(value, lambda raw: base64.b64encode(bytes(raw)).decode()) for name, value in item.items()}
-
-
-def _binary(value: dict[str, Any], turn: Any) -> dict[str, Any]:
-    ((tag, content),) = value.items()
-    match tag:
-        case "B":
-            return {tag: turn(content)}
-        case "BS":
-            return {tag: [turn(each) for each in content]}
-        case "L":
-            return {tag: [_binary(each, turn) for each in content]}
-        case "M":
-            return {tag: {name: _binary(each, turn) for name, each in content.items()}}
-    return value
+def _send(sender: BodySender, table: str, asked: dict[str, Any]) -> dict[str, Any]:
+    body = compact_json(asked).encode()
+    try:
+        reply = retrying(
+            lambda: sender.begin("BatchGetItem", table, body).result(),
+            on=may_pass,
+            attempts=_ATTEMPTS,
+            base_seconds=_BASE_SECONDS,
+        )
+    except (BotoCoreError, ClientError) as error:
+        raise to_ddbio_error(error, action="dynamodb:BatchGetItem", resource=f"table {table!r}") from error
+    found: dict[str, Any] = json.loads(reply)
+    return found

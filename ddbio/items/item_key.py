@@ -9,6 +9,7 @@ another. The hash is the XXH64 of the identity with seed 0: the same on every ma
 from __future__ import annotations
 
 import itertools
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -404,10 +405,16 @@ class KeySet:
     """Find repeated keys in a long stream, at 16 bytes a key.
 
     Fingerprints are held in sorted runs, each at least twice as long as the next.
+
+    Parameters
+    ----------
+    kept
+        So many of the last keys are kept at least, and older ones are forgotten.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: float = math.inf) -> None:
         self._runs: list[Fingerprints] = []
+        self._kept = kept
 
     def add(self, fingerprints: Fingerprints) -> _Flags:
         """Return which rows have a new key; of several rows with one key, the first has it."""
@@ -422,12 +429,17 @@ class KeySet:
         return mask
 
     def _insert(self, run: Fingerprints) -> None:
-        while self._runs and len(self._runs[-1].high) < 2 * len(run.high):
+        if not len(run.high):
+            return
+        # Of long runs, the oldest can be forgotten by itself.
+        while self._runs and len(self._runs[-1].high) < 2 * len(run.high) <= max(1, self._kept / 4):
             other = self._runs.pop()
             run = Fingerprints.joined([other, run])
             order = _order(run)
             run = Fingerprints(run.high[order], run.low[order])
         self._runs.append(run)
+        while sum(len(each.high) for each in self._runs[1:]) >= self._kept:
+            del self._runs[0]
 
 
 class KeyGroups:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ddbio.cdc.log_reader import LogFile, open_log, read_changes
 from ddbio.cdc.log_rows import hour_folder
+from ddbio.cdc.stream_registry import kind_of_job
 from ddbio.errors import ExportIncompleteError, NotFoundError, OptionError, SchemaError, TargetError
 from ddbio.export.options import ExportReadOptions
 from ddbio.export.tasks import export_columns
@@ -101,10 +102,11 @@ class LogChanges:
 
     def lineages(self) -> list[str]:
         """Return the streams that the log comes from, in the order in which their captures began to read them."""
-        if len({"table" in head for head in self._log.heads().values()}) > 1:
+        titles = sorted({kind_of_job(head).title for head in self._log.heads().values()})
+        if len(titles) > 1:
             raise OptionError(
-                f"the log {self.uri} has changes from DynamoDB Streams and from Kinesis, whose numbers "
-                "cannot be compared: choose one capture by job_id"
+                f"the log {self.uri} has changes from {' and from '.join(titles)}, whose numbers cannot be compared: "
+                "choose one capture by job_id"
             )
         return [each.name for each in self._log.lineages()]
 

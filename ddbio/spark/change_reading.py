@@ -16,8 +16,8 @@ from pydantic.dataclasses import dataclass as options_dataclass
 from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ddbio.cdc.batches import CAPTURE
 from ddbio.cdc.capture import open_capture, prepare_capture
+from ddbio.cdc.log_jobs import CAPTURE
 from ddbio.cdc.log_reader import CapturedLog, oldest_hour, open_log, read_log_file
 from ddbio.cdc.options import CaptureOptions
 from ddbio.jobs.engine import available_cores

@@ -40,6 +40,24 @@ class JobState:
             return identity
         return self.head() or identity
 
+    def begin_as(self, identity: Mapping[str, Any], noted: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Return what the job was begun with; begin it if it is new, and refuse to go on under another identity.
+
+        Parameters
+        ----------
+        noted
+            What the first run notes besides; later runs may differ in it.
+
+        Raises
+        ------
+        OptionError
+            If a member of the identity differs.
+        """
+        noted = noted or {}
+        begun = self.begin({**identity, **noted})
+        require_same(self.job_id, begun, {**identity, **{name: begun.get(name) for name in noted}}, {})
+        return begun
+
     def head(self) -> dict[str, Any] | None:
         """Return what the job was begun with, or None if it is new."""
         return self._read(self._head)

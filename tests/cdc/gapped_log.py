@@ -16,6 +16,7 @@ from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.errors import GapError
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
+from tests.cdc.tables import create_data_stream, create_table
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 BEFORE, AFTER = {"a": 1, "b": 1, "c": 3, "d": 1, "z": 1}, {"a": 2, "c": 3, "d": 1, "e": 1}
@@ -33,14 +34,8 @@ def make_gap(fake, dest):
         def put(pk, n):
             client.put_item(TableName=table, Item={"pk": {"S": pk}, "n": {"N": str(n)}})
 
-        client.create_table(
-            TableName=table,
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        kinesis.create_stream(StreamName=table, ShardCount=2)
-        arn = kinesis.describe_stream_summary(StreamName=table)["StreamDescriptionSummary"]["StreamARN"]
+        create_table(client, table, view=None)
+        arn = create_data_stream(kinesis, table)
         precision = {"ApproximateCreationDateTimePrecision": "MICROSECOND"}
         client.enable_kinesis_streaming_destination(
             TableName=table, StreamArn=arn, EnableKinesisStreamingConfiguration=precision

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import ddbio
 from ddbio.cdc.log_rows import hour_folder
 from ddbio.errors import GapError, LimitError, OptionError, TargetError
 from ddbio.testing import FakeDynamoDB
+from tests.cdc.tables import create_table
 
 KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
 SECONDS = 300
@@ -45,19 +45,7 @@ def client(fake):
 @pytest.fixture
 def make_table(client):
     """Return a maker of tables with a stream."""
-
-    def make(view="NEW_AND_OLD_IMAGES"):
-        name = f"tab-{uuid.uuid4().hex}"
-        client.create_table(
-            TableName=name,
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-            StreamSpecification={"StreamEnabled": True, "StreamViewType": view},
-            **KEY,
-        )
-        return name
-
-    return make
+    return lambda view="NEW_AND_OLD_IMAGES": create_table(client, view=view)
 
 
 def rows_of(folder):
@@ -101,13 +89,7 @@ def test_what_there_is_now_is_told_by_the_clock_of_the_service(tmp_path):
     """A clock that is hours ahead of this machine's makes no capture end before it has all, or begin too early."""
     with FakeDynamoDB(partitions=1) as fake:
         fake.pass_time(7200)
-        boto3.client("dynamodb", endpoint_url=fake.endpoint_url).create_table(
-            TableName="ahead",
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
-            **KEY,
-        )
+        create_table(boto3.client("dynamodb", endpoint_url=fake.endpoint_url), "ahead", view="NEW_IMAGE")
         fake.load("ahead", [{"pk": {"S": str(number)}} for number in range(3000)], key="pk:S")
         run = {"available_now": True, "endpoint_url": fake.endpoint_url}
         assert ddbio.capture("ahead", tmp_path / "all", **run).records == 3000

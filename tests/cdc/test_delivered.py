@@ -11,7 +11,6 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.orc
@@ -20,7 +19,7 @@ import pytest
 
 import ddbio
 from ddbio.cdc import delivery
-from ddbio.cdc.delivered import DeliveredObjects
+from ddbio.cdc.delivered import DeliveredObjects, may_have_changes
 from ddbio.cdc.delivered_records import DeliveredReader
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.options import ChangesReadOptions
@@ -166,10 +165,9 @@ def test_objects_of_s3_that_were_written_before_are_not_read(tmp_path, uri, hour
     """S3 says when an object was written, and a change is not made later; the dates of local files mean nothing."""
     put(tmp_path, "object", joined(change("a", 1)))
     since = datetime(2026, 11, 1, tzinfo=UTC)
-    found = DeliveredObjects(ChangesReadOptions(source=str(tmp_path)), since=since)
-    found.store = SimpleNamespace(uri=uri)
+    found = DeliveredObjects(ChangesReadOptions(source=str(tmp_path)))
     written = dataclasses.replace(found.objects[0], modified_at=(since + timedelta(hours=hours)).timestamp())
-    assert found.may_have_changes(written) is is_read
+    assert may_have_changes(uri, written, since) is is_read
 
 
 def test_what_is_no_change_goes_to_the_error_prefix(tmp_path):

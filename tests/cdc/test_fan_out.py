@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
 
 import boto3
 import pyarrow.dataset as ds
@@ -14,12 +13,13 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cdc.capture import capture
-from ddbio.cdc.fan_out import FanOutSource
+from ddbio.cdc.kinesis_streams import FanOutSource
 from ddbio.cdc.options import CaptureOptions
 from ddbio.cdc.shards import HORIZON
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.options import parse_options
 from ddbio.testing import FakeDynamoDB, Faults
+from tests.cdc.tables import create_data_stream, create_table
 
 WAIT_SECONDS = 300
 
@@ -45,15 +45,8 @@ def clients(fake):
 def table(fake, clients):
     """Return a table, the ARN of its data stream of two shards, and a function that puts numbered items."""
     client, kinesis = clients
-    name = f"tab-{uuid.uuid4().hex}"
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    arn = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
-    client.create_table(
-        TableName=name,
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    name = create_table(client, view=None)
+    arn = create_data_stream(kinesis, name)
     client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
 
     def put(first, last):

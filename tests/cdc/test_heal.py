@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from datetime import timedelta
 
 import boto3
@@ -20,6 +19,7 @@ from ddbio.cli.main import cli
 from ddbio.errors import ExportIncompleteError, GapError, OptionError
 from ddbio.testing import FakeDynamoDB, MotoServer
 from tests.cdc.gapped_log import AFTER, BEFORE, make_gap, state_of
+from tests.cdc.tables import create_table
 from tests.jobs.killing import WHOLE, killing
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
@@ -57,14 +57,7 @@ def put(client, table, pk, n):
 @pytest.fixture
 def gap(fake, client, tmp_path):
     """Return the table and the arguments of a log that has a gap, in which items were put, changed and deleted."""
-    table = f"tab-{uuid.uuid4().hex}"
-    client.create_table(
-        TableName=table,
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        BillingMode="PAY_PER_REQUEST",
-        StreamSpecification=STREAM,
-    )
+    table = create_table(client)
     client.update_continuous_backups(TableName=table, **RECOVERY)
     fake.pass_time(1800)
     run = {"available_now": True, "old_image": True, "endpoint_url": fake.endpoint_url}

@@ -14,6 +14,7 @@ import pytest
 from ddbio.cdc.batches import ChangeLog, ShardRows
 from ddbio.cdc.gaps import captures_in, find_gaps
 from ddbio.cdc.heal import heal_gap
+from ddbio.cdc.lineages import TableStream
 from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.log_order import in_order, last_of_each
 from ddbio.cdc.options import CaptureHealOptions
@@ -63,8 +64,9 @@ class World:
         self.table, self.writes, self.at, self.sequence = {}, [], BEGAN + 300, 10**20
         self.store = KillingStore(str(folder / "log"))
         state = JobState(self.store, "job", "capture")
-        state.begin({"stream": "arn:aws:dynamodb:us-east-1:0:table/tab/stream/1", "started_at": BEGAN})
-        self.log, self.lineage = ChangeLog(BatchRecords(state), ("pk",), lambda _: ITEMS), Lineage("stream")
+        stream = TableStream("tab", "", "arn:aws:dynamodb:us-east-1:0:table/tab/stream/1", "")
+        state.begin({"stream": stream.arn, "started_at": BEGAN})
+        self.log, self.lineage = ChangeLog(BatchRecords(state), stream, ("pk",), lambda _: ITEMS), Lineage("stream")
         self.log.declare(ITEMS)
         self.position = "TRIM_HORIZON"
         while not self.writes:

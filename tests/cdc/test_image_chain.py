@@ -128,8 +128,8 @@ def test_a_tie_goes_on_where_the_tie_before_it_ended():
 
 def test_all_rows_are_not_looked_at_for_each_tie(monkeypatch):
     """The times of all rows are read once, however many ties there are: the work does not grow by the square."""
-    calls, micros = [], image_chain._micros
-    monkeypatch.setattr(image_chain, "_micros", lambda rows: calls.append(1) or micros(rows))
+    calls, micros = [], image_chain.event_micros
+    monkeypatch.setattr(image_chain, "event_micros", lambda rows: calls.append(1) or micros(rows))
     times = pa.array([number // 2 for number in range(40)], pa.timestamp("us", "UTC"))
     rows = pa.table({"_event_time": times, "k": ["a"] * 40})
     assert len(set(sequences_of(rows, lambda _: {"Keys": {"k": {"S": "a"}}}, ["k"], 1).to_pylist())) == 40

@@ -12,6 +12,7 @@ import pytest
 import ddbio
 from ddbio.errors import OptionError
 from ddbio.testing import FakeDynamoDB, Faults
+from tests.cdc.tables import create_data_stream, create_table
 
 KEY = {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
 
@@ -40,9 +41,7 @@ def make_table(clients):
     client, _ = clients
 
     def make(*arns):
-        name = f"tab-{uuid.uuid4().hex}"
-        types = [{"AttributeName": "pk", "AttributeType": "S"}]
-        client.create_table(TableName=name, AttributeDefinitions=types, BillingMode="PAY_PER_REQUEST", **KEY)
+        name = create_table(client, view=None)
         for arn in arns:
             client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
         return name
@@ -54,13 +53,7 @@ def make_table(clients):
 def make_stream(clients):
     """Return a maker of data streams of two shards."""
     _, kinesis = clients
-
-    def make():
-        name = f"stream-{uuid.uuid4().hex}"
-        kinesis.create_stream(StreamName=name, ShardCount=2)
-        return kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
-
-    return make
+    return lambda: create_data_stream(kinesis, f"stream-{uuid.uuid4().hex}")
 
 
 def test_each_change_is_logged_once_and_in_order(fake, clients, make_table, make_stream, tmp_path):
@@ -98,11 +91,9 @@ def test_a_capture_takes_the_changes_of_its_table_alone(tmp_path):
     """Binary keys, sets and nested values are as they were written; what other producers wrote is counted."""
     with FakeDynamoDB(partitions=1, burst_at_creation=1.0) as fake:
         client, kinesis = (boto3.client(name, endpoint_url=fake.endpoint_url) for name in ("dynamodb", "kinesis"))
-        kinesis.create_stream(StreamName="changes", ShardCount=1)
-        arn = kinesis.describe_stream_summary(StreamName="changes")["StreamDescriptionSummary"]["StreamARN"]
-        types = [{"AttributeName": "pk", "AttributeType": "B"}]
+        arn = create_data_stream(kinesis, "changes", 1)
         for name in ("orders", "users"):
-            client.create_table(TableName=name, AttributeDefinitions=types, BillingMode="PAY_PER_REQUEST", **KEY)
+            create_table(client, name, keys=["pk:B"], view=None)
             client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
         keys = [b"\xff\x00", b"abcd", b"QUJD", b"UVVKRA=="]
         for key in keys:

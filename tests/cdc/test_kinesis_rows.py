@@ -8,7 +8,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from ddbio.cdc.log_rows import KinesisDecoder
+from ddbio.cdc.kinesis_records import KinesisDecoder
 from ddbio.errors import DecodeError
 
 SCHEMA = pa.schema([("pk", pa.string()), ("n", pa.int64())])

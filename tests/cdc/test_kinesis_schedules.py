@@ -10,7 +10,8 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, TrimmedError
+from ddbio.cdc.stream_kind import parse_shard
 from ddbio.errors import GapError, TargetError
 from ddbio.testing.calls.kinesis import get_records, get_shard_iterator, list_shards
 from ddbio.testing.faults import Faults
@@ -25,8 +26,6 @@ KILLED, OVERTAKEN = {"kill": 0.06}, {"kill": 0.03, "overtake": 0.04}
 
 class KinesisWorld(World):
     """Hold a table whose changes go to a data stream, twice and out of order now and then."""
-
-    kinesis_table = "tab"
 
     def __init__(self, seed, **chances):
         super().__init__(seed, split=0.0, **chances)
@@ -72,6 +71,11 @@ class KinesisWorld(World):
         """Return the data stream, to read."""
         return VirtualKinesis(self)
 
+    @property
+    def stream_arn(self):
+        """The ARN of the data stream."""
+        return self.data.arn
+
     def rows(self):
         """Return the rows of the log, by their numbers."""
         found = [
@@ -88,6 +92,7 @@ class VirtualKinesis(VirtualSource):
 
     name = "the data stream"
     keeps_seconds = 24 * 3600.0
+    get_records = staticmethod(get_records)
 
     def pause_after(self, size_bytes):
         """Return the pause between two reads."""
@@ -106,15 +111,7 @@ class VirtualKinesis(VirtualSource):
 
     def shards(self):
         """Return all shards."""
-        return [
-            Shard(
-                each["ShardId"],
-                tuple(each[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in each),
-                each["SequenceNumberRange"]["StartingSequenceNumber"],
-                each["SequenceNumberRange"].get("EndingSequenceNumber"),
-            )
-            for each in self._call(list_shards, StreamName="data")["Shards"]
-        ]
+        return list(map(parse_shard, self._call(list_shards, StreamName="data")["Shards"]))
 
     def iterator(self, shard, position):
         """Return an iterator."""
@@ -125,10 +122,6 @@ class VirtualKinesis(VirtualSource):
         else:
             members["ShardIteratorType"] = HORIZON
         return self._call(get_shard_iterator, **members)["ShardIterator"]
-
-    def read(self, iterator):
-        """Return a body of few records."""
-        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
 
 
 def run(seed, chances):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from random import Random
 
 import boto3
@@ -20,6 +19,7 @@ from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import StoredObject
 from ddbio.testing import FakeDynamoDB
+from tests.cdc.tables import create_table
 from tests.cdc.virtual_stream import KilledError, MemoryStore, World
 
 COUNT = 3
@@ -155,15 +155,7 @@ def fake():
 def table(fake):
     """Return the name of a table with a stream, and its client."""
     client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
-    name = f"tab-{uuid.uuid4().hex}"
-    client.create_table(
-        TableName=name,
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        BillingMode="PAY_PER_REQUEST",
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
-    )
-    yield name, client
+    yield create_table(client, view="NEW_IMAGE"), client
     client.close()
 
 

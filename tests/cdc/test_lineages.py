@@ -13,13 +13,14 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.cdc.gaps import captures_in, find_gaps
-from ddbio.cdc.leases import LeasedSource
+from ddbio.cdc.leases import LeasedShards
 from ddbio.cdc.lineages import LogLineage, TableStream, gap_between, lineages_of, require_table
 from ddbio.cdc.log_reader import mixed_hours, open_log
 from ddbio.errors import GapError, OptionError
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.cdc.tables import create_data_stream, create_table
 
 BOTH = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 NEW = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -67,15 +68,8 @@ class Table:
 
     def create(self, stream=BOTH):
         """Create it; also after it was deleted."""
-        names = [("pk", "N" if self.is_numeric else "S", "HASH"), *([("sk", "S", "RANGE")] if self.is_numeric else [])]
-        given = {"StreamSpecification": stream} if stream else {}
-        self.client.create_table(
-            TableName=self.name,
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": tag} for name, tag, _ in names],
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, _, kind in names],
-            BillingMode="PAY_PER_REQUEST",
-            **given,
-        )
+        keys = ["pk:N", "sk:S"] if self.is_numeric else ["pk:S"]
+        create_table(self.client, self.name, keys=keys, view=stream and stream["StreamViewType"])
 
     def key(self, pk):
         """Return the key of an item."""
@@ -426,8 +420,7 @@ def test_another_data_stream_is_a_gap(make, fake, tmp_path):
     kinesis = boto3.client("kinesis", endpoint_url=fake.endpoint_url)
     arns = list[str]()
     for name in (f"{table.name}-1", f"{table.name}-2"):
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-        arns.append(kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"])
+        arns.append(create_data_stream(kinesis, name, 1))
     kinesis.close()
 
     def send(arn):
@@ -545,7 +538,7 @@ def test_a_lease_waits_for_the_same_stream_of_others(record, may_read):
     shards = [SimpleNamespace(shard_id=name, parents=parents, last=None) for name, parents in (("parent", ()),)]
     source = SimpleNamespace(shards=lambda: shards)
     records = SimpleNamespace(committed=0 if record is None else 1, read=lambda _: record)
-    leased = LeasedSource(source, 0, 2, lambda _: records, lambda: 0.0, lineage=2)
+    leased = LeasedShards(source, 0, 2, lambda _: records, lambda: 0.0, lineage=2)
     leased._foreign = {"child": ["parent"]}
     assert leased.may_read("child") is may_read
 

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import ddbio
-from ddbio.cdc.batches import COLUMNS
-from ddbio.cdc.log_jobs import COMMITTED, batch_name
+from ddbio.cdc.log_jobs import COLUMNS, COMMITTED, batch_name
 from ddbio.cdc.log_rows import item_schema, log_schema
 from ddbio.formats.lake_columns import OWN_FIELDS
 from ddbio.formats.log_columns import ARCHIVE_COLUMNS, LOG_COLUMNS
 from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
+from tests.cdc.tables import create_data_stream, create_table
 from tests.cdc.test_capture import client, fake  # noqa: F401 - fixtures
 
 ATTRIBUTES = [
@@ -41,18 +41,10 @@ KEYS = ["pk", "_event_id", "_op", "_rescue", "_OLD_IMAGE", "year", *sorted({*ATT
 def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, client, tmp_path):  # noqa: F811 - fixtures
     """Log, views, history and lake tables have each attribute, also as the key; a verification finds all whole."""
     name, g = f"own-{uuid.uuid4().hex}", {"endpoint_url": fake.endpoint_url}
-    stream = {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}}
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-        **(stream if source == "streams" else {}),
-    )
+    create_table(client, name, keys=[f"{key}:S"], view="NEW_AND_OLD_IMAGES" if source == "streams" else None)
     if source == "kinesis":
         kinesis = boto3.client("kinesis", endpoint_url=fake.endpoint_url)
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-        arn = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+        arn = create_data_stream(kinesis, name, 1)
         client.enable_kinesis_streaming_destination(TableName=name, StreamArn=arn)
     values = {each: {"S": f"v of {each[:9]}"} for each in ATTRIBUTES if key == "pk" or each.startswith("_e")}
     for n, number in (({"N": "1"}, 0), ({"S": "text"}, 1), ({"N": "2"}, 0)):
@@ -74,17 +66,8 @@ def test_nothing_is_lost_between_a_table_and_its_copies(key, source, fake, clien
 def test_an_archive_has_each_attribute(fake, client, tmp_path):  # noqa: F811 - fixtures
     """Items are put back as they were, whatever columns the archive has itself, also by a time to live called so."""
     given = {"endpoint_url": fake.endpoint_url}
-    for name, stream in (("expiring", True), ("restored", False)):
-        client.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            StreamSpecification={
-                "StreamEnabled": stream,
-                **({"StreamViewType": "NEW_AND_OLD_IMAGES"} if stream else {}),
-            },
-        )
+    create_table(client, "expiring")
+    create_table(client, "restored", view=None)
     ttl = {"Enabled": True, "AttributeName": "_expired_at"}
     client.update_time_to_live(TableName="expiring", TimeToLiveSpecification=ttl)
     item = {

@@ -6,17 +6,20 @@ from random import Random
 
 import pyarrow as pa
 
-from ddbio.cdc.log_rows import Recent
+from ddbio.cdc.batches import fingerprints_of_ids
+from ddbio.items.item_key import KeySet
 
 
 def test_a_change_that_comes_again_is_known():
     """Ids of any length, in any batch, are known among the last ones; what is older than twice those is forgotten."""
-    chance, recent, count = Random(1), Recent(400), 0
+    chance, recent, count = Random(1), KeySet(400), 0
     seen = dict[str, int]()
     for _ in range(150):
+        assert not len(recent.add(fingerprints_of_ids(pa.array([], pa.string()))))
         ids = [f"{chance.getrandbits(chance.choice([16, 128, 130])):x}" for _ in range(chance.randrange(40))]
         ids += [f"{'x' * chance.randrange(80)}", *chance.sample(sorted(seen), min(5, len(seen)))]
-        for each, is_new in zip(ids, recent.are_new(pa.array(ids)).tolist(), strict=True):
+        are_new = recent.add(fingerprints_of_ids(pa.array(ids)))
+        for each, is_new in zip(ids, are_new.tolist(), strict=True):
             if each not in seen or count - seen[each] > 800:
                 assert is_new
             elif count - seen[each] <= 400:
@@ -24,3 +27,4 @@ def test_a_change_that_comes_again_is_known():
             if is_new:
                 seen[each], count = count, count + 1
     assert count > 2000
+    assert len(recent._runs) < 30

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import uuid
 
 import boto3
 import deltalake
@@ -14,6 +13,7 @@ import pytest
 import ddbio
 from ddbio.aws.client import ClientSpec
 from ddbio.testing import FakeDynamoDB, MotoServer
+from tests.cdc.tables import create_table
 
 # The key attributes, a key by which the columns are chosen, and later ones that do not fit them.
 TABLES = {
@@ -53,16 +53,7 @@ def fake():
 
 def make(fake, client, keys, stream=True):
     """Make a table with these key attributes, and return its name."""
-    table, parts = f"tab-{uuid.uuid4().hex}", [key.split(":") for key in keys]
-    client.create_table(
-        TableName=table,
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": tag} for name, tag in parts],
-        KeySchema=[
-            {"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(parts, ["HASH", "RANGE"], strict=False)
-        ],
-        BillingMode="PAY_PER_REQUEST",
-        **({"StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}} if stream else {}),
-    )
+    table = create_table(client, keys=keys, view="NEW_AND_OLD_IMAGES" if stream else None)
     recovery = {"PointInTimeRecoveryEnabled": True}
     client.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
     fake.pass_time(1800)

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ddbio.cdc.batches import ChangeLog
-from ddbio.cdc.leases import LeasedSource, records_of
+from ddbio.cdc.leases import LeasedShards, records_of
+from ddbio.cdc.lineages import TableStream
 from ddbio.cdc.log_jobs import BatchRecords
 from ddbio.cdc.loop import CaptureLoop, Limits, Timing
-from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, Shard, TrimmedError
+from ddbio.cdc.shards import FIRST, HORIZON, LATEST, ExpiredError, TrimmedError
+from ddbio.cdc.stream_kind import parse_shard
 from ddbio.errors import NotFoundError
 from ddbio.items.decode import infer_schema_of_body
 from ddbio.storage.job_state import JobState
@@ -65,8 +67,6 @@ class World:
     happens
         Chances, at each step, of a write, a split, a kill, and of another process taking over meanwhile.
     """
-
-    kinesis_table = None
 
     def __init__(self, seed, *, split=0.02, kill=0.02, overtake=0.0, merge=0.0):
         self.random, self.clock = Random(seed), VirtualClock()
@@ -136,9 +136,9 @@ class World:
     def capture_shared(self, lease, leases, steps):
         """Work at a lease as a new process does, until it is stopped after some waits."""
         records = partial(records_of, MemoryStore(self), "job")
-        source = LeasedSource(self.source(), lease, leases, records, self.clock.now)
-        loop = CaptureLoop(source, self.log(records(lease)), LIMITS, self.timing(steps), started_at=0.0)
-        loop.share(source)
+        source, log, timing = self.source(), self.log(records(lease)), self.timing(steps)
+        sharing = LeasedShards(source, lease, leases, records, self.clock.now)
+        loop = CaptureLoop(source, log, LIMITS, timing, started_at=0.0, sharing=sharing)
         loop.resume("trim-horizon")
         loop.run()
         return loop
@@ -149,13 +149,15 @@ class World:
 
     def log(self, records):
         """Return the log that a process writes."""
+        stream = TableStream("tab", "", self.stream_arn, "")
         return ChangeLog(
-            records,
-            ("pk",),
-            lambda body: infer_schema_of_body(body).to_arrow(),
-            compression="none",
-            kinesis_table=self.kinesis_table,
+            records, stream, ("pk",), lambda body: infer_schema_of_body(body).to_arrow(), compression="none"
         )
+
+    @property
+    def stream_arn(self):
+        """The ARN of the stream that is captured."""
+        return self.stream.arn
 
     def timing(self, steps):
         """Return what waits, and stops after some waits if their number is given."""
@@ -208,6 +210,7 @@ class VirtualSource:
     keeps_seconds = math.inf
     clock_offset_seconds = 0.0
     pushes = False
+    get_records = staticmethod(get_records)
 
     def __init__(self, world):
         self._world = world
@@ -236,15 +239,7 @@ class VirtualSource:
     def shards(self):
         """Return all shards."""
         described = self._call(describe_stream, StreamArn=self._world.stream.arn)["StreamDescription"]["Shards"]
-        return [
-            Shard(
-                each["ShardId"],
-                (each["ParentShardId"],) if "ParentShardId" in each else (),
-                each["SequenceNumberRange"]["StartingSequenceNumber"],
-                each["SequenceNumberRange"].get("EndingSequenceNumber"),
-            )
-            for each in described
-        ]
+        return list(map(parse_shard, described))
 
     def iterator(self, shard, position):
         """Return an iterator."""
@@ -260,7 +255,7 @@ class VirtualSource:
 
     def read(self, iterator):
         """Return a body of few records."""
-        return b"".join(self._call(get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
+        return b"".join(self._call(self.get_records, ShardIterator=iterator, Limit=self._world.random.randint(1, 7)))
 
     def close(self):
         """Do nothing."""

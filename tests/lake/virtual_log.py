@@ -9,8 +9,7 @@ from random import Random
 
 import pyarrow as pa
 
-from ddbio.cdc.batches import COLUMNS
-from ddbio.cdc.log_jobs import COMMITTED, batch_name
+from ddbio.cdc.log_jobs import COLUMNS, COMMITTED, batch_name
 from ddbio.cdc.log_rows import log_schema
 from ddbio.formats.parquet import parquet_bytes
 from ddbio.items.schema.file import schema_to_json
