@@ -26,20 +26,14 @@ WARNS = "import warnings\n" + FLAKY.replace("    mark =", "    warnings.warn('ol
 @pytest.mark.parametrize(
     ("files", "status", "last"),
     [
-        (
-            [FLAKY],
-            0,
-            ["FLAKY test_0.py::test_flaky: it failed, and passed when rerun alone"],
-        ),
         ([WARNS], 0, ["FLAKY test_0.py::test_flaky: it failed, and passed when rerun alone"]),
-        ([BROKEN], 1, ["FAILED test_0.py::test_broken: it failed twice"]),
         ([FLAKY, BROKEN], 1, ["FLAKY test_0.py::test_flaky", "FAILED test_1.py::test_broken: it failed twice"]),
         ([FLAKY, FLAKY, FLAKY, FLAKY], 1, ["4 failed"]),
         ([FLAKY, "import missing_module"], 1, ["1 failed, 1 error"]),
         (["def test_passes():\n    pass\n"], 0, ["1 passed"]),
         ([], 5, ["no tests ran"]),
     ],
-    ids=["flaky", "with options", "broken", "both", "more than three", "not collected", "passes", "none"],
+    ids=["flaky", "both", "more than three", "not collected", "passes", "none"],
 )
 def test_a_test_that_passes_when_rerun_is_flaky(tmp_path, files, status, last):
     """At most three failed tests are rerun; those that pass are named in the last lines, and the run passes."""
