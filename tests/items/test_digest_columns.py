@@ -71,13 +71,6 @@ def test_rows_have_the_digests_of_their_items(items):
     assert sums_of(batch) == [digest_of([item]) for item in items]
 
 
-@given(tables(), st.integers(0, 5), st.integers(0, 5))
-def test_a_slice_has_its_own_rows(items, start, length):
-    """What is outside a slice of a batch leaves no trace."""
-    part = batch_of(items).slice(start, length)
-    assert digest_of_batch(part) == digest_of(items[start : start + length])
-
-
 @given(tables(), st.randoms(use_true_random=False))
 def test_every_way_has_one_digest(items, random):
     """Bytes, Arrow, Parquet, any order and any partitioning give one digest."""
