@@ -494,20 +494,8 @@ def test_json_columns_hold_any_value_exactly():
     assert [item["j"] for item in items_of(batch)] == values
 
 
-TOKENS = [
-    b"null",
-    b"true",
-    b'{"NULL":true}',
-    b"{}",
-    b"[]",
-    b'"s":',
-    b'"Item":',
-    b"0x",
-    b"1e5",
-    b"\xc3",
-    b"\\u0000",
-    b"\\ud800",
-]
+TOKENS = [b"null", b"true", b'{"NULL":true}', b"{}", b"[]", b'"s":', b'"Item":', b"0x", b"1e5", b"\xc3", b"\\u0000"]
+TOKENS += [b"\\ud800"]
 
 
 @given(
