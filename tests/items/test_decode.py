@@ -200,12 +200,6 @@ def test_broken_lines_are_refused_with_their_line(framing, text, message):
     assert f"line {caught.value.line}" in str(caught.value)
 
 
-def test_a_broken_page_names_the_item():
-    """In a page, which has one line, the item's place is named."""
-    with pytest.raises(DecodeError, match=r"^item 1 of the page: s: expected one type"):
-        Decoder(SCHEMA).decode(b'{"Items":[{"s":{"S":"x"}},{"s":{}}]}', "page")
-
-
 @pytest.mark.parametrize("text", ["null", " \n null", "{}null", '{"s":{"S":"x"}}\nnull\n', "\ufeffnull"])
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_a_null_for_a_document_is_refused(framing, text):
@@ -215,27 +209,23 @@ def test_a_null_for_a_document_is_refused(framing, text):
 
 
 @pytest.mark.parametrize(
-    ("data", "framing"),
+    ("data", "framing", "message"),
     [
-        (b'{"Item":{},"x":1}', "export"),
-        (b"{}", "export"),
-        (b'{"Item":null}', "export"),
-        (b'{"Items":null}', "page"),
-        (b'{"Items":[null]}', "page"),
-        (b'{"Items":[{}],"Count":1}', "page"),
-        (b"[]", "items"),
+        (b'{"Item":{},"x":1}', "export", "expected"),
+        (b"{}", "export", "expected"),
+        (b'{"Item":null}', "export", "expected"),
+        (b'{"Items":null}', "page", "expected"),
+        (b'{"Items":[null]}', "page", "expected"),
+        (b'{"Items":[{}],"Count":1}', "page", "expected"),
+        (b"[]", "items", "expected"),
+        (b'{"Items":[{"s":{"S":"x"}},{"s":{}}]}', "page", "^item 1 of the page: s: expected one type"),
+        (b'{"s":{"S":"x"}}\n{"s":{"S":"\xff"}}', "items", "^line 2: byte .* is not UTF-8"),
     ],
 )
-def test_another_framing_is_refused(data, framing):
-    """Data in another framing than the given one is refused."""
-    with pytest.raises(DecodeError, match="expected"):
+def test_another_framing_or_a_broken_item_is_refused(data, framing, message):
+    """Data in another framing than the given one is refused; the place of an item is named, in a page by its number."""
+    with pytest.raises(DecodeError, match=message):
         Decoder(SCHEMA).decode(data, framing)
-
-
-def test_bytes_that_are_not_utf_8_are_refused():
-    """Invalid UTF-8 is refused with its line."""
-    with pytest.raises(DecodeError, match=r"^line 2: byte .* is not UTF-8"):
-        Decoder(SCHEMA).decode(b'{"s":{"S":"x"}}\n{"s":{"S":"\xff"}}', "items")
 
 
 def test_deep_nesting_is_refused():
