@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.stores import flights, local_store, make_store, s3_spec, s3_store, staged_left  # noqa: F401 - fixtures
+from tests.stores import flights, local_store, make_store, s3_spec, s3_store, s3_url, staged_left  # noqa: F401 - fixtures
 from tests.tables import fake  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
