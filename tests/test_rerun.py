@@ -44,8 +44,11 @@ def test_a_test_that_passes_when_rerun_is_flaky(tmp_path, files, status, last):
     command = [sys.executable, "-c", program, "-q", "-p", "xdist.plugin", "-n", "2", "-o", "filterwarnings=default"]
     done = subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
+    assert not files or [*tmp_path.rglob("*.pyc")]
     assert [*map(str.__contains__, done.stdout.splitlines()[-len(last) :], last)] == [True] * len(last), done.stdout
 
 
 def _environment() -> dict[str, str]:
-    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    # Modules are kept compiled all the same.
+    return {**variables, "PYTHONDONTWRITEBYTECODE": "1"}
