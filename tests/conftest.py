@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.stores import flights, local_store, make_store, s3_spec, s3_store, staged_left  # noqa: F401 - fixtures
+from tests.stores import flights, local_store, make_store, s3_spec, s3_store, s3_url, staged_left  # noqa: F401 - fixtures
 from tests.tables import fake  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ with suppress(ModuleNotFoundError):  # environments of other Sparks have none
 
     # No test fails by the time that it takes: a first call may compile or import, and the machine may be busy.
     unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-    hypothesis.settings.register_profile("commit", unhurried, derandomize=True, database=None)
-    hypothesis.settings.register_profile("nightly", unhurried, print_blob=True)
+    hypothesis.settings.register_profile("commit", unhurried, derandomize=True, database=None, max_examples=50)
+    hypothesis.settings.register_profile("nightly", unhurried, print_blob=True, max_examples=200)
     hypothesis.settings.load_profile("nightly" if SEED else "commit")
 
 FAKE_ENVIRONMENT = {

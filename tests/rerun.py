@@ -8,6 +8,7 @@ not run.
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,9 @@ class Failures:
 
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments; return its exit status, or 0 if all failed tests passed when rerun alone."""
+    # Without its caches every process of a run, also each worker of Spark, would compile all modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     failures = Failures()
     status = pytest.main([*arguments], plugins=[failures])
     if failures.fatal or status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failures.tests) <= MAX_RERUNS:

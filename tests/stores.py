@@ -16,10 +16,17 @@ _serial = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def s3_spec():
-    """Return the recipe of a client of moto over HTTP."""
+def s3_url():
+    """Serve an S3 of moto for the whole run, with a bucket for exports."""
     with MotoServer() as server:
-        yield ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1")
+        ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket="exports")
+        yield server.endpoint_url
+
+
+@pytest.fixture(scope="session")
+def s3_spec(s3_url):
+    """Return the recipe of a client of moto over HTTP."""
+    return ClientSpec(endpoint_url=s3_url, region="us-east-1")
 
 
 @pytest.fixture

@@ -61,7 +61,11 @@ class Machine:
 SHELLS = {os.path.realpath(path): name for name in ("sh", "dash", "bash") if (path := shutil.which(name))}
 
 
-@pytest.fixture(params=SHELLS.values())
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.nightly if number else ()) for number, name in enumerate(SHELLS.values())
+    ]
+)
 def machine(request, tmp_path) -> Machine:
     """Return a machine without Python and Java, whose user is not root."""
     machine = Machine(tmp_path, request.param)

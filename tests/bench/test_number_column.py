@@ -14,21 +14,9 @@ from ddbio.items.reference import RowBuilder
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema, tagged_field
 
-TYPES = [
-    pa.int64(),
-    pa.int32(),
-    pa.int8(),
-    pa.uint64(),
-    pa.decimal128(38, 0),
-    pa.decimal128(38, 2),
-    pa.decimal128(38, 38),
-    pa.decimal128(9, 2),
-    pa.decimal256(60, 10),
-    pa.float64(),
-    pa.float32(),
-    pa.string(),
-    pa.large_string(),
-]
+TYPES = [pa.int64(), pa.int32(), pa.int8(), pa.uint64(), pa.decimal128(38, 0), pa.decimal128(38, 2)]
+TYPES += [pa.decimal128(38, 38), pa.decimal128(9, 2), pa.decimal256(60, 10), pa.float64(), pa.float32(), pa.string()]
+TYPES += [pa.large_string()]
 SPELLED = NUMBERS | st.sampled_from(["-0", "007", "1.50", "5.", ".5", "1e3", "+1"])
 
 
@@ -52,10 +40,10 @@ def test_a_cast_is_exact_or_refused(arrow_type, texts):
     assert column.equals(expected.column("a"))
 
 
-@pytest.mark.parametrize("text", ["0x1f", "1e3", " 1", "1_0", "nan", "inf", "+1", "", "-", "1/2", "\uff11"])
+@pytest.mark.parametrize("text", ["0x1f", "1e3", " 1", "1_0", "nan", "inf", "+1", "", "-", "1/2", "\uff11", "1" * 39])
 @pytest.mark.parametrize("arrow_type", TYPES[:-2], ids=str)
 def test_lenient_spellings_are_left_to_the_reference(text, arrow_type):
-    """A spelling that some cast of Arrow would take, and the service not so, is refused."""
+    """A spelling that some cast of Arrow would take, and the service not so, is refused; so are more than 38 digits."""
     with pytest.raises((DecodeError, pa.ArrowException)):
         cast_numbers(pa.array([text]), arrow_type)
 
@@ -71,10 +59,3 @@ def test_text_columns_hold_the_service_s_spelling():
     """A number kept as text is spelled canonically."""
     numbers = pa.array(["1e3", None, "1.50", "1e100", "-0", "7"])
     assert cast_numbers(numbers, pa.string()).to_pylist() == ["1000", None, "1.5", "1" + "0" * 100, "0", "7"]
-
-
-@pytest.mark.parametrize("arrow_type", TYPES[:-2], ids=str)
-def test_more_digits_than_the_service_has_are_left_to_the_reference(arrow_type):
-    """A text longer than any plain number of 38 digits is refused, also where the type would round it."""
-    with pytest.raises((DecodeError, pa.ArrowException)):
-        cast_numbers(pa.array(["1" * 39]), arrow_type)

@@ -96,22 +96,21 @@ def test_nothing_is_left_at_the_end():
     assert "left" not in _pace().describe(_usage(1.0, 1100))
 
 
-def test_a_load_goes_on_from_what_is_done():
-    """Rows of earlier runs count as brought, and not for the speed; writes tell no bytes."""
-    pace = Pace(JobOutline("load t", "WCU", 1000, None, done=400), _usage(0.0, 0))
-    assert pace.describe(_usage(1.0, 100, 0)) == "500 items  3 WCU/s  5.0 s left"
-
-
-def test_a_sample_is_no_part_of_the_job():
-    """What was read before the job began is neither shown as brought nor taken off what is left."""
-    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(1.0, 400))
-    assert pace.describe(_usage(2.0, 900)) == "500 items  0.2 MB/s  15 RCU/s  1.0 s left"
-
-
-def test_a_job_that_consumes_nothing_tells_no_units():
-    """Reading an export shows items, megabytes of text and the time left, and nothing of capacity."""
-    pace = Pace(JobOutline("export read", "", 1000, None), _usage(0.0, 0))
-    assert pace.describe(_usage(1.0, 500, 10_000)) == "500 items  5.0 MB/s  1.0 s left"
+@pytest.mark.parametrize(
+    ("outline", "first", "later", "text"),
+    [
+        # Rows of earlier runs count as brought, and not for the speed; writes tell no bytes.
+        (JobOutline("load t", "WCU", 1000, None, done=400), (0.0, 0), (1.0, 100, 0), "500 items  3 WCU/s  5.0 s left"),
+        # What a sample read before the job began is neither shown as brought nor taken off what is left.
+        (JobOutline("scan t", "RCU", 1000, None), (1.0, 400), (2.0, 900), "500 items  0.2 MB/s  15 RCU/s  1.0 s left"),
+        # Reading an export shows items, megabytes of text and the time left, and nothing of capacity.
+        (JobOutline("export read", "", 1000, None), (0.0, 0), (1.0, 500, 10_000), "500 items  5.0 MB/s  1.0 s left"),
+    ],
+    ids=["load", "scan", "export"],
+)
+def test_a_pace_is_that_of_the_job_alone(outline, first, later, text):
+    """Only what this run brought counts for the speed, in the units that the job consumes."""
+    assert Pace(outline, _usage(*first)).describe(_usage(*later)) == text
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+
+from tests.contract.backends import held
 
 RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 PATIENCE_SECONDS = 600
@@ -17,10 +18,6 @@ INDEX = {
 
 class DynamoContract:
     """State how backups and restores keep what a table holds."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     @staticmethod
     def _until(look, wanted):
@@ -99,39 +96,14 @@ class DynamoContract:
         assert dynamo.refusal("describe_backup", BackupArn=arn) == "BackupNotFoundException"
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {"recovery need not be on": ("test_recovery_must_be_on_to_go_back",)}
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={"recovery need not be on": ("test_recovery_must_be_on_to_go_back",)},
+    ministack={
         "a restored table does not say what it was made of": (
             "test_a_backup_holds_what_was",
             "test_a_table_is_restored_as_it_is",
         ),
         "recovery need not be on": ("test_recovery_must_be_on_to_go_back",),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

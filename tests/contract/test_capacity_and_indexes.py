@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
+
+from tests.contract.backends import held
 
 ONE = {"pk": {"S": "one"}}
 
@@ -16,10 +16,6 @@ def sized(pk, size_bytes):
 
 class DynamoContract:
     """State what requests consume and how indexes behave."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     def test_a_read_unit_is_4096_bytes(self, client, dynamo, make_table):
         """4,096 bytes cost one unit, one byte more two; half of it when eventual; an absent item costs one."""
@@ -222,17 +218,9 @@ def indexed(dynamo, make_table):
     return table
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "consumption is constant": (
             "test_a_read_unit_is_4096_bytes",
             "test_a_write_unit_is_1024_bytes",
@@ -247,14 +235,8 @@ class TestMoto(DynamoContract):
         ),
         "index keys are not checked on write": ("test_bad_index_key_refuses_the_write",),
         "a local index does not fetch from its table": ("test_local_index_fetches_from_its_table",),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+    },
+    ministack={
         "consumption is constant": (
             "test_a_read_unit_is_4096_bytes",
             "test_a_batch_rounds_each_item",
@@ -267,16 +249,5 @@ class TestMinistack(DynamoContract):
         ),
         "the length of index keys is not checked": ("test_bad_index_key_refuses_the_write[{'S': 'xxxxx]",),
         "a local index does not fetch from its table": ("test_local_index_fetches_from_its_table",),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

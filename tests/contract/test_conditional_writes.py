@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 from botocore.exceptions import ClientError
+
+from tests.contract.backends import held
 
 KEY = {"pk": {"S": "one"}}
 NEWER = {
@@ -27,10 +27,6 @@ def newer(number):
 
 class DynamoContract:
     """State how conditional writes and updates behave."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     @staticmethod
     def _failure(client, operation, **members):
@@ -253,17 +249,9 @@ class DynamoContract:
         assert found["Count"] == 0
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "values of different types are compared by Python": (
             "test_an_item_without_the_attribute_is_not_older",
             "test_conditions_hold_as_they_read[s < :five-False]",
@@ -274,14 +262,8 @@ class TestMoto(DynamoContract):
             "test_an_update_costs_the_whole_item",
             "test_an_update_moves_entries_of_indexes",
         ),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+    },
+    ministack={
         "some malformed expressions are accepted": (
             "test_malformed_conditions_are_refused[no_function(pk)-None]",
             "test_malformed_conditions_are_refused[pk < :a-values6]",
@@ -292,14 +274,5 @@ class TestMinistack(DynamoContract):
             "test_malformed_updates_are_refused[SET a]",
         ),
         "REMOVE makes an item": ("test_update_makes_an_item_unless_it_only_removes",),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names for known in (TestFake, TestMoto) for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import ClassVar
 
 import boto3
 import pytest
+
+from tests.contract.backends import held
 
 HALF = 2**127
 
@@ -30,10 +31,6 @@ def kinesis(client):
 
 class KinesisContract:
     """State how the shards of a data stream are made, read and reshaped."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     @pytest.fixture
     def stream(self, kinesis):
@@ -170,19 +167,13 @@ class KinesisContract:
             kinesis.subscribe_to_shard(ConsumerARN=consumer, ShardId=put[0]["ShardId"], StartingPosition=begin)
 
 
-class TestFake(KinesisContract):
-    """Check the fake."""
-
-    backend = "fake"
-
-
-class TestMoto(KinesisContract):
-    """Check moto."""
-
-    backend = "moto"
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {
+TestFake, TestMoto = held(
+    KinesisContract,
+    ("fake", "moto"),
+    moto={
         "moto names no children at the end of a shard": ("test_a_closed_shard_ends",),
         "moto's token of a page of shards is refused": ("test_pages_of_shards_follow_one_another",),
         "moto has no Kinesis destinations of tables": ("test_changes_of_a_table_come",),
         "moto sends no records to consumers": ("test_records_are_sent_to_a_consumer",),
-    }
+    },
+)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from typing import ClassVar
 
 import pytest
 
 from ddbio.items.capacity import item_size_bytes
+from tests.contract.backends import held
 
 MEBIBYTE = 1 << 20
 P0 = {"pk": {"S": "p0"}}
@@ -17,10 +17,6 @@ P0 = {"pk": {"S": "p0"}}
 
 class DynamoContract:
     """State what every DynamoDB does."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     def test_scan_by_limit_is_complete(self, dynamo, spread):
         """Pages of a limited Scan hold at most the limit, and all items once."""
@@ -328,17 +324,9 @@ def _partition(item):
     return item["pk"]["S"]
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "the filter of a Query may name keys": ("test_the_filter_of_a_query_names_no_key",),
         "the size of what is missing is an error": ("test_filters[size(tags) > :one-369]",),
         "segments and start keys are not checked": (
@@ -379,14 +367,8 @@ class TestMoto(DynamoContract):
         ),
         "an absent index is ResourceNotFoundException": ("test_errors_have_their_codes",),
         "TableSizeBytes is always 0": ("test_table_describes_itself",),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+    },
+    ministack={
         "the filter of a Query may name keys": ("test_the_filter_of_a_query_names_no_key",),
         "start keys are not checked": (
             "test_start_key_belongs_to_its_segment",
@@ -414,16 +396,5 @@ class TestMinistack(DynamoContract):
             "test_contradictory_scans_are_refused[{'AttributesToGet': ['pk', 'pk']}]",
         ),
         "TableSizeBytes is 200 an item": ("test_table_describes_itself",),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+
+from tests.contract.backends import held
 
 VIEWS = {
     "KEYS_ONLY": set(),
@@ -37,10 +37,6 @@ def streams(client):
 
 class DynamoContract:
     """State what a stream records and how it is read."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     def _table(self, client, make_table, view="NEW_AND_OLD_IMAGES"):
         table = make_table("pk:S", StreamSpecification={"StreamEnabled": True, "StreamViewType": view})
@@ -172,39 +168,14 @@ class DynamoContract:
         assert self._refusal(streams, "get_records", ShardIterator="no iterator") == "ValidationException"
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "a set in another order is a change": ("test_what_changes_nothing_is_not_recorded",),
         "a stream that is off, and one that is not there, end in an error of the server": (
             "test_a_stream_outlives_its_being_on",
             "test_what_is_not_there_is_refused",
         ),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {"a set in another order is a change": ("test_what_changes_nothing_is_not_recorded",)}
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+    ministack={"a set in another order is a change": ("test_what_changes_nothing_is_not_recorded",)},
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
+
+from tests.contract.backends import held
 
 ON_DEMAND = {"BillingMode": "PAY_PER_REQUEST"}
 
@@ -22,10 +22,6 @@ def index(name, projection, *key, **members):
 
 class DynamoContract:
     """State how tables are made like others and changed."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     @staticmethod
     def _described(client, table):
@@ -155,45 +151,20 @@ class DynamoContract:
         assert code == "ResourceNotFoundException"
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "an on-demand table keeps its old numbers": ("test_the_billing_mode_is_changed",),
         "values that an index cannot hold break its Scan": ("test_an_index_is_added_to_items_that_are_there",),
         "the time to live may be set twice": ("test_time_to_live_is_named_once",),
         "an absent table has a code of its own": ("test_absent_tables_are_not_found[describe_time_to_live]",),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+    },
+    ministack={
         "streams and the time to live may be set twice": (
             "test_a_stream_is_turned_on_and_off",
             "test_time_to_live_is_named_once",
         ),
         "values that an index cannot hold are in it": ("test_an_index_is_added_to_items_that_are_there",),
         "absent tables have one code": ("test_recovery_is_turned_on",),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
+
+from tests.contract.backends import held
 
 ONE = {"pk": {"S": "one"}}
 
 
 class DynamoContract:
     """State how every DynamoDB stores what it is given."""
-
-    backend: str
-    gaps: ClassVar[dict[str, tuple[str, ...]]] = {}
-    gaps_are_certain = True
 
     @pytest.mark.parametrize(
         ("text", "canonical"),
@@ -211,17 +207,9 @@ class DynamoContract:
             assert dynamo.refusal("batch_get_item", RequestItems=asked) == "ValidationException"
 
 
-class TestFake(DynamoContract):
-    """Hold the fake to the contract."""
-
-    backend = "fake"
-
-
-class TestMoto(DynamoContract):
-    """Hold moto to the contract."""
-
-    backend = "moto"
-    gaps: ClassVar = {
+TestFake, TestMoto, TestMinistack, TestEndpoint = held(
+    DynamoContract,
+    moto={
         "numbers are stored as they are written": (
             "test_numbers_come_back_in_canonical_form[1e3-1000]",
             "test_numbers_come_back_in_canonical_form[+1000-1000]",
@@ -261,29 +249,12 @@ class TestMoto(DynamoContract):
             "test_batch_names_a_key_once",
             "test_batches_are_not_empty",
         ),
-    }
-
-
-class TestMinistack(DynamoContract):
-    """Hold ministack to the contract."""
-
-    backend = "ministack"
-    gaps: ClassVar = {
+    },
+    ministack={
         "number keys are compared as text": ("test_any_spelling_of_a_number_finds_the_key",),
         "only equal puts are duplicates": (
             "test_batch_names_a_key_once[put/delete]",
             "test_batch_names_a_key_once[delete/delete]",
         ),
-    }
-
-
-class TestEndpoint(DynamoContract):
-    """Hold the endpoint in the environment to the contract, forgiving what some emulator is known not to keep."""
-
-    backend = "endpoint"
-    gaps: ClassVar = {
-        f"{known.backend}: {reason}": names
-        for known in (TestFake, TestMoto, TestMinistack)
-        for reason, names in known.gaps.items()
-    }
-    gaps_are_certain = False
+    },
+)

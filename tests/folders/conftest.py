@@ -7,16 +7,7 @@ import itertools
 import boto3
 import pytest
 
-from ddbio.testing import MotoServer
-
 _serial = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def s3_url():
-    """Serve moto for the whole run."""
-    with MotoServer() as server:
-        yield server.endpoint_url
 
 
 @pytest.fixture

@@ -91,24 +91,19 @@ def test_hostile_names_are_refused(key):
         parse_files(entry(key), "f", summary())
 
 
-@pytest.mark.parametrize("md5", ["", None, 5, "AAAA", MD5[:-1], MD5 + "!", "é" * 24])
-def test_checksums_that_are_none_are_refused(md5):
-    """What is not the base64 of sixteen bytes is no MD5."""
-    with pytest.raises(ExportIncompleteError, match="MD5"):
-        parse_files(entry(md5=md5), "f", summary())
-
-
-def test_file_listed_twice_is_refused():
-    """No file counts twice."""
-    with pytest.raises(ExportIncompleteError, match="twice"):
-        parse_files(entry() + entry("else/data/a.json.gz"), "f", summary(itemCount=2))
-
-
-def test_counts_must_add_up():
-    """The files' items are the summary's, or the export is refused."""
-    for stated in (0, 2):
-        with pytest.raises(ExportIncompleteError, match=f"1 items, the summary says {stated}"):
-            parse_files(entry(), "f", summary(itemCount=stated))
+@pytest.mark.parametrize(
+    ("listed", "count", "message"),
+    [
+        *((entry(md5=md5), 1, "MD5") for md5 in ("", None, 5, "AAAA", MD5[:-1], MD5 + "!", "é" * 24)),
+        (entry() + entry("else/data/a.json.gz"), 2, "twice"),
+        (entry(), 0, "1 items, the summary says 0"),
+        (entry(), 2, "1 items, the summary says 2"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(listed, count, message):
+    """An MD5 is the base64 of sixteen bytes, no file counts twice, and the files' items are the summary's."""
+    with pytest.raises(ExportIncompleteError, match=message):
+        parse_files(listed, "f", summary(itemCount=count))
 
 
 def test_manifest_must_have_its_checksum():

@@ -24,14 +24,18 @@ def written(folder, kind, codec, columns=1):
     return unwritable_type(store, next(iter(store.list())))
 
 
-@pytest.mark.parametrize("codec", [KINDS.NONE, KINDS.ZLIB, KINDS.SNAPPY, KINDS.LZ4, KINDS.ZSTD], ids=str)
-@pytest.mark.parametrize(("kind", "found"), [
-    ("char(5)", "char"),
-    ("varchar(5)", "varchar"),
-    ("array<map<string,struct<c:char(1)>>>", "char"),
-    ("uniontype<int,varchar(2)>", "uniontype, varchar"),
-    ("struct<s:string,t:timestamp,d:decimal(10,2),b:tinyint>", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "found", "codec"),
+    [
+        ("char(5)", "char", KINDS.NONE),
+        ("varchar(5)", "varchar", KINDS.ZLIB),
+        ("array<map<string,struct<c:char(1)>>>", "char", KINDS.SNAPPY),
+        ("uniontype<int,varchar(2)>", "uniontype, varchar", KINDS.LZ4),
+        ("uniontype<int,varchar(2)>", "uniontype, varchar", KINDS.ZSTD),
+        ("struct<s:string,t:timestamp,d:decimal(10,2),b:tinyint>", "", KINDS.ZLIB),
+    ],
+    ids=str,
+)
 def test_types_are_found_with_every_codec(tmp_path, kind, found, codec):
     """Nested ones, too, and in a footer that is longer than what is read first."""
     assert written(tmp_path, kind, codec) == found

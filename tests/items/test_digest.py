@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from item_strategies import ITEMS, meaning_of_item
 
 from ddbio.items.attribute import encode_base64
-from ddbio.items.decode import Decoder
 from ddbio.items.digest import Digest
-from ddbio.items.digest_columns import digest_of_batches
-from ddbio.items.schema.item_schema import ItemSchema
 
 
 def digest_of(items):
@@ -36,14 +33,6 @@ def test_order_and_partitioning_do_not_matter(items, random):
     parts.merge(pickle.loads(pickle.dumps(rest)))
     assert parts == digest_of(items) == Digest(*parts.as_tuple())
     assert len(parts.hexdigest()) == 32
-
-
-@given(st.lists(ITEMS, max_size=6))
-def test_a_decoded_batch_has_the_digest_of_its_source(items):
-    """What was decoded without loss has the digest of its bytes."""
-    page = json.dumps({"Items": items}).encode()
-    batch = Decoder(ItemSchema.of_items(items).to_arrow(), nulls="keep").decode(page, "page")
-    assert digest_of_batches([batch]) == digest_of(items)
 
 
 @given(ITEMS, ITEMS)

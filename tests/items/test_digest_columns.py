@@ -71,13 +71,6 @@ def test_rows_have_the_digests_of_their_items(items):
     assert sums_of(batch) == [digest_of([item]) for item in items]
 
 
-@given(tables(), st.integers(0, 5), st.integers(0, 5))
-def test_a_slice_has_its_own_rows(items, start, length):
-    """What is outside a slice of a batch leaves no trace."""
-    part = batch_of(items).slice(start, length)
-    assert digest_of_batch(part) == digest_of(items[start : start + length])
-
-
 @given(tables(), st.randoms(use_true_random=False))
 def test_every_way_has_one_digest(items, random):
     """Bytes, Arrow, Parquet, any order and any partitioning give one digest."""
@@ -118,6 +111,7 @@ NUMBERS = {
         [Decimal("-0.0001"), Decimal("9" * 34 + ".9999"), Decimal("1.5000"), None], pa.decimal128(38, 4)
     ),
     "whole": pa.array([Decimal(10**38 - 1), Decimal(-(2**64)), Decimal(2**64 - 1), None], pa.decimal128(38, 0)),
+    "wide with zeros": pa.array([Decimal(1234567890123456789012 * 10), 10**37, 0, None], pa.decimal128(38, 0)),
     "decimal256": pa.array([Decimal("1E+40"), Decimal("-1.25"), Decimal(0), None], pa.decimal256(60, 5)),
     "negative scale": pa.array([Decimal("1E+3"), Decimal("-2E+3"), Decimal(0), None], pa.decimal128(5, -3)),
     "float64": pa.array([1.5, -0.0, 1e22, None], pa.float64()),
@@ -128,7 +122,7 @@ NUMBERS = {
 @pytest.mark.parametrize("column", NUMBERS.values(), ids=NUMBERS)
 def test_numbers_of_every_type_are_alike(column):
     """A column of any number type has the digests of its items, sliced or not."""
-    batch = pa.record_batch([column, pa.array(["1E+2", "+0.50", "-0", "1"])], schema=pa.schema(
+    batch = pa.record_batch([column, pa.array(["1E+2", "+0.50", "-0", "123456789012345678901000"])], schema=pa.schema(
         [pa.field("n", column.type), pa.field("t", pa.string(), metadata={"ddb:type": "N"})]
     ))  # fmt: skip
     for part in (batch, batch.slice(1), batch.slice(2, 1)):

@@ -44,155 +44,91 @@ def moments(arrow_type, *counts):
     return pa.array(counts, pa.int32() if arrow_type.bit_width == 32 else pa.int64()).view(arrow_type)
 
 
-BEYOND = "row 1: a: it is not within the years 0000 to 9999"
-CASES = {
-    "broken text": (broken(b"\xff"), {}, Refusal(1, "a", "text", "row 1: a: the text is not UTF-8")),
-    "half a character": (broken(b"x\xc3"), {}, Refusal(1, "a", "text", "row 1: a: the text is not UTF-8")),
-    "broken name": (
-        pa.MapArray.from_arrays([0, 1, 2], broken(b"\xed\xa0\x80"), pa.array([1, 2])),
-        {},
-        Refusal(1, "a.*", "text", "row 1: a.*: the text is not UTF-8"),
-    ),
+BEYOND = "it is not within the years 0000 to 9999"
+NO_DAY = "it is no whole day within the years 0000 to 9999"
+NO_TIME = "it is no time of a day"
+NO_TEXT = "the text is not UTF-8"
+EMPTY_KEY = "the key is empty: DynamoDB takes no empty key"
+TWICE = "an element is twice in the set"
+NAME_LENGTH = "an attribute's name has 1 to 65,535 bytes"
+NAMED = pa.map_(pa.string(), pa.int64())
+BROKEN_NAMES = pa.MapArray.from_arrays([0, 1, 2], broken(b"\xed\xa0\x80"), pa.array([1, 2]))
+LARGE_SETS = pa.array([[f"{number}" for number in range(999)], [f"{number % 998}" for number in range(999)]])
+
+# Of two rows the second is refused: its attribute, the rule and the message.
+SECOND_ROWS = {
+    "broken text": (broken(b"\xff"), {}, "a", "text", NO_TEXT),
+    "half a character": (broken(b"x\xc3"), {}, "a", "text", NO_TEXT),
+    "broken name": (BROKEN_NAMES, {}, "a.*", "text", NO_TEXT),
     "the year 10000": (
-        moments(pa.timestamp("ms", "UTC"), 253_402_300_799_999, 253_402_300_800_000),
-        {},
-        Refusal(1, "a", "time", BEYOND),
+        moments(pa.timestamp("ms", "UTC"), 253_402_300_799_999, 253_402_300_800_000), {}, "a", "time", BEYOND
     ),
-    "the year -1": (
-        moments(pa.timestamp("s"), -62_167_219_200, -62_167_219_201),
-        {},
-        Refusal(1, "a", "time", BEYOND),
-    ),
-    "the last second of all": (moments(pa.timestamp("us"), 0, 2**63 - 1), {}, Refusal(1, "a", "time", BEYOND)),
-    "the first day of all": (
-        moments(pa.date32(), -719_528, -(2**31)),
-        {},
-        Refusal(1, "a", "time", "row 1: a: it is no whole day within the years 0000 to 9999"),
-    ),
-    "no whole day": (
-        moments(pa.date64(), 86_400_000, 86_400_001),
-        {},
-        Refusal(1, "a", "time", "row 1: a: it is no whole day within the years 0000 to 9999"),
-    ),
-    "the 25th hour": (
-        moments(pa.time32("s"), 86_399, 86_400),
-        {},
-        Refusal(1, "a", "time", "row 1: a: it is no time of a day"),
-    ),
-    "before midnight": (
-        moments(pa.time64("ns"), 0, -1),
-        {},
-        Refusal(1, "a", "time", "row 1: a: it is no time of a day"),
-    ),
-    "NaN": (pa.array([1.5, float("nan")]), {}, Refusal(1, "a", "number", "row 1: a: 'nan' is not a DynamoDB number")),
-    "infinity": (
-        pa.array([[1.5], [float("-inf")]]),
-        {},
-        Refusal(1, "a[]", "number", "row 1: a[]: '-inf' is not a DynamoDB number"),
-    ),
-    "large": (
-        pa.array([1e125, 1e126]),
-        {},
-        Refusal(1, "a", "number", "row 1: a: '1e+126' is outside 1E-130 to 9.99E+125"),
-    ),
+    "the year -1": (moments(pa.timestamp("s"), -62_167_219_200, -62_167_219_201), {}, "a", "time", BEYOND),
+    "the last second of all": (moments(pa.timestamp("us"), 0, 2**63 - 1), {}, "a", "time", BEYOND),
+    "the first day of all": (moments(pa.date32(), -719_528, -(2**31)), {}, "a", "time", NO_DAY),
+    "no whole day": (moments(pa.date64(), 86_400_000, 86_400_001), {}, "a", "time", NO_DAY),
+    "the 25th hour": (moments(pa.time32("s"), 86_399, 86_400), {}, "a", "time", NO_TIME),
+    "before midnight": (moments(pa.time64("ns"), 0, -1), {}, "a", "time", NO_TIME),
+    "NaN": (pa.array([1.5, float("nan")]), {}, "a", "number", "'nan' is not a DynamoDB number"),
+    "infinity": (pa.array([[1.5], [float("-inf")]]), {}, "a[]", "number", "'-inf' is not a DynamoDB number"),
+    "large": (pa.array([1e125, 1e126]), {}, "a", "number", "'1e+126' is outside 1E-130 to 9.99E+125"),
     "39 digits": (
-        pa.array(["1", "1" * 39]),
-        {"tag": "N"},
-        Refusal(1, "a", "number", f"row 1: a: '{'1' * 39}' has more than 38 significant digits"),
+        pa.array(["1", "1" * 39]), {"tag": "N"}, "a", "number", f"'{'1' * 39}' has more than 38 significant digits"
     ),
     "no key": (
-        pa.array(["x", None]),
-        {"keys": {"a": "S"}},
-        Refusal(1, "a", "key_missing", "row 1: a: the key is missing: every item needs it"),
+        pa.array(["x", None]), {"keys": {"a": "S"}}, "a", "key_missing", "the key is missing: every item needs it"
     ),
-    "empty key": (
-        pa.array(["x", ""]),
-        {"keys": {"a": "S"}},
-        Refusal(1, "a", "key_empty", "row 1: a: the key is empty: DynamoDB takes no empty key"),
-    ),
-    "empty binary key": (
-        pa.array([b"x", b""]),
-        {"keys": {"a": "B"}},
-        Refusal(1, "a", "key_empty", "row 1: a: the key is empty: DynamoDB takes no empty key"),
-    ),
+    "empty key": (pa.array(["x", ""]), {"keys": {"a": "S"}}, "a", "key_empty", EMPTY_KEY),
+    "empty binary key": (pa.array([b"x", b""]), {"keys": {"a": "B"}}, "a", "key_empty", EMPTY_KEY),
     "long key": (
-        pa.array(["é" * 1024, "é" * 1024 + "x"]),
-        {"keys": {"a": "S"}},
-        Refusal(1, "a", "key_length", "row 1: a: the key has more than 2,048 bytes"),
-    ),
-    "large item": (
-        pa.array(["x" * 409_599, "x" * 409_600]),
-        {},
-        Refusal(1, "", "item_size", "row 1: the item has 409,601 bytes, DynamoDB takes 409,600", 409_601),
+        pa.array(["é" * 1024, "é" * 1024 + "x"]), {"keys": {"a": "S"}},
+        "a", "key_length", "the key has more than 2,048 bytes",
     ),
     "empty set": (
-        pa.array([["x"], []]),
-        {"tag": "SS"},
-        Refusal(1, "a", "empty_set", "row 1: a: the set is empty: make it null, or a list"),
+        pa.array([["x"], []]), {"tag": "SS"}, "a", "empty_set", "the set is empty: make it null, or a list"
     ),
-    "twice in a set": (
-        pa.array([["x", "y"], ["x", "y", "x"]]),
-        {"tag": "SS"},
-        Refusal(1, "a", "duplicate", "row 1: a: an element is twice in the set"),
-    ),
-    "a number twice": (
-        pa.array([["1", "10"], ["1.0", "1e0"]]),
-        {"tag": "NS"},
-        Refusal(1, "a", "duplicate", "row 1: a: an element is twice in the set"),
-    ),
-    "twice in a large set": (
-        pa.array([[f"{number}" for number in range(999)], [f"{number % 998}" for number in range(999)]]),
-        {"tag": "SS"},
-        Refusal(1, "a", "duplicate", "row 1: a: an element is twice in the set"),
-    ),
+    "twice in a set": (pa.array([["x", "y"], ["x", "y", "x"]]), {"tag": "SS"}, "a", "duplicate", TWICE),
+    "a number twice": (pa.array([["1", "10"], ["1.0", "1e0"]]), {"tag": "NS"}, "a", "duplicate", TWICE),
+    "twice in a large set": (LARGE_SETS, {"tag": "SS"}, "a", "duplicate", TWICE),
     "null in a set": (
-        pa.array([[b"x"], [b"x", None]]),
-        {"tag": "BS"},
-        Refusal(1, "a[]", "null_in_set", "row 1: a[]: the set has a null: DynamoDB's sets hold values only"),
+        pa.array([[b"x"], [b"x", None]]), {"tag": "BS"},
+        "a[]", "null_in_set", "the set has a null: DynamoDB's sets hold values only",
     ),
-    "empty name": (
-        pa.array([[("x", 1)], [("", 1)]], pa.map_(pa.string(), pa.int64())),
-        {},
-        Refusal(1, "a.*", "name", "row 1: a.*: an attribute's name has 1 to 65,535 bytes"),
-    ),
-    "long name": (
-        pa.array([[("x" * 65_535, 1)], [("x" * 65_536, 1)]], pa.map_(pa.string(), pa.int64())),
-        {},
-        Refusal(1, "a.*", "name", "row 1: a.*: an attribute's name has 1 to 65,535 bytes"),
-    ),
+    "empty name": (pa.array([[("x", 1)], [("", 1)]], NAMED), {}, "a.*", "name", NAME_LENGTH),
+    "long name": (pa.array([[("x" * 65_535, 1)], [("x" * 65_536, 1)]], NAMED), {}, "a.*", "name", NAME_LENGTH),
     "name twice": (
-        pa.array([[("x", 1), ("y", 1)], [("x", 1), ("x", 1)]], pa.map_(pa.string(), pa.int64())),
-        {},
-        Refusal(1, "a", "duplicate", "row 1: a: a name is twice in the map"),
+        pa.array([[("x", 1), ("y", 1)], [("x", 1), ("x", 1)]], NAMED), {},
+        "a", "duplicate", "a name is twice in the map",
     ),
-    "broken JSON": (
-        broken(b"\xff").slice(1),
-        {"tag": "JSON"},
-        Refusal(0, "a", "json", "row 0: a: line 1: byte 0 is not UTF-8: invalid start byte"),
-    ),
-    "broken text in a column of NULL": (
-        broken(b"\xff").slice(1),
-        {"tag": "NULL"},
-        Refusal(0, "a", "null", "row 0: a: '\ufffd' in a column of NULL"),
-    ),
-    "text in a column of NULL": (
-        pa.array([None, "x"]),
-        {"tag": "NULL"},
-        Refusal(1, "a", "null", "row 1: a: 'x' in a column of NULL"),
-    ),
-    "depth": (
-        nested(32),
-        {},
-        Refusal(0, "a" + "[]" * 31, "depth", f"row 0: a{'[]' * 31}: it is nested deeper than 32 levels"),
-    ),
-}
+    "text in a column of NULL": (pa.array([None, "x"]), {"tag": "NULL"}, "a", "null", "'x' in a column of NULL"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", SECOND_ROWS)
 def test_a_row_that_dynamodb_would_refuse(case):
     """The row has no bytes, and is named with attribute, rule and message; the others are printed."""
-    array, given, wanted = CASES[case]
-    assert refusals_of(array, **given) == [wanted]
+    array, given, attribute, rule, message = SECOND_ROWS[case]
+    assert refusals_of(array, **given) == [Refusal(1, attribute, rule, f"row 1: {attribute}: {message}")]
+
+
+@pytest.mark.parametrize(
+    ("array", "tag", "attribute", "rule", "message"),
+    [
+        (broken(b"\xff").slice(1), "JSON", "a", "json", "line 1: byte 0 is not UTF-8: invalid start byte"),
+        (broken(b"\xff").slice(1), "NULL", "a", "null", "'\ufffd' in a column of NULL"),
+        (nested(32), None, "a" + "[]" * 31, "depth", "it is nested deeper than 32 levels"),
+    ],
+    ids=["broken JSON", "broken text in a column of NULL", "depth"],
+)
+def test_a_first_row_that_dynamodb_would_refuse(array, tag, attribute, rule, message):
+    """A slice of an array has rows of its own."""
+    assert refusals_of(array, tag=tag) == [Refusal(0, attribute, rule, f"row 0: {attribute}: {message}")]
+
+
+def test_a_large_item():
+    """The row is named without an attribute, and with its bytes."""
+    message = "row 1: the item has 409,601 bytes, DynamoDB takes 409,600"
+    assert refusals_of(pa.array(["x" * 409_599, "x" * 409_600])) == [Refusal(1, "", "item_size", message, 409_601)]
 
 
 def test_nesting_to_the_limit():

@@ -71,21 +71,14 @@ def test_a_scan_that_costs_too_much_publishes_nothing(connection, tmp_path, monk
 
 
 def test_a_load_above_a_limit_is_refused_before_it_writes(connection, server, tmp_path):
-    """2,000 items of two units each are more than 1,000: no row is sent."""
+    """2,000 items of two units each are more than 1,000: no row is sent, and no table made."""
     (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
-    before = server.requests().get("BatchWriteItem", 0)
-    with pytest.raises(LimitError, match="max_units 1000"):
-        ddbio.load_files(tmp_path / "rows.jsonl", "written", **connection, max_units=1000)
-    assert server.requests().get("BatchWriteItem", 0) == before
-
-
-def test_a_load_above_a_limit_creates_no_table(connection, server, tmp_path):
-    """What the plan forbids is known before ``create_table`` makes anything."""
-    (tmp_path / "rows.jsonl").write_bytes(ddbio.to_dynamodb_json(pa.Table.from_pylist(ITEMS)))
-    before = server.requests().get("CreateTable", 0)
-    with pytest.raises(LimitError, match="max_units 1000"):
-        ddbio.load_files(tmp_path / "rows.jsonl", "new", **connection, create_table=True, key="pk:S", max_units=1000)
-    assert server.requests().get("CreateTable", 0) == before
+    before = server.requests()
+    for table, more in (("written", {}), ("new", {"create_table": True, "key": "pk:S"})):
+        with pytest.raises(LimitError, match="max_units 1000"):
+            ddbio.load_files(tmp_path / "rows.jsonl", table, **connection, **more, max_units=1000)
+    after = server.requests()
+    assert [after.get(name, 0) - before.get(name, 0) for name in ("BatchWriteItem", "CreateTable")] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -104,21 +97,14 @@ def test_a_scan_that_takes_too_long_is_stopped(tmp_path, read):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_a_write_of_unknown_length_is_stopped(connection, server):
-    """Rows that come one by one have no plan: the write stops at a tenth above its limit."""
+@pytest.mark.parametrize("limit", [{"max_units": 1000}, {"max_usd": 0.000625}], ids=str)
+def test_a_write_of_unknown_length_is_stopped(connection, server, limit):
+    """Rows that come one by one have no plan: the write stops at a tenth above its limit, or the price of that."""
     before = server.requests().get("BatchWriteItem", 0)
     with pytest.raises(LimitError, match=r"the job was stopped: .* units are consumed, more than 1,100"):
-        ddbio.write_table(ITEMS, "written", **connection, max_units=1000, lanes=1)
+        ddbio.write_table(ITEMS, "written", **connection, **limit, lanes=1)
     sent = server.requests()["BatchWriteItem"] - before
     assert 22 <= sent <= 30
-
-
-def test_a_write_of_unknown_length_is_stopped_by_its_price(connection, server):
-    """1,000 units cost $0.000625: the write stops at a tenth above it."""
-    before = server.requests().get("BatchWriteItem", 0)
-    with pytest.raises(LimitError, match=r"the job was stopped: .* units are consumed, more than 1,100"):
-        ddbio.write_table(ITEMS, "written", **connection, max_usd=0.000625, lanes=1)
-    assert 22 <= server.requests()["BatchWriteItem"] - before <= 30
 
 
 def test_a_copy_counts_reads_and_writes(connection, server):

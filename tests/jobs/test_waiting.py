@@ -37,26 +37,27 @@ def options(**values):
     return WaitOptions(arn="arn:job", poll_seconds=0.001, **values)
 
 
-@pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS"])
-def test_a_job_is_looked_at_until_it_ends(end):
-    """The watcher sees every description; the last one is the result, whatever the end."""
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "AVAILABLE", "COMPLETED_WITH_ERRORS")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(("IN_PROGRESS", "CANCELLING", end) for end in ENDS),
+        ("CREATING", EndpointError("away"), EndpointError("away"), "AVAILABLE"),
+        ("CREATING", ThrottledError("busy"), "REHEARSING", "ACTIVE"),
+    ],
+    ids=str,
+)
+def test_a_job_is_looked_at_until_it_ends(found):
+    """The watcher sees every description; the last one is the result, whatever the end.
+
+    Looks that meet no endpoint, or are throttled by other people's requests, are tried again; the watcher does not see
+    them. A status that is new is no end.
+    """
     seen = []
-    job = await_end(looks("IN_PROGRESS", "CANCELLING", end), options(), lambda job, _: seen.append(job.status))
-    assert (job.status, seen) == (end, ["IN_PROGRESS", "CANCELLING", end])
-
-
-def test_an_endpoint_may_be_away_for_a_while():
-    """Looks that meet no endpoint are tried again; the watcher does not see them."""
-    seen = []
-    away = EndpointError("away")
-    job = await_end(looks("CREATING", away, away, "AVAILABLE"), options(), lambda job, _: seen.append(job.status))
-    assert (job.status, seen) == ("AVAILABLE", ["CREATING", "AVAILABLE"])
-
-
-def test_a_throttled_look_does_not_end_the_waiting():
-    """Other people's requests may use up what the account may ask; and a status that is new is no end."""
-    job = await_end(looks("CREATING", ThrottledError("busy"), "REHEARSING", "ACTIVE"), options())
-    assert job.status == "ACTIVE"
+    job = await_end(looks(*found), options(), lambda job, _: seen.append(job.status))
+    assert (job.status, seen) == (found[-1], [each for each in found if isinstance(each, str)])
 
 
 def test_an_endpoint_that_stays_away_ends_the_waiting():

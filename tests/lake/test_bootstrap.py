@@ -13,20 +13,10 @@ from pyiceberg.catalog.rest import RestCatalog as RestClient
 
 import ddbio
 from ddbio.errors import OptionError
-from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing import FakeDynamoDB
 from tests.lake.rest_catalog import RestCatalog
 
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-
-
-@pytest.fixture(scope="module")
-def s3_url():
-    """Serve an S3 with a bucket for exports."""
-    with MotoServer() as server:
-        client = boto3.session.Session(region_name="us-east-1").client("s3", endpoint_url=server.endpoint_url)
-        client.create_bucket(Bucket="exports")
-        client.close()
-        yield server.endpoint_url
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from ddbio.lake.reconcile import Reconciler, closed_windows
 from ddbio.storage.job_state import JobState
 from ddbio.storage.local_store import LocalStore
 from tests.cdc.test_heal_schedules import BEGAN, KilledError, World
-from tests.lake.test_bootstrap import client, delete, fake, put, s3_url, table
+from tests.lake.test_bootstrap import client, delete, fake, put, table
 
-__all__ = ["client", "fake", "s3_url", "table"]
+__all__ = ["client", "fake", "table"]
 
 
 class LossyWorld(World):

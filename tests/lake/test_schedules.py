@@ -251,7 +251,7 @@ def sweep(seeds, kind, merging, *, fates=False):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("kind", "merging", "commit"),
-    [("delta", "local", 30), ("iceberg", "local", 10), ("delta", "spread", 15), ("iceberg", "spread", 5)],
+    [("delta", "local", 15), ("iceberg", "local", 5), ("delta", "spread", 8), ("iceberg", "spread", 5)],
 )
 def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, seeds):
     """At each version of the table the live rows are the newest states of the batches that the version has."""

@@ -15,7 +15,7 @@ from ddbio.cli.main import cli
 from ddbio.errors import NotFoundError, OptionError, ServiceError
 from ddbio.lake import verify as verifying
 from ddbio.lambda_handlers import log_changes
-from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing import FakeDynamoDB
 from ddbio.testing.export import ExportWriter, put_manifest
 from tests.lake.test_apply import capture, fake, resource, table
 from tests.test_lambda_handlers import stream_record
@@ -68,17 +68,6 @@ def test_the_exit_code_says_whether_it_is_equal(fake, table, tmp_path):
     failed = CliRunner().invoke(cli, command)
     assert failed.exit_code == 1
     assert "1 missing" in failed.stdout
-
-
-@pytest.fixture(scope="module")
-def s3_url():
-    """Serve an S3 with a bucket for exports."""
-    with MotoServer() as server:
-        session = boto3.session.Session(region_name="us-east-1")
-        client = session.client("s3", endpoint_url=server.endpoint_url)
-        client.create_bucket(Bucket="exports")
-        client.close()
-        yield server.endpoint_url
 
 
 def test_verified_as_of_a_time(s3_url, tmp_path):

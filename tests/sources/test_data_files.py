@@ -27,7 +27,7 @@ from ddbio.options import ConnectionOptions, parse_options
 from ddbio.sources.data_files import find_data, is_data, read_lines
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.paths import escape_glob, matcher
-from ddbio.testing import FakeDynamoDB, MotoServer
+from ddbio.testing import FakeDynamoDB
 
 METADATA = ["_ddbio/20260101T000000Z_0.json", "_SUCCESS.json", ".a.json.crc.json", "manifest-x.json"]
 
@@ -155,13 +155,6 @@ def put(request, tmp_path):
     for each in client.list_objects_v2(Bucket="files").get("Contents", []):
         client.delete_object(Bucket="files", Key=each["Key"])
     return lambda name, data: client.put_object(Bucket="files", Key=f"in/{name}", Body=data), "s3://files/in", {"s3_endpoint_url": url, "region": "us-east-1"}  # fmt: skip # noqa: E501
-
-
-@pytest.fixture(scope="module")
-def s3_url():
-    """Serve S3."""
-    with MotoServer() as server:
-        yield server.endpoint_url
 
 
 def lines_of(*keys):

@@ -92,6 +92,7 @@ def test_a_log_is_streamed_from_its_checkpoint(spark, fake, table, tmp_path):
     assert numbers(again)[0] == [*range(50, 60)]
 
 
+@pytest.mark.nightly
 def test_a_log_is_streamed_in_small_batches(spark, fake, table, tmp_path):
     """After the first one, a micro-batch has about so many changes; the next one goes on behind it."""
     name, put = table

@@ -496,7 +496,8 @@ json.dump({"results": found, "items": budget.usage().items, "said": said}, sys.s
 """
 
 
-@pytest.mark.parametrize("is_deaf", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_deaf", [False, True])
 def test_workers_out_of_reach_run_each_task_once(tmp_path: Path, *, is_deaf: bool):
     """Where no worker reaches the driver a shuffled job ends well, unless Spark runs the stage again that writes.
 

@@ -21,4 +21,4 @@ def merging(spark):
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_table_equals_the_model_whatever_happens(kind, merging, seeds):
     """At each version of the table the live rows are the newest states of the batches that the version has."""
-    sweep(seeds(3, 20), kind, merging, fates=True)
+    sweep(seeds(2, 20), kind, merging, fates=True)

@@ -162,6 +162,7 @@ def test_a_worker_that_was_killed(spark, recorder, table, tmp_path):
     assert (progress.counts["items"], progress.digest.count) == (COUNT, COUNT)
 
 
+@pytest.mark.nightly
 def test_a_driver_that_was_killed(recorder, table, tmp_path):
     """The whole application dies by SIGKILL; the same job, on threads here, asks for at most a page of each segment."""
     more = {"page_journal": str(tmp_path / "pages"), "endpoint_url": recorder.endpoint_url}

@@ -30,42 +30,34 @@ def frames(spark):
     return [spark.createDataFrame(each, "pk string, n long") for each in (rows, other)]
 
 
-def test_the_tasks_of_a_data_frame_hash_it(frames):
-    """Two frames are compared without their rows, and the report is that of Arrow rows, repeated keys included."""
+def test_the_tasks_of_a_data_frame_hash_it_and_check_its_rules(frames, tmp_path):
+    """Two frames are compared without their rows; the report is that of Arrow rows, repeated keys and rules too."""
     one, other = frames
-    assert ddbio.validate(one.repartition(5), one, key="pk").equal
+    rules = str(tmp_path / "rules.yaml")
+    (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
     found, wanted = (
-        ddbio.validate(source, target, key="pk", examples=20)
-        for source, target in ((one, other), (one.toArrow(), other.toArrow()))
+        ddbio.validate(source, target, key="pk", examples=20, rules=rules)
+        for source, target in ((one.repartition(5), other), (one.toArrow(), other.toArrow()))
     )
-    assert {**found.to_dict(), **dict.fromkeys(_OWN)} == {**wanted.to_dict(), **dict.fromkeys(_OWN)}
+    left_out = dict.fromkeys((*_OWN, "rules"))
+    assert {**found.to_dict(), **left_out} == {**wanted.to_dict(), **left_out}
     assert (found.missing, found.extra, found.target_repeated) == (5, 2, 2)
+    assert [(each.rule, each.failures) for each in found.rules] == [(each.rule, each.failures) for each in wanted.rules]
+    assert [each.failures for each in found.rules] == [0, 99, 1, 197, 2, 1, 1]
+    assert all(len(each.examples) == min(each.failures, 20) for each in found.rules[:4])
+    (tmp_path / "rules.yaml").write_text("columns: {n: {range: {max: 'x'}}}", "utf-8")
+    with pytest.raises(ddbio.OptionError, match="does not suit"):
+        ddbio.validate(one, rules=rules, key="pk")
 
 
 @pytest.mark.nightly
-def test_samples_and_empty_data_frames(frames):
-    """A sample has the rows that it has of Arrow rows, and a frame may be empty."""
+def test_samples_and_empty_data_frames(spark, frames):
+    """A sample has the rows that it has of Arrow rows, a frame may be empty, and rows without a key are an error."""
     one, other = frames
     sampled = ddbio.validate(one, other, key="pk", sample=0.5, examples=0)
     assert sampled.source_rows == ddbio.validate(one.toArrow(), one.toArrow(), key="pk", sample=0.5).source_rows < 200
     empty = ddbio.validate(one.limit(0), one, key="pk", examples=1)
     assert (empty.source_rows, empty.extra) == (0, 200)
-
-
-def test_rules_of_data_frames(spark, frames, tmp_path):
-    """Rules count what fails as they do for Arrow rows; what does not suit, and rows without a key, are errors."""
-    one, other = frames
-    rules = str(tmp_path / "rules.yaml")
-    (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
-    checked, wanted = (ddbio.validate(one, side, rules=rules, key="pk") for side in (other, other.toArrow()))
-    assert [(each.rule, each.failures) for each in checked.rules] == [
-        (each.rule, each.failures) for each in wanted.rules
-    ]
-    assert [each.failures for each in checked.rules] == [0, 99, 1, 197, 2, 1, 1]
-    assert all(len(each.examples) == min(each.failures, 10) for each in checked.rules[:4])
-    (tmp_path / "rules.yaml").write_text("columns: {n: {range: {max: 'x'}}}", "utf-8")
-    with pytest.raises(ddbio.OptionError, match="does not suit"):
-        ddbio.validate(one, rules=rules, key="pk")
     with pytest.raises(ddbio.SchemaError, match="pk"):
         ddbio.validate(one, spark.createDataFrame([(None, 1)], "pk string, n long"), key="pk")
 
@@ -77,7 +69,6 @@ def test_tasks_of_spark_validate_a_table_and_its_files(spark, fake, tmp_path):
     at, rules = {"endpoint_url": fake.endpoint_url}, str(tmp_path / "rules.yaml")
     ddbio.scan_to_files("spread", tmp_path / "lake", target_file_bytes="64KiB", engine="local", **at)
     (tmp_path / "rules.yaml").write_text(_RULES, "utf-8")
-    assert ddbio.validate("spread", tmp_path / "lake", engine="spark", **at).equal
     changed = [*items[:7], {"pk": {"S": "k7"}, "n": {"N": "8"}}, *items[8:], {"pk": {"S": "new"}, "n": {"N": "-2"}}]
     fake.load("newer", b"".join(json.dumps({"Item": item}).encode() + b"\n" for item in changed), "pk:S")
     found, wanted = (

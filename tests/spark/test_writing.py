@@ -100,7 +100,7 @@ def test_one_budget_for_all_tasks(spark, frame, fake):
     assert ddbio.last_report(spark).seconds > 0.8 * ROWS / 1000
 
 
-@pytest.mark.parametrize("mode", ["upsert", "create"])
+@pytest.mark.parametrize("mode", ["upsert", pytest.param("create", marks=pytest.mark.nightly)])
 def test_a_worker_that_dies_loses_nothing(frame, fake, mode):
     """Where a process dies with half of a partition written, Spark repeats the task, and every row is there."""
 

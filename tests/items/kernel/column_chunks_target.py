@@ -1,6 +1,6 @@
 """Read damaged footers of Parquet in a process of its own, which end where the memory ends that may be touched.
 
-``python column_chunks_target.py SEED COUNT [broken]``: ``broken`` cuts the table of the format's members.
+The arguments are ``SEED COUNT [broken]``: ``broken`` cuts the table of the format's members.
 Each is read without compiling, too.
 """
 
@@ -9,22 +9,16 @@ from __future__ import annotations
 import io
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, copy_before_guard
 
 from ddbio.items.kernel import column_chunks
 from ddbio.items.kernel.column_chunks import FACTS, _read_chunks
 from ddbio.items.kernel.jit import CHECKED
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 LEAVES, GROUPS = 4, 2
 
 
@@ -51,9 +45,7 @@ def footer(chance: random.Random) -> bytes:
 
 def guarded(values: list[int]) -> np.ndarray:
     """Return numbers up to a guard page."""
-    found = allocate_before_guard(8 * len(values)).view(np.int64)
-    found[:] = values
-    return found
+    return copy_before_guard(np.array(values, np.int64))
 
 
 def main() -> None:
@@ -62,8 +54,7 @@ def main() -> None:
     table, levels = column_chunks._TABLE.tolist(), column_chunks._FIRST_LEVELS
     for _ in range(int(sys.argv[2])):
         text = footer(chance)
-        data = allocate_before_guard(len(text)).view(np.int8)
-        data[:] = np.frombuffer(text, np.int8)
+        data = copy_before_guard(text).view(np.int8)
         facts, plain = guarded([-1] * (LEAVES * GROUPS * FACTS)), [-1] * (LEAVES * GROUPS * FACTS)
         members = guarded(table[:40] if IS_BROKEN else table)
         found = _read_chunks(data, members, LEAVES, guarded(levels), facts)

@@ -1,22 +1,17 @@
 """Decode damaged documents in a process of its own, with every array that is read or written freely at a guard page.
 
-``python decode_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 """
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
 from comparison import assert_same, by_kernel, by_reference
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -25,8 +20,6 @@ from ddbio.items.changes import ChangeDecoder
 from ddbio.items.kernel.decode import scratch
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.kernel.jit import CHECKED
-
-IS_BROKEN = sys.argv[3:] == ["broken"]
 
 
 class UnpaddedScratch(scratch.Scratch):

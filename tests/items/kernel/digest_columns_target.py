@@ -1,21 +1,16 @@
 """Digest generated rows in a process of its own, with every array that is read or written freely at a guard page.
 
-``python digest_columns_target.py SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its
+The arguments are ``SEED COUNT [broken]``: ``broken`` makes the last text of each column longer than its
 bytes, so that a load must overrun. Every batch is held against the plain reference, and slices of it too.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -29,22 +24,14 @@ from ddbio.items.reference import RowBuilder, items_of
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 N_ROWS = 20
 
 plain_view, plain_offsets = arrays.view_of, arrays.offsets_of
 
 
-def before_guard(data: np.ndarray) -> np.ndarray:
-    """Return a copy of an array that ends where the memory ends that may be touched."""
-    copy = allocate_before_guard(data.nbytes).view(data.dtype)
-    copy[:] = data
-    return copy
-
-
 def guarded_view(buffer, dtype) -> np.ndarray:
     """Return what a buffer holds, before a guard page."""
-    view = before_guard(plain_view(buffer, dtype))
+    view = copy_before_guard(plain_view(buffer, dtype))
     view.flags.writeable = False
     return view
 
@@ -96,7 +83,7 @@ def main() -> None:
     arrays.view_of = digest_columns.view_of = guarded_view
     digest_columns.allocate = allocate_before_guard
     digest_columns.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
-    digest_columns.new_sums = lambda n_entries: before_guard(np.zeros(2 * n_entries, np.uint64))
+    digest_columns.new_sums = lambda n_entries: copy_before_guard(np.zeros(2 * n_entries, np.uint64))
     if IS_BROKEN:
         arrays.offsets_of = stretched_offsets
     seed, count = int(sys.argv[1]), int(sys.argv[2])

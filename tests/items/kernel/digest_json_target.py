@@ -1,18 +1,14 @@
 """Digest damaged documents in a process of its own, with their bytes at a guard page.
 
-``python digest_json_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 Every document is held against the plain reference: the same digest, or the same refusal.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -21,8 +17,6 @@ from ddbio.items import digest_json
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
 from ddbio.items.kernel.jit import CHECKED
-
-IS_BROKEN = sys.argv[3:] == ["broken"]
 
 
 def by_walk(body: bytes, framing: str) -> Digest | str:

@@ -1,19 +1,15 @@
 """Encode generated rows in a process of its own, with every array that is read or written freely at a guard page.
 
-``python encode_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. Every
 row is held against the plain reference, and against what a service of its own would refuse to store.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
 
 import pyarrow as pa
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -30,8 +26,6 @@ from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import stored_item
-
-IS_BROKEN = sys.argv[3:] == ["broken"]
 
 
 def prepare() -> None:

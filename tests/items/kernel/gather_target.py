@@ -1,26 +1,19 @@
 """Bring texts and lists into another order in a process of its own, with what they are read from at a guard page.
 
-``python gather_target.py SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
+The arguments are ``SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.gather import gather_lists, gather_texts
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.memory import PAD
-
-IS_BROKEN = sys.argv[3:] == ["broken"]
 
 
 def main() -> None:
@@ -32,8 +25,7 @@ def main() -> None:
         if IS_BROKEN:
             order = list(range(len(texts)))
         whole = b"".join(texts)
-        data = allocate_before_guard(len(whole))
-        data[:] = np.frombuffer(whole, np.uint8)
+        data = copy_before_guard(whole)
         places = np.cumsum([0, *map(len, texts)], dtype=np.int32)
         if IS_BROKEN:
             places[-1] += 1

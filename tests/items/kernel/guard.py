@@ -1,13 +1,16 @@
-"""Put arrays where the next byte may not be touched."""
+"""Put arrays where the next byte may not be touched, for targets that ``forked_targets.py`` runs."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 
 import numpy as np
 
 PROT_NONE = 0
+IS_BROKEN = sys.argv[3:] == ["broken"]
+"""Whether the target breaks a bound, so that a load must overrun."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -20,3 +23,11 @@ def allocate_before_guard(n_bytes: int) -> np.ndarray:
     if LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE):
         raise OSError(ctypes.get_errno(), "mprotect")
     return whole[n_pages * mmap.PAGESIZE - n_bytes : n_pages * mmap.PAGESIZE]
+
+
+def copy_before_guard(data: bytes | np.ndarray) -> np.ndarray:
+    """Return a copy of bytes or of an array that ends where the memory ends that may be touched."""
+    values = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
+    copy = allocate_before_guard(values.nbytes).view(values.dtype)
+    copy[:] = values
+    return copy

@@ -1,18 +1,14 @@
 """Observe damaged documents in a process of its own, with every array that grows and the bytes at a guard page.
 
-``python inference_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 Every document is held against the plain inference: the same shape, or the same refusal.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 from observation import assert_same_shape
@@ -20,8 +16,6 @@ from observation import assert_same_shape
 from ddbio.items.kernel.decode import inference
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.object_pool import ObjectPool
-
-IS_BROKEN = sys.argv[3:] == ["broken"]
 
 
 def main() -> None:

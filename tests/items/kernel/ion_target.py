@@ -1,6 +1,6 @@
 """Print damaged lines of Ion in a process of its own, with every array that is read or written freely at a guard page.
 
-``python ion_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. What comes
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun. What comes
 of each line is held against the plain reference.
 """
 
@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -27,7 +23,6 @@ from ddbio.items.ion_values import ion_line, ion_to_json_lines
 from ddbio.items.kernel import ion
 from ddbio.items.kernel.jit import CHECKED
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 TOKENS = [
     *(b"'", b'"', b"{{", b"}}", b"{", b"}", b"[", b"]", b",", b":", b"::", b" ", b"\n", b"\t", b"\0", b"\\", b"\\x41"),
     *(b"$dynamodb_SS::[", b"$dynamodb_NS::", b"$ion_1_0 ", b"$10", b"$", b"null", b"nullx", b"true", b"false", b"1d5"),

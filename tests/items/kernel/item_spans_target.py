@@ -1,6 +1,6 @@
 """Find the items of damaged documents in a process of its own, with their bytes at a guard page.
 
-``python item_spans_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 Every document is held against the plain reference: the same items and sizes, or the same refusal.
 """
 
@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from item_generator import Generator
 from mutation import mutate
 
@@ -24,7 +20,6 @@ from ddbio.items.framing import checked_items
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.raw_items import RawItemReader
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 KEYS = {"pk": "S", "n": "N"}
 
 

@@ -1,6 +1,6 @@
 """Write keys of lake rows in a process of its own, with their texts at a guard page.
 
-``python lake_keys_target.py SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
+The arguments are ``SEED COUNT [broken]``: ``broken`` lets the last text end behind the data.
 Every key is held against Python's own text, and its checksum against zlib's.
 """
 
@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.crc import tables_of
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
 from ddbio.items.kernel.memory import PAD
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
-
 
 def guarded(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Return texts one behind the other, up to a guard page, and where each begins and ends."""
     whole = b"".join(texts)
-    data = allocate_before_guard(len(whole))
-    data[:] = np.frombuffer(whole, np.uint8)
-    return data, np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return copy_before_guard(whole), np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
 def main() -> None:

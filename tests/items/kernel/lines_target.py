@@ -1,6 +1,6 @@
 """Join generated rows in a process of its own, their data and what is written at a guard page.
 
-``python lines_target.py SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
+The arguments are ``SEED COUNT [broken]``: ``broken`` gives offsets that end behind the data, so that a load must
 overrun.
 """
 
@@ -9,20 +9,14 @@ from __future__ import annotations
 import json
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.lines import ROOM_RATIO, Rows, join_rows, split_items
 from ddbio.items.kernel.memory import PAD
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 MOST_BYTES = 200
 
 
@@ -45,8 +39,7 @@ def main() -> None:
     for _ in range(int(sys.argv[2])):
         split(chance)
         texts = [chance.choice([b" ", b""]) + b"{" + b"x" * chance.randrange(90) + b"}\n" for _ in range(4)]
-        data = allocate_before_guard(sum(map(len, texts)))
-        data[:] = np.frombuffer(b"".join(texts), np.uint8)
+        data = copy_before_guard(b"".join(texts))
         offsets = np.cumsum([0, *map(len, texts)])
         offsets[-1] += IS_BROKEN
         rows = Rows(data, offsets, allocate_before_guard(MOST_BYTES + PAD), np.zeros(4, np.int64))

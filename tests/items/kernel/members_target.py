@@ -1,6 +1,6 @@
 """Find members in generated records, in a process of its own, the text and what is written at a guard page.
 
-``python members_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -9,21 +9,15 @@ import base64
 import json
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.decode import scratch
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.members import Marks, Openings
 from ddbio.items.kernel.memory import PAD
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 NAMES = ("eventName", "SequenceNumber", "Data")
 
 
@@ -61,9 +55,7 @@ def main() -> None:
         expected = [[each[name] for each in records] for name in NAMES]
         assert [each.to_pylist() for each in found[:2]] == expected[:2]
         assert found[2].to_pylist() == [base64.b64decode(each) + b"\n" for each in expected[2]]
-        guarded = allocate_before_guard(len(text))
-        guarded[:] = list(text)
-        assert marks.found(memoryview(guarded).toreadonly()) == {each for each in texts if each in text}
+        assert marks.found(memoryview(copy_before_guard(text)).toreadonly()) == {each for each in texts if each in text}
         damaged = bytearray(text)
         damaged[chance.randrange(len(damaged))] = chance.choice(b'"=\\ \xff}')
         del damaged[chance.randrange(1, 2 * len(damaged)) :]

@@ -6,53 +6,10 @@ import random
 
 from item_generator import BAD_BINARIES, BAD_NUMBERS
 
-TOKENS = [
-    b'"',
-    b"\\",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b" ",
-    b"\n",
-    b"\0",
-    b"\xff",
-    b"\xc3",
-    b"\xed\xa0\x80",
-    b"\\u",
-    b"\\ud83d",
-]
-TOKENS += [
-    b"\\udc00",
-    b'"S"',
-    b'"N":"',
-    b'{"NULL":true}',
-    b'{"NULL":false}',
-    b"null",
-    b"true",
-    b"false",
-    b"1",
-    b"-",
-    b"\\x",
-    b"{}",
-    b"[]",
-]
-TOKENS += [
-    b'{"S":"a"}',
-    b'{"N":"1"}',
-    b'{"BOOL":"true"}',
-    b'{"S":1}',
-    b'"Items"',
-    b'"Item"',
-    b"\xef\xbb\xbf",
-    b"e5",
-    b"=",
-    b"\t",
-    b"\x1f",
-    b"NaN",
-]
+TOKENS = [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80"]
+TOKENS += [b"\\u", b"\\ud83d", b"\\udc00", b'"S"', b'"N":"', b'{"NULL":true}', b'{"NULL":false}', b"null", b"true"]
+TOKENS += [b"false", b"1", b"-", b"\\x", b"{}", b"[]", b'{"S":"a"}', b'{"N":"1"}', b'{"BOOL":"true"}', b'{"S":1}']
+TOKENS += [b'"Items"', b'"Item"', b"\xef\xbb\xbf", b"e5", b"=", b"\t", b"\x1f", b"NaN"]
 TOKENS += [b'"' + text.encode() + b'"' for text in BAD_NUMBERS + BAD_BINARIES]
 
 

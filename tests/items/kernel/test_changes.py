@@ -240,29 +240,6 @@ def test_the_loops_equal_the_reference_on_stream_records(part):
             assert_same(by_loops(decoder, body), by_reference(decoder, body), body)
 
 
-def test_damaged_stream_records_get_the_answer_of_the_reference():
-    """A damaged record or body is refused with the reference's own error, or decoded as the reference decodes it."""
-    outcomes = [0, 0]
-    for seed in range(40):
-        generator = Generator(seed)
-        schema, decoder = drawn_decoder(generator)
-        whole = change_lines(generator, schema, generator.random.randrange(1, 5), as_records=True)
-        whole = generator.random.choice([whole, records_body(whole, generator.random)])
-        for _ in range(25):
-            body = mutate(whole, generator.random)
-            expected = by_reference(decoder, body)
-            assert_same(by_loops(decoder, body), expected, body)
-            outcomes[isinstance(expected, tuple)] += 1
-    assert min(outcomes) > 5
-
-
-def test_truncated_records_get_the_answer_of_the_reference():
-    """A body cut at every byte is refused as the reference refuses it."""
-    decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
-    for stop in range(len(RECORDS) + 1):
-        assert_same(by_loops(decoder, RECORDS[:stop]), by_reference(decoder, RECORDS[:stop]), RECORDS[:stop])
-
-
 def test_no_record_leaves_the_loops(monkeypatch):
     """No well-formed record of a stream needs the reference, in lines, in a body, compact or not."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
@@ -306,13 +283,16 @@ def test_changes_are_no_items():
             ddbio.from_dynamodb_json(LINES, schema)
 
 
-def test_damaged_changes_get_the_answer_of_the_reference():
-    """A damaged line is refused with the reference's own error, or decoded as the reference decodes it."""
+@pytest.mark.parametrize("as_records", [False, True])
+def test_damaged_changes_get_the_answer_of_the_reference(*, as_records):
+    """A damaged line, record or body is refused with the reference's own error, or decoded as the reference decodes."""
     outcomes = [0, 0]
     for seed in range(40):
         generator = Generator(seed)
         schema, decoder = drawn_decoder(generator)
-        whole = change_lines(generator, schema, generator.random.randrange(1, 5))
+        whole = change_lines(generator, schema, generator.random.randrange(1, 5), as_records=as_records)
+        if as_records:
+            whole = generator.random.choice([whole, records_body(whole, generator.random)])
         for _ in range(25):
             body = mutate(whole, generator.random)
             expected = by_reference(decoder, body)
@@ -321,11 +301,12 @@ def test_damaged_changes_get_the_answer_of_the_reference():
     assert min(outcomes) > 5
 
 
-def test_truncated_changes_get_the_answer_of_the_reference():
-    """Lines cut at every byte are refused or decoded as the reference does."""
+@pytest.mark.parametrize("text", [LINES, RECORDS], ids=["lines", "records"])
+def test_truncated_changes_get_the_answer_of_the_reference(text):
+    """Lines and bodies cut at every byte are refused or decoded as the reference does."""
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
-    for stop in range(len(LINES)):
-        assert_same(by_loops(decoder, LINES[:stop]), by_reference(decoder, LINES[:stop]), LINES[:stop])
+    for stop in range(len(text) + 1):
+        assert_same(by_loops(decoder, text[:stop]), by_reference(decoder, text[:stop]), text[:stop])
 
 
 def test_pieces_and_grown_arrays_change_no_change(monkeypatch):

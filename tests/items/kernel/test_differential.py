@@ -6,7 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 from comparison import assert_same, by_kernel, by_reference
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from item_generator import Generator
 from item_strategies import ITEMS, tables
@@ -67,13 +67,13 @@ def test_views_are_decoded_as_bytes_are(monkeypatch):
         assert_same(found, by_reference(body, schema, framing), body)
 
 
-@pytest.mark.parametrize("part", range(10))
-def test_the_loops_equal_the_reference_on_a_hundred_thousand_items(part):
+@pytest.mark.parametrize("part", range(4))
+def test_the_loops_equal_the_reference_on_forty_thousand_items(part):
     """Ten thousand generated items a part: all types, spellings, orders, absences and misfits give the same batch."""
     assert compare_generated(range(part * 30, part * 30 + 30), 112) >= 10_000
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_damaged_documents_get_the_answer_of_the_reference(part):
     """A damaged document is refused with the reference's own error, or decoded as the reference decodes it."""
     refused, accepted = compare_mutated(range(1_000_000 + part * 30, 1_000_030 + part * 30))
@@ -89,7 +89,6 @@ def test_the_loops_equal_the_reference_on_a_million_items(seeds):
     assert sum(compare_mutated(seeds(2_000, 2_000))) > 100_000
 
 
-@settings(max_examples=150)
 @given(items=tables(), keep=st.booleans())
 def test_items_of_one_shape_decode_alike(items, keep):
     """The shapes that Hypothesis draws decode alike under the schema inferred from them."""
@@ -100,7 +99,6 @@ def test_items_of_one_shape_decode_alike(items, keep):
     )
 
 
-@settings(max_examples=150)
 @given(sample=st.lists(ITEMS, max_size=4), items=st.lists(ITEMS, max_size=6))
 def test_items_that_do_not_fit_decode_alike(sample, items):
     """Items under the schema of other items are rescued alike."""

@@ -34,8 +34,14 @@ def lines_and_page(items):
     return b"\n".join(lines), b'{"Items":[%b]}' % b",".join(lines)
 
 
-@pytest.mark.parametrize("is_page", [True, False])
-@pytest.mark.parametrize(("count", "n_attributes", "n_present"), SPARSE)
+@pytest.mark.parametrize(
+    ("count", "n_attributes", "n_present", "is_page"),
+    [
+        pytest.param(*shape, is_page, marks=() if is_page == number % 2 else pytest.mark.nightly)
+        for number, shape in enumerate(SPARSE)
+        for is_page in (True, False)
+    ],
+)
 def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attributes, n_present, is_page):
     """What the first data of a table takes, beyond the batches that it returns, is bounded, for wide tables too."""
     items = list(sparse_items(count, n_attributes, n_present))
@@ -54,7 +60,10 @@ def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attribu
     assert peak_bytes - sum(batch.nbytes for batch in batches) <= 3 * len(page)
 
 
-@pytest.mark.parametrize(("n_attributes", "n_present"), [(10, 10), (300, 20), (1000, 5)])
+@pytest.mark.parametrize(
+    ("n_attributes", "n_present"),
+    [(1000, 5), *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in ((10, 10), (300, 20)))],
+)
 def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(n_attributes, n_present):
     """The process itself grows by no more, what Arrow and the allocator take included, for one batch of 10 MB."""
     done = subprocess.run(

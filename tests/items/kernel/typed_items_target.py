@@ -1,6 +1,6 @@
 """Type damaged plain JSON in a process of its own, with every array that is read or written freely at a guard page.
 
-``python typed_items_target.py SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
+The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so that a load must overrun.
 """
 
 from __future__ import annotations
@@ -10,15 +10,10 @@ import random
 import sys
 from contextlib import suppress
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent))
-
-from guard import allocate_before_guard
+from guard import IS_BROKEN, allocate_before_guard
 from mutation import mutate
 
 from ddbio.errors import DecodeError
@@ -28,7 +23,6 @@ from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.typed_items import typed_lines
 
-IS_BROKEN = sys.argv[3:] == ["broken"]
 NAMES = ["pk", "n", "é", "", "x" * 40, 'q"']
 
 
