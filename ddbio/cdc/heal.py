@@ -29,6 +29,7 @@ from ddbio.cdc.healing import (
     heal_windows,
     image_digests,
     key_digests,
+    numbered,
 )
 from ddbio.cdc.lineages import lineages_of
 from ddbio.cdc.log_jobs import CAPTURE, BatchRecords, has_old_images, keep_columns, read_columns
@@ -431,7 +432,8 @@ class _Job:
         since = datetime.fromisoformat(summary.from_time or "").timestamp()
         state = self._log_state(keys, since, written_at)
         decided, unsettled = state.decide(self.gap.batch)
-        settled = self.decoder.schema.empty_table()
+        # The file has the same columns whether or not there are such items.
+        settled = numbered(self.decoder.schema.empty_table(), [], [], "table")
         if unsettled.keys.num_rows:
             found = self.look(self.options, unsettled.keys, self.gap.until, self.decoder)
             images = image_digests(found, self.attributes)
