@@ -355,6 +355,21 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 
 
+# Moto looks whether an object is there and writes it in two steps: conditional requests wait for each other.
+_SERVE_MOTO = """
+import threading
+from moto import server
+one_at_a_time, respond = threading.Lock(), server.DomainDispatcherApplication.__call__
+def respond_in_turn(self, environ, start):
+    if "HTTP_IF_NONE_MATCH" not in environ and "HTTP_IF_MATCH" not in environ:
+        return respond(self, environ, start)
+    with one_at_a_time:
+        return respond(self, environ, start)
+server.DomainDispatcherApplication.__call__ = respond_in_turn
+server.main()
+"""
+
+
 class MotoServer:
     """Serve moto's S3 (and its other services) over real HTTP while the context is open.
 
@@ -384,7 +399,7 @@ class MotoServer:
         EndpointError
             If it does not.
         """
-        command = [self._python, "-m", "moto.server", "-H", _LOOPBACK, "-p", str(self._port)]
+        command = [self._python, "-c", _SERVE_MOTO, "-H", _LOOPBACK, "-p", str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
         deadline = time.monotonic() + _START_SECONDS
         while not self._listens():

@@ -30,7 +30,7 @@ def test_rows_name_what_the_service_has(kind):
             assert name in members, path
             members = getattr(members[name], "members", {})
     assert kind.entries in listing.output_shape.members
-    asked = {*kind.filters, *filter(None, (kind.table, kind.tokens[1] or kind.tokens[0]))}
+    asked = {*kind.filters, *filter(None, (kind.table, kind.tokens[-1]))}
     assert asked <= listing.input_shape.members.keys()
     assert kind.tokens[0] in listing.output_shape.members
     fields = {each.name for each in dataclasses.fields(kind.job)}

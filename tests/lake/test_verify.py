@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -151,7 +152,7 @@ def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem,
         asked.append(options.at)
         raise ServiceError("no export")
 
-    monkeypatch.setattr(verifying.jobs, "start", start)
+    monkeypatch.setattr(verifying, "EXPORT", SimpleNamespace(start=start))
     at = base + timedelta(microseconds=more_us)
     given = {} if log is False else {"log": str(tmp_path / ("log" if log is True else log))}
     with pytest.raises((OptionError, NotFoundError, ServiceError), match=problem or "no export"):
