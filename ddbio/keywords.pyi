@@ -150,6 +150,28 @@ class BulkReportKeywords(ConnectionKeywords, total=False):
     """Folder or s3:// prefix for the refused items, as ``load`` with ``retry_rejects`` takes them."""
 
 
+class CaptureStatusKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureStatusOptions`."""
+
+    job_id: str | None
+    """Name of the capture; default is all that write this log."""
+    offline: bool
+    """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
+
+
+class CaptureVerifyKeywords(ConnectionKeywords, total=False):
+    """Keywords of :class:`ddbio.options.CaptureVerifyOptions`."""
+
+    job_id: str | None
+    """Name of the capture; default is all that write this log."""
+    images: bool
+    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
+    since: datetime | str | None
+    """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
+    until: datetime | str | None
+    """Read rows before this time."""
+
+
 class CatalogConnectionKeywords(ConnectionKeywords, total=False):
     """Keywords of :class:`ddbio.options.CatalogConnectionOptions`."""
 
@@ -486,24 +508,6 @@ class CaptureKeywords(PriceKeywords, total=False):
     """Items of the table to read to infer the columns."""
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"]
     """Codec of the files."""
-
-
-class CaptureStatusKeywords(_LogKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CaptureStatusOptions`."""
-
-    offline: bool
-    """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
-
-
-class CaptureVerifyKeywords(_LogKeywords, total=False):
-    """Keywords of :class:`ddbio.options.CaptureVerifyOptions`."""
-
-    images: bool
-    """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
-    since: datetime | str | None
-    """Read rows from this time on, with its zone: the rows of the time that is read are held in memory."""
-    until: datetime | str | None
-    """Read rows before this time."""
 
 
 class CatalogSyncKeywords(CatalogConnectionKeywords, total=False):

@@ -79,25 +79,25 @@ class CaptureOptions(PriceOptions):
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class _LogOptions(ConnectionOptions):
+class CaptureStatusOptions(ConnectionOptions):
+    """Choose a log."""
+
     dest: Annotated[str, Field(min_length=1)]
     """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
     job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
     """Name of the capture; default is all that write this log."""
-
-
-@dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CaptureStatusOptions(_LogOptions):
-    """Choose a log."""
-
     offline: bool = False
     """Look at the log alone; otherwise the stream says how late the capture is, and what it has lost."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
-class CaptureVerifyOptions(_LogOptions):
+class CaptureVerifyOptions(ConnectionOptions):
     """Choose a log, and what of it is verified."""
 
+    dest: Annotated[str, Field(min_length=1)]
+    """Folder of the log: ``s3://bucket/prefix`` or a local folder."""
+    job_id: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")] | None = None
+    """Name of the capture; default is all that write this log."""
     images: bool = True
     """Read the rows, too: whether numbers repeat, and, with old images, before which changes one is missing."""
     since: AwareDatetime | None = None
