@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 import pytest
 
 from ddbio.cdc.dynamodb_streams import DYNAMODB_STREAMS
 from ddbio.cdc.kinesis_streams import KINESIS
+from ddbio.cdc.options import CaptureOptions
 from ddbio.cdc.stream_registry import STREAM_KINDS, kind_of, kind_of_job, table_of_job
 
 OWN = "arn:aws:dynamodb:us-east-1:000000000000:table/orders/stream/2026-11-01T00:00:00.000"
@@ -18,6 +21,11 @@ HEADS = [
     ("a replay", {"source": "s3://lake/in", "target": "log"}, DYNAMODB_STREAMS, ""),
     ("a stream of no known ARN", {"stream": "a"}, DYNAMODB_STREAMS, ""),
 ]
+
+
+def test_the_option_names_the_kinds():
+    """``source`` of ``capture`` may be any kind of the registry, and nothing else."""
+    assert set(get_args(get_type_hints(CaptureOptions)["source"])) == STREAM_KINDS.keys()
 
 
 @pytest.mark.parametrize(("head", "kind", "table"), [each[1:] for each in HEADS], ids=[each[0] for each in HEADS])

@@ -250,9 +250,14 @@ def sweep(seeds, kind, merging, *, fates=False):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("kind", "merging", "commit"),
-    [("delta", "local", 15), ("iceberg", "local", 5), ("delta", "spread", 8), ("iceberg", "spread", 5)],
+    ("kind", "merging", "commit", "nightly"),
+    [
+        ("delta", "local", 15, 300),
+        ("iceberg", "local", 5, 60),
+        ("delta", "spread", 8, 100),
+        ("iceberg", "spread", 5, 40),
+    ],
 )
-def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, seeds):
+def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, nightly, seeds):
     """At each version of the table the live rows are the newest states of the batches that the version has."""
-    sweep(seeds(commit, 300), kind, MERGINGS[merging])
+    sweep(seeds(commit, nightly), kind, MERGINGS[merging])

@@ -391,7 +391,7 @@ def check_queries(three, seeds):
 @pytest.mark.timeout(1800)
 def test_random_queries(three, seeds):
     """Filters, joins, unions and limits give the same rows with push-down, without it, and in DuckDB."""
-    check_queries(three, seeds(5, 300))
+    check_queries(three, seeds(5, 100))
 
 
 def test_without_the_jar_the_same_rows_are_read(mixed, caplog):
