@@ -159,8 +159,9 @@ def key_values(columns: _Columns) -> list[list[Any]]:
 
 
 def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyColumns]:
-    known = _attributes_of(batch.schema)
-    columns = _whole_columns(batch, keys, known)
+    schema = batch.schema
+    known = _attributes_of(schema)
+    columns = _whole_columns(batch, schema, keys, known)
     if columns is not None:
         return [KeyColumns(slice(None), columns)]
     if any(known.count(name) > 1 for name in keys):
@@ -219,7 +220,7 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
 
 
 def _whole_columns(
-    batch: pa.RecordBatch, keys: Sequence[str], known: Sequence[str]
+    batch: pa.RecordBatch, schema: pa.Schema, keys: Sequence[str], known: Sequence[str]
 ) -> list[tuple[pa.Array[Any], pa.Field[Any]]] | None:
     """Return the columns of keys that can be hashed as they are; None if one is missing, or has to be converted."""
     columns = []
@@ -227,7 +228,7 @@ def _whole_columns(
         if known.count(name) != 1:
             return None
         place = known.index(name)
-        column, field = batch.column(place), batch.schema.field(place)
+        column, field = batch.column(place), schema.field(place)
         tag = (field.metadata or {}).get(DDB_TYPE)
         if column.null_count or tag is None or _exact_tag(field.type) != tag.decode():
             return None
@@ -321,9 +322,11 @@ def _parsed_keys(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], keys: Sequen
 
 def _hashes(columns: _Columns, times: int = 1) -> _Words:
     """Return the hashes of keys, or of each key so many times behind itself."""
-    contents = [_numbers(column) if tag_of_field(field) == "N" else spans_of(column) for column, field in columns]
-    tags = [ord(tag_of_field(field)) for _, field in columns]
-    return _hashed(contents * times, np.array(tags * times, np.uint8))
+    tags = [tag_of_field(field) for _, field in columns]
+    contents = [
+        _numbers(column) if tag == "N" else spans_of(column) for (column, _), tag in zip(columns, tags, strict=True)
+    ]
+    return _hashed(contents * times, np.array([ord(tag) for tag in tags] * times, np.uint8))
 
 
 def _numbers(column: pa.Array[Any]) -> _Spans:
