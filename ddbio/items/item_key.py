@@ -28,7 +28,15 @@ from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.number import LONGEST_NUMBER
 from ddbio.items.number import MAX_DIGITS, canonical_number
 from ddbio.items.reference import items_of
-from ddbio.items.schema.arrow import DDB_TYPE, RESCUE_NAME, name_of_field, normalize_schema, tag_of_field, tagged_field
+from ddbio.items.schema.arrow import (
+    DDB_NAME,
+    DDB_TYPE,
+    RESCUE_NAME,
+    name_of_field,
+    normalize_schema,
+    tag_of_field,
+    tagged_field,
+)
 from ddbio.items.schema.folded import fold
 from ddbio.items.schema.own_names import column_name, told_apart
 from ddbio.items.time_columns import stored_batch
@@ -192,7 +200,11 @@ def _columns_of_batch(batch: pa.RecordBatch, keys: Sequence[str]) -> list[KeyCol
 
 def _attributes_of(schema: pa.Schema) -> list[str]:
     """Return the attribute of each column; the rescue column has none."""
-    return [name_of_field(field) if field.name != RESCUE_NAME else "" for field in schema]
+    attributes = []
+    for name, field in zip(schema.names, schema, strict=True):
+        kept = (field.metadata or {}).get(DDB_NAME)
+        attributes.append("" if name == RESCUE_NAME else name if kept is None else kept.decode())
+    return attributes
 
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> _Words:
