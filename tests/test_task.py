@@ -351,7 +351,7 @@ def test_the_tiers_of_tests(ready):
     assert (done.returncode, "repeat it: DDBIO_TEST_SEED=7 ./task nightly tests" in done.stderr) == (0, True)
     assert ready.logged("pytest.log") == [
         f"|{words} not nightly tests/core -x",
-        f"7|{words}  --hypothesis-seed=7 -x",
+        f"7|{words}  --ignore tests/versions --hypothesis-seed=7 -x",
     ]
     assert ready.run("nightly", "tets").returncode == 1
 
