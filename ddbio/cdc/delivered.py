@@ -285,7 +285,7 @@ def read_changes_batches(options: ChangesReadOptions) -> RecordBatchStream:
 
 
 def may_have_changes(uri: str, entry: StoredObject, since: datetime | None) -> bool:
-    """Return whether an object may have changes since a time: S3 knows when it was written, a disk does not."""
+    """Return whether an object may hold changes since a time, by the time when S3 stored it; local files always may."""
     is_old = since is not None and entry.modified_at < (since - _MARGIN).timestamp()
     return not (is_old and uri.startswith("s3://"))
 

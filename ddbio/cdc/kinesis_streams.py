@@ -201,7 +201,7 @@ class FanOutSource:
         return 0.0
 
     def iterator(self, shard: Shard, position: str) -> str:
-        """Return what stands for a position in a shard; whether the shard is there is found out with the events."""
+        """Return the starting position of a subscription as text; a missing shard is an error of the subscription."""
         return f"{shard.shard_id} {HORIZON if position in {HORIZON, LATEST, FIRST} else position}"
 
     def begin(self, iterator: str) -> PendingEvent:

@@ -272,7 +272,7 @@ def keep_columns(state: JobState, columns: Columns, *, replaces: bool = False) -
 
 
 def has_old_images(state: JobState) -> bool:
-    """Return whether a job writes the items as they were before their changes."""
+    """Return whether a job writes old images."""
     return bool((state.head() or {}).get("old_image")) or state.read(_OLD_IMAGES) is not None
 
 

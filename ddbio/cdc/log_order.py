@@ -86,7 +86,7 @@ def within_times(rows: RowsT, since: datetime | None, until: datetime | None, co
 
 
 def have_operation(rows: pa.Table, operation: str) -> NDArray[np.bool_]:
-    """Return which changes are of an operation."""
+    """Return a mask of the changes of an operation."""
     operations: Any = rows.column(OPERATION)
     found: NDArray[np.bool_] = pc.equal(operations, pa.scalar(operation)).to_numpy().astype(bool)
     return found

@@ -60,7 +60,7 @@ class StreamSource(Protocol):
 
     @property
     def pushes(self) -> bool:
-        """Return whether records come when there are some, and replies are looks for what has come."""
+        """Return whether the service pushes records, as enhanced fan-out does; then a reply reads what has arrived."""
 
     @property
     def polling(self) -> StreamSource:
@@ -68,17 +68,17 @@ class StreamSource(Protocol):
 
     @property
     def keeps_seconds(self) -> float:
-        """Return how long records are kept, if the service does not say what it has forgotten; else infinity."""
+        """Return the retention period, or infinity if the service reports expired records itself."""
 
     @property
     def clock_offset_seconds(self) -> float:
-        """Return how far the service's clock is ahead of this machine's, as far as its responses have told.
+        """Return the offset of the service's clock from this machine's, by the dates of its responses.
 
-        That is less than the truth by a second at most; 0 is also said of a difference below two seconds.
+        The true offset is at most one second larger. Offsets below two seconds are 0.
         """
 
     def pause_after(self, size_bytes: int) -> float:
-        """Return how long after a request for records that had so many bytes the next one of its shard may be sent."""
+        """Return the pause of a shard after a reply of so many bytes, in seconds."""
 
     def shards(self) -> list[Shard]:
         """Return all shards that can still be read."""
@@ -149,7 +149,7 @@ class StreamKind(ABC):
 
     @abstractmethod
     def decoder(self, schema: pa.Schema, keys: Sequence[str], table: str, *, old_image: bool) -> LogDecoder:
-        """Return what decodes replies to rows of the log of a table."""
+        """Return the decoder of replies to rows of the log of a table."""
 
     @abstractmethod
     def changes_in(self, body: bytes, table: str) -> tuple[bytes, int]:
@@ -157,7 +157,7 @@ class StreamKind(ABC):
 
     @abstractmethod
     def read_cost(self, reads: int, size_bytes: int) -> Part:
-        """Return what is billed for some requests for records, whose replies had so many bytes together."""
+        """Return the cost of requests for records, by their number and the bytes of all replies."""
 
     def table_arn(self, arn: str) -> str:
         """Return the ARN of the table of a stream; an empty text if the stream does not belong to one table."""
@@ -198,17 +198,17 @@ class PollingSource(ABC):
     @property
     @abstractmethod
     def keeps_seconds(self) -> float:
-        """Return how long records are kept; see ``StreamSource``."""
+        """Return the retention period; see ``StreamSource``."""
 
     @property
     def clock_offset_seconds(self) -> float:
-        """How far the service's clock is ahead of this machine's; see ``StreamSource``."""
+        """Return the offset of the service's clock from this machine's; see ``StreamSource``."""
         offset = self._sender.date_offset_seconds if isinstance(self._sender, LightTransport) else None
         return 0.0 if offset is None or abs(offset) < _LEAST_OFFSET_SECONDS else offset
 
     @abstractmethod
     def pause_after(self, size_bytes: int) -> float:
-        """Return how long a shard rests after a reply."""
+        """Return the pause of a shard after a reply of so many bytes, in seconds."""
 
     @abstractmethod
     def shards(self) -> list[Shard]:
