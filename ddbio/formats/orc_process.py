@@ -149,9 +149,18 @@ class _ReportedError(Exception):
 
 
 _idle: dict[int, deque[subprocess.Popen[bytes]]] = {}
+# A reader that is garbage in a cycle must not take its child with it: the child's pipes would be closed before it is
+# given back.
+_in_use: set[subprocess.Popen[bytes]] = set()
 
 
 def _take_child() -> subprocess.Popen[bytes]:
+    child = _idle_child() or _new_child()
+    _in_use.add(child)
+    return child
+
+
+def _idle_child() -> subprocess.Popen[bytes] | None:
     # Children of the process that this one was forked from are not its own.
     idle = _idle.setdefault(os.getpid(), deque())
     with contextlib.suppress(IndexError):
@@ -159,6 +168,11 @@ def _take_child() -> subprocess.Popen[bytes]:
             child = idle.pop()
             if child.poll() is None:
                 return child
+            _end(child)
+    return None
+
+
+def _new_child() -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
     command = [sys.executable, "-P", "-m", __name__]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)  # noqa: S603
@@ -167,12 +181,14 @@ def _take_child() -> subprocess.Popen[bytes]:
 def _give_back(child: subprocess.Popen[bytes]) -> None:
     idle = _idle.get(os.getpid())
     if idle is not None and len(idle) < _MOST_IDLE and not sys.is_finalizing():
+        _in_use.discard(child)
         idle.append(child)
     else:
         _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
+    _in_use.discard(child)
     child.kill()
     child.wait()
     for pipe in (child.stdin, child.stdout):

@@ -1,5 +1,7 @@
 """ORC in a child process: damaged files that crash the reader or keep it busy are errors, others are read."""
 
+import gc
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from ddbio.errors import DecodeError, NotFoundError
 from ddbio.formats.file_format import ReadOptions
 from ddbio.formats.orc import OrcReader
+from ddbio.formats.orc_process import OrcProcess
 from ddbio.formats.row_files import RowFiles
 from ddbio.storage.local_store import LocalStore
+from ddbio.storage.object_store import RangeFile
 
 DAMAGED = Path(__file__).parent / "damaged"
 ROWS = pa.table({"pk": ["a", "b", "c"], "n": [1, None, 3]})
@@ -70,3 +74,17 @@ def test_a_file_that_goes_is_not_found(store):
     (Path(store.uri) / "whole.orc").unlink()
     with pytest.raises(NotFoundError, match=r"whole\.orc"):
         RowFiles(store).parts(whole)
+
+
+def test_a_reader_in_a_cycle_gives_its_child_back(store):
+    """A reader that the garbage collector finds leaves a child whose pipes are open, and no warning."""
+    entry = entry_of(store, "whole.orc")
+    reader = OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, 60.0)
+    child, reader.itself = reader._child, reader
+    pipes, number = (child.stdin, child.stdout), child.pid
+    del reader, child
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert [each.closed for each in pipes] == [False, False]
+    assert OrcProcess(RangeFile(store, entry), entry.path, entry.size_bytes, 60.0)._child.pid == number
