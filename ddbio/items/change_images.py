@@ -12,18 +12,15 @@ import pyarrow as pa
 
 from ddbio.items.changes import ChangeLoops
 from ddbio.items.kernel import codes
-from ddbio.items.kernel.decode.decoder import SLICE_BYTES
+from ddbio.items.kernel.decode.output import RowTexts
 from ddbio.items.kernel.decode.rescue import image_items
+from ddbio.items.kernel.tape import paths
 from ddbio.items.schema.arrow import RESCUE_NAME
 
 if TYPE_CHECKING:
     from ddbio.items.framing import Framing
-    from ddbio.items.kernel.decode.output import RowTexts
-    from ddbio.items.kernel.decode.scratch import Work
+    from ddbio.items.kernel.tape.fit import Fit
     from ddbio.items.rescue import MisfitLog
-
-
-_LEAST_MISFITS, _ATTRIBUTE_BYTES = 64, 32
 
 
 class _RefusedError(Exception):
@@ -31,23 +28,23 @@ class _RefusedError(Exception):
 
 
 class _ImageLoops(ChangeLoops):
-    def __init__(self, n_bytes: int) -> None:
+    def __init__(self) -> None:
         super().__init__(pa.schema([]), [], ())
         self.names = set[str]()
-        # Every attribute is one.
-        self._scratch.expect_misfits(_LEAST_MISFITS + min(n_bytes, SLICE_BYTES) // _ATTRIBUTE_BYTES)
 
-    def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
+    def _rescued(self, fit: Fit | None, log: MisfitLog) -> list[RowTexts]:
         del log
-        n_rows = int(work.state[codes.ROWS])
-        places = work.valid_place[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].tolist()
-        n_images = sum(int(work.valid[place : place + n_rows].sum()) for place in places)
-        found, texts, names = image_items(work)
-        self.names |= names
-        if found != n_images:
+        counts = self._walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[:, paths.COUNTS + codes.M]
+        found, texts = 0, list[RowTexts]()
+        if fit is not None:
+            # Every attribute is a misfit.
+            found, written, names = image_items(fit)
+            texts.append(written)
+            self.names |= names
+        if found != counts[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].sum():
             # One has no attributes.
             raise _RefusedError
-        return [texts]
+        return texts
 
     def _decode_plainly(self, body: bytes, framing: Framing, log: MisfitLog) -> pa.RecordBatch:
         del body, framing, log
@@ -68,7 +65,7 @@ class ImageReader:
     def read(self, body: bytes | memoryview) -> list[pa.RecordBatch] | None:
         """Return the same as :func:`image_batches`."""
         if self._loops is None:
-            self._loops = _ImageLoops(len(body))
+            self._loops = _ImageLoops()
         self._loops.names.clear()
         try:
             return self._loops.decode_batches(body, "changes")

@@ -5,6 +5,7 @@ Bytes that are not DynamoDB JSON are a DecodeError. No value is rounded or silen
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -17,7 +18,7 @@ from ddbio.items.change_lines import images_of
 from ddbio.items.framing import NOT_ITEMS, Framing, checked_items, framed_items, framing_of
 from ddbio.items.kernel.arrays import offsets_of
 from ddbio.items.kernel.decode.decoder import SLICE_BYTES, KernelDecoder
-from ddbio.items.kernel.decode.inference import observe_items
+from ddbio.items.kernel.decode.inference import give_back, observe_items, walk_whole
 from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.lines import Rows, join_rows
 from ddbio.items.kernel.memory import PAD
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ddbio.items.attribute import Item
+    from ddbio.items.kernel.decode.inference import Observed
+    from ddbio.items.kernel.decode.tables import Order
     from ddbio.items.rescue import OnMisfit
 
     Nulls = Literal["merge", "keep"]
@@ -60,6 +63,9 @@ _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
 _serialized: dict[int, tuple[pa.Schema, bytes]] = {}
 # By the outline of the items.
 _known_columns: dict[tuple[bytes, ...] | None, pa.Schema] = {}
+_known_orders: dict[tuple[bytes, ...] | None, Order] = {}
+_ONE_WALK_BYTES = 32 << 20
+"""The most bytes whose tape is held as a whole, some two thirds as large."""
 
 
 class Decoder(KernelDecoder):
@@ -206,30 +212,64 @@ def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
     observed = observe_items([(body, framing)])
     if observed is None:
         return ItemSchema.of_items(_items(bytes(body), framing)).to_arrow()
+    return _columns_of_observed(observed)[0]
+
+
+def _columns_of_observed(observed: Observed) -> tuple[pa.Schema, tuple[bytes, ...] | None]:
+    """Return the columns that items show, and their outline if it decides these."""
     is_small = len(observed.nodes) + len(observed.texts) <= _MOST_OUTLINED
     outline = observed.outline() if is_small else None
     columns = _known_columns.get(outline)
     if columns is None:
         shape = observed.shape()
         columns = ItemSchema(shape).to_arrow()
-        if outline is not None and not counts_decide(shape):
-            if len(_known_columns) >= _MAX_SCHEMAS:
-                _known_columns.clear()
-            _known_columns[outline] = columns
-    return columns
+        if outline is None or counts_decide(shape):
+            return columns, None
+        if len(_known_columns) >= _MAX_SCHEMAS:
+            _known_columns.clear()
+        _known_columns[outline] = columns
+    return columns, outline
+
+
+def _decode_in_one_walk(body: bytes | memoryview, framing: Framing, nulls: Nulls) -> pa.RecordBatch | None:
+    """Return a row per item in the columns that the items show, or None if they have to be walked twice."""
+    walked = walk_whole(body, framing)
+    if walked is None:
+        return None
+    observed = walked.observed()
+    columns, outline = _columns_of_observed(observed)
+    with _decoder_of(columns, nulls, len(body)) as decoder:
+        order = _known_orders.get(outline) or decoder.order_of(observed)
+        if order is None:
+            return None
+        if outline is not None:
+            if len(_known_orders) >= _MAX_SCHEMAS:
+                _known_orders.clear()
+            _known_orders[outline] = order
+        batch = decoder.decode_walked(walked, order)
+    give_back(walked)
+    return batch
+
+
+@contextmanager
+def _decoder_of(columns: pa.Schema, nulls: Nulls, n_bytes: int) -> Iterator[Decoder]:
+    """Lend a decoder."""
+    # Arrays that grew for large bodies lie too far apart for small ones: each serves bodies of about its size.
+    key = _bytes_of(columns), nulls, n_bytes.bit_length() // _SIZE_BITS
+    decoder = _pool.take(key) or Decoder(columns, nulls=nulls)
+    yield decoder
+    decoder.forget()
+    _pool.give_back(key, decoder, decoder.retained_bytes)
 
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
-    if given is None:
-        given = _columns_of(body, framing)
-    columns = given if isinstance(given, pa.Schema) else arrow_schema_of(given)
-    # Arrays that grew for large bodies lie too far apart for small ones: each serves bodies of about its size.
-    key = _bytes_of(columns), nulls, len(body).bit_length() // _SIZE_BITS
-    decoder = _pool.take(key) or Decoder(arrow_schema_of(columns), nulls=nulls)
-    batch = decoder.decode(body, framing)
-    decoder.forget()
-    _pool.give_back(key, decoder, decoder.retained_bytes)
-    return batch
+    if given is None and len(body) <= _ONE_WALK_BYTES:
+        batch = _decode_in_one_walk(body, framing, nulls)
+        if batch is not None:
+            return batch
+    columns = arrow_schema_of(_columns_of(body, framing) if given is None else given)
+    with _decoder_of(columns, nulls, len(body)) as decoder:
+        return decoder.decode(body, framing)
 
 
 def _bytes_of(schema: pa.Schema) -> bytes:

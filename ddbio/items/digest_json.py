@@ -14,12 +14,10 @@ import numpy as np
 from ddbio.errors import DecodeError
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
-from ddbio.items.kernel.codes import FRAMINGS, STATE_LENGTH, UNESCAPED_END
-from ddbio.items.kernel.encode.load import allocate
+from ddbio.items.kernel import codes, memory
 from ddbio.items.kernel.first_calls import FIRST_CALLS
-from ddbio.items.kernel.hash import items as walk
-from ddbio.items.kernel.memory import PAD
-from ddbio.items.kernel.text import is_utf8
+from ddbio.items.kernel.tape.digest import LANES, hash_items
+from ddbio.items.kernel.tape.walker import Walker, first_walk, forget_paths
 from ddbio.items.raw_items import RawItemReader, shift_line
 
 if TYPE_CHECKING:
@@ -28,7 +26,10 @@ if TYPE_CHECKING:
     from ddbio.items.framing import Framing
 
 _PIECE_BYTES = 4 << 20
-_QUOTE = ord('"')
+_ALL_ROWS = 1 << 62
+_SCRATCH_BYTES = 4096
+_MOST_PATHS = 1 << 14
+"""Paths beyond so many are forgotten after a piece: names may be new in each."""
 
 
 class JsonDigest:
@@ -36,7 +37,9 @@ class JsonDigest:
 
     def __init__(self) -> None:
         self.digest = Digest()
-        self._workspace = walk.make_buffers()
+        self._walker = Walker(first_walk())
+        self._lanes = memory.allocate_words(LANES * (codes.MAX_SKIPPED_DEPTH + 1)).view(np.uint64)
+        self._scratch = memory.allocate(_SCRATCH_BYTES)
 
     def add(self, body: bytes, framing: Framing) -> None:
         """Add the items of ``body``: one page, or a sequence of documents.
@@ -98,18 +101,24 @@ class JsonDigest:
         return whole
 
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
-        if not is_utf8(piece):
+        walker = self._walker
+        status = codes.GROW_UNESCAPED
+        while status == codes.GROW_UNESCAPED:
+            if not walker.load(memoryview(piece)):
+                return None
+            status = walker.go_on(framing, _ALL_ROWS)
+            if status == codes.GROW_UNESCAPED:
+                walker.widen()
+        if status != codes.DONE:
             return None
-        # Texts without their escapes are shorter: there is space for all of them before the data.
-        data = allocate(2 * len(piece) + 2 * PAD)
-        state = np.zeros(STATE_LENGTH, np.int64)
-        state[UNESCAPED_END] = len(piece) + PAD
-        stop = len(data) - PAD
-        data[len(piece) + PAD : stop] = np.frombuffer(piece, np.uint8)
-        data[stop:] = _QUOTE
-        work = walk.Work(data, state, *self._workspace)
-        count, high, low = walk.hash_documents(work, FRAMINGS[framing], stop)
-        return None if count < 0 else Digest(count, int(high) << 64 | int(low))
+        while True:
+            high, low, n_bytes = hash_items(walker.walk, walker.n_words, self._lanes, self._scratch)
+            if not n_bytes:
+                break
+            self._scratch = memory.allocate(2 * int(n_bytes))
+        if walker.walk.state[codes.N_PATHS] > _MOST_PATHS:
+            forget_paths(walker.walk)
+        return Digest(walker.n_rows, int(high) << 64 | int(low))
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:

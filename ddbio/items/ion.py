@@ -16,9 +16,8 @@ import numpy as np
 from ddbio.errors import DecodeError
 from ddbio.items.ion_values import ion_to_json_lines
 from ddbio.items.kernel import ion
-from ddbio.items.kernel.decode.scratch import allocate
 from ddbio.items.kernel.ion import FULL, REFUSED
-from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.memory import PAD, allocate
 from ddbio.items.kernel.number import LONGEST_NUMBER
 from ddbio.items.number import canonical_number
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,13 +18,12 @@ from ddbio.errors import DecodeError
 from ddbio.items.attribute import TAGS, check_item
 from ddbio.items.framing import NOT_ITEMS, check_object, checked_items
 from ddbio.items.json_text import compact_json, parse_json
-from ddbio.items.kernel import item_spans as walk
-from ddbio.items.kernel.codes import FRAMINGS, PLACE, ROWS, STATE_LENGTH, UNESCAPED, UNESCAPED_END
-from ddbio.items.kernel.encode.load import allocate
+from ddbio.items.kernel import codes, memory
 from ddbio.items.kernel.encode.rules import key_rules
 from ddbio.items.kernel.lines import ROOM_RATIO, split_items
 from ddbio.items.kernel.memory import PAD
-from ddbio.items.kernel.text import copy_utf8, hash_text_plainly
+from ddbio.items.kernel.tape import paths, raw_items
+from ddbio.items.kernel.tape.walker import Walker, first_walk, forget_paths
 from ddbio.items.page import ITEMS_MEMBER
 from ddbio.items.rescue import MisfitLog
 
@@ -44,14 +42,12 @@ PIECE_BYTES = 2 << 20
 MAX_DOCUMENT_BYTES = 32 << 20
 """The largest item, a list of the longest numbers, is 18.4 MB of text."""
 
-# Space for the texts of one item without their escapes; an item has no more than 400 KB.
-_SIDE_BYTES = 512 * 1024
-_LEAST_ITEM_BYTES = 48
+_MOST_PATHS = 1 << 14
+"""Paths beyond so many are forgotten after a piece: names may be new in each."""
+_ALL_ROWS = 1 << 62
 _COUNTED_BYTES = 64 * 1024
-_SCRATCH_BYTES = 8192
 _LOOK_BYTES = 64 * 1024
-_DIGITS_BYTES = 128
-_QUOTE, _LINE_END = b'"\n'
+_LINE_END = ord("\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(r"^line [0-9]+")
 
@@ -194,37 +190,34 @@ class RawItemReader:
         rules = key_rules(keys, index_keys)
         marks = list(keys) + [name for name in filter(None, [compared]) if name not in keys]
         names = list(rules) + [name for name in marks if name not in rules]
-        self._n_marks = len(marks)
-        text = b"".join(name.encode() for name in names)
-        places = np.cumsum([0, *(len(name.encode()) for name in names)]).tolist()
+        self._names = {name: {"NULL": True} for name in names}
         rows = [
-            (*_rule(name, rules.get(name), list(keys)), marks.index(name) if name in marks else -1, start, stop - start)
-            for name, (start, stop) in zip(names, pairwise(places), strict=True)
+            (*_rule(name, rules.get(name), list(keys)), marks.index(name) if name in marks else -1) for name in names
         ]
         letters = sum(ord(tag) << 8 * number for number, tag in enumerate(keys.values()))
-        asked = [len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1, 0]
-        nothing = np.empty(0, np.int64)
-        self._work = walk.Work(
-            data=allocate(0),
-            state=np.zeros(STATE_LENGTH, np.int64),
-            frames=np.zeros(walk.FRAMES * walk.MAX_LEVELS, np.int64),
-            names=np.zeros(walk.MAX_NAMES, np.uint64),
-            digits=np.zeros(_DIGITS_BYTES, np.uint8),
-            scratch=np.zeros(_SCRATCH_BYTES, np.uint8),
-            marks=np.zeros(walk.MAX_ELEMENTS, np.int64),
-            slots=np.zeros(2 * walk.MAX_ELEMENTS, np.int64),
-            asked=np.array(asked, np.int64),
+        self._n_marks, room = len(marks), (2 * len(keys) + 1) * raw_items.KEY_ROOM
+        nothing = memory.allocate_words(0)
+        self._walker = Walker(first_walk())
+        self._check_of = raw_items.Check(
+            data=self._walker.walk.data,
+            tape=self._walker.walk.tape,
+            nodes=self._walker.walk.nodes,
+            digits=self._walker.walk.digits,
+            scratch=memory.allocate_zeros(room),
+            lengths=memory.allocate_words(len(keys)),
+            elements=memory.allocate_words(raw_items.MAX_ELEMENTS),
+            slots=memory.allocate_words(2 * raw_items.MAX_ELEMENTS),
+            asked=np.array([len(names), len(keys), len(marks), letters, (1 << len(marks)) - 1], np.int64),
             rules=np.array([*sum(rows, ()), 0], np.int64),
-            rule_hashes=np.array([hash_text_plainly(name.encode()) for name in names], np.uint64),
-            rule_names=np.frombuffer(text + bytes(PAD), np.uint8).copy(),
-            contents=np.zeros(2 * len(keys), np.int64),
-            found=np.zeros(2 * len(marks), np.int64),
+            found=memory.allocate_words(2 * len(marks) + 1),
             spans=nothing,
             values=nothing,
             sizes=nothing,
             hashes=nothing.view(np.uint64),
-            doubts=allocate(0),
+            doubts=memory.allocate(0),
         )
+        self._begin = 0
+        self._learn_names()
 
     def decode_batches(self, data: bytes, framing: Framing) -> list[RawItems]:
         """Return the items of one page or of lines, as ``read`` yields them."""
@@ -289,7 +282,7 @@ class RawItemReader:
                 continue
             ended = _count_line_ends(np.frombuffer(data[begin:place], np.uint8))
             if len(items):
-                yield replace(items, lines=_lines_of(items, line, ended))
+                yield replace(items, lines=_lines_of(items, self._begin, line, ended))
             line += ended
         return place, line
 
@@ -307,26 +300,36 @@ class RawItemReader:
             raise
         return self._walk(lines, "items")[0]
 
+    def _learn_names(self) -> None:
+        """Give the attributes of interest the first nodes of an empty walk."""
+        walker = self._walker
+        forget_paths(walker.walk)
+        walker.load(memoryview(compact_json(self._names).encode()))
+        walker.go_on("items", 1)
+        nodes = walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[1 : len(self._names) + 1]
+        nodes[:, [paths.KEEPS_PLACE, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
+
     def _walk(self, piece: bytes | memoryview, framing: Framing) -> tuple[RawItems, int]:
         """Return the items of whole documents, and the number of bytes these take."""
-        begin, work = _SIDE_BYTES + PAD, self._work
-        data = allocate(begin + len(piece) + PAD)
-        stop = len(data) - PAD
-        if not copy_utf8(piece, data, begin):
-            return self._items(data, 0), 0
-        data[stop:] = _QUOTE
-        state, ended = work.state, walk.NO_ROOM
-        while ended == walk.NO_ROOM:
-            self._reserve(len(piece) // _LEAST_ITEM_BYTES + 1)
-            work = self._work._replace(data=data)
-            state[UNESCAPED], state[UNESCAPED_END] = 0, begin
-            ended = walk.find_items(work, FRAMINGS[framing], stop)
-            if ended == walk.NO_ROOM:
-                self._reserve(4 * int(work.asked[walk.ROOM]))
-        items = self._items(data, int(state[ROWS]))
+        walker, status = self._walker, codes.GROW_UNESCAPED
+        while status == codes.GROW_UNESCAPED:
+            if not walker.load(memoryview(piece), anew=True):
+                return self._items(0), 0
+            skipped = list[int]()
+            status = walker.go_on(framing, _ALL_ROWS)
+            while status == codes.ERROR and walker.skip_item(framing):
+                skipped.append(walker.n_rows - 1)
+                status = walker.go_on(framing, _ALL_ROWS)
+            if status == codes.GROW_UNESCAPED:
+                walker.widen()
+        if status != codes.DONE and framing == "page":
+            return self._items(0), 0
+        items, self._begin = self._items(walker.n_rows, skipped), walker.origin
+        if walker.walk.state[codes.N_PATHS] > _MOST_PATHS:
+            self._learn_names()
         if items.doubtful.any() and not self._are_legal(items):
-            return self._items(data, 0), 0
-        return items, len(piece) if ended == walk.WHOLE else int(state[PLACE]) - begin
+            return self._items(0), 0
+        return items, len(piece) if status == codes.DONE else walker.place
 
     def _are_legal(self, items: RawItems) -> bool:
         """Return whether all doubtful items are at least DynamoDB JSON, or objects if those are taken."""
@@ -337,27 +340,27 @@ class RawItemReader:
             return False
         return True
 
-    def _reserve(self, count: int) -> None:
-        work = self._work
-        if count > work.asked[walk.ROOM]:
-            work.asked[walk.ROOM] = count
-            self._work = work._replace(
-                spans=np.empty(2 * count, np.int64),
-                values=np.empty(2 * self._n_marks * count, np.int64),
-                sizes=np.empty(count, np.int64),
-                hashes=np.empty(count, np.uint64),
-                doubts=allocate(count),
-            )
-
-    def _items(self, data: npt.NDArray[np.uint8], count: int) -> RawItems:
-        work, marks = self._work, self._n_marks
+    def _items(self, count: int, skipped: Sequence[int] = ()) -> RawItems:
+        """Return so many items that were walked, of which some were skipped."""
+        walk, marks = self._walker.walk, self._n_marks
+        check = self._check_of._replace(
+            **{name: getattr(walk, name) for name in ("data", "tape", "nodes", "digits")},
+            spans=memory.allocate_words(2 * count),
+            values=memory.allocate_words(2 * marks * count),
+            sizes=memory.allocate_words(count),
+            hashes=memory.allocate_words(count).view(np.uint64),
+            doubts=memory.allocate_zeros(count),
+        )
+        check.doubts[list(skipped)] = 1
+        if count:
+            raw_items.check_items(check, self._walker.n_words)
         return RawItems(
-            data,
-            work.spans[: 2 * count].reshape(count, 2).copy(),
-            work.sizes[:count].copy(),
-            work.hashes[:count].copy(),
-            work.values[: 2 * marks * count].reshape(count, marks, 2).copy(),
-            work.doubts[:count].astype(np.bool_),
+            check.data,
+            check.spans.reshape(count, 2),
+            check.sizes,
+            check.hashes,
+            check.values.reshape(count, marks, 2),
+            check.doubts.view(np.bool_),
         )
 
 
@@ -378,7 +381,7 @@ class PageSplitter:
 
     def __init__(self) -> None:
         self.log = MisfitLog()
-        self._data = self._out = allocate(0)
+        self._data = self._out = memory.allocate(0)
 
     def decode_batches(self, data: bytes, framing: Framing) -> list[ExportLines]:
         """Return the lines of a page's items, every value in the bytes it was received as.
@@ -392,8 +395,8 @@ class PageSplitter:
         if found is None:
             raise DecodeError('expected {"Items": …}')
         if len(self._data) < len(data) + PAD:
-            self._data = allocate(len(data) + PAD)
-            self._out = allocate(ROOM_RATIO * len(data) + PAD)
+            self._data = memory.allocate(len(data) + PAD)
+            self._out = memory.allocate(ROOM_RATIO * len(data) + PAD)
         self._data[: len(data)] = np.frombuffer(data, np.uint8)
         self._data[len(data) : len(data) + PAD] = 0
         count, printed = split_items(self._data, found.end(), self._out)
@@ -412,10 +415,9 @@ def _count_line_ends(data: npt.NDArray[np.uint8]) -> int:
     return ended
 
 
-def _lines_of(items: RawItems, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:
-    """Return the lines of items whose text begins with a line, and in which so many lines end."""
-    # The text begins behind the space for texts without escapes.
-    starts, begin = items.spans[:, 0], _SIDE_BYTES + PAD
+def _lines_of(items: RawItems, begin: int, first_line: int, ended: int) -> Sequence[int] | npt.NDArray[np.int64]:
+    """Return the lines of items whose text begins with a line at a place, and in which so many lines end."""
+    starts = items.spans[:, 0]
     before = starts - (starts[0] - begin) - 1
     if len(items) - 1 <= ended <= len(items) and (items.data[before[1:]] == _LINE_END).all():
         # Every item begins a line, and no line is left.

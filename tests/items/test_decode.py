@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from item_strategies import tables
+from item_strategies import ITEMS, tables
 
 from ddbio.errors import DecodeError, OptionError, SchemaError
+from ddbio.items import decode
 from ddbio.items.decode import Decoder, from_dynamodb_json
 from ddbio.items.encode import to_dynamodb_json
 from ddbio.items.framing import framing_of
@@ -393,6 +394,27 @@ def test_columns_that_were_inferred_before_are_those_of_the_items(one, other):
         if items:
             wanted = ItemSchema.of_items(items).to_arrow()
             assert from_dynamodb_json(framed(items, "items")).schema.equals(wanted, check_metadata=True)
+
+
+@given(
+    st.one_of(tables(), st.lists(ITEMS, max_size=6)), st.sampled_from(["keep", "merge"]), st.booleans(), st.booleans()
+)
+def test_items_without_a_schema_take_one_walk_to_the_same_rows(items, nulls, escaped, is_page):
+    """The walk that shows the columns fills them: with the same rows, and misfits, as a second walk."""
+    framing = "page" if is_page else "items"
+    lines = [json.dumps(item, ensure_ascii=escaped, indent=1 if escaped else None) for item in items]
+    body = (f'{{"Items":[{",".join(lines)}]}}' if is_page else "\n".join(lines)).encode()
+    batch = decode._decode_in_one_walk(body, framing, nulls)
+    wanted = Decoder(decode._columns_of(body, framing), nulls=nulls).decode(body, framing)
+    assert batch is None or batch.equals(wanted, check_metadata=True)
+    assert batch is not None or any(pa.types.is_map(inner) for field in wanted.schema for inner in types_in(field.type))
+
+
+def types_in(arrow_type):
+    """Yield a type and all that are in it."""
+    yield arrow_type
+    for index in range(arrow_type.num_fields):
+        yield from types_in(arrow_type.field(index).type)
 
 
 @pytest.mark.parametrize(

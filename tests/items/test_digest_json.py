@@ -51,10 +51,10 @@ def test_every_text_form_of_numbers(number):
 
 
 def test_wide_and_deep_items():
-    """Hundreds of attributes and 32 levels are walked; what is beyond that is left to the reference."""
+    """Hundreds of attributes and 64 levels are walked; what is beyond that is left to the reference."""
     wide = {f"attribute {n}": {"N": str(n)} for n in range(700)}
     deep = {"S": "x"}
-    for level in range(31):
+    for level in range(63):
         deep = {"L": [deep]} if level % 2 else {"M": {"a": deep}}
     assert walked(json.dumps({"Items": [wide, {"deep": deep}]}).encode(), "page") == digest_of([wide, {"deep": deep}])
     deeper = [{"deep": {"L": [{"L": [deep]}]}}]

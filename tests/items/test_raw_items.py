@@ -22,7 +22,7 @@ WRITTEN = st.builds(
     lambda item, text, number, seen: item | {"pk": {"S": text}, "sk": {"N": str(number)}, "seen": seen},
     ITEMS,
     TEXT.filter(bool),
-    st.integers() | st.sampled_from(["1.50", "-0.0", "007", "1e3", ".5"]),
+    st.integers(1 - 10**38, 10**38 - 1) | st.sampled_from(["1.50", "-0.0", "007", "1e3", ".5"]),
     VALUES,
 )
 GOOD = {"pk": {"S": "a"}, "sk": {"N": "1"}}
@@ -105,7 +105,6 @@ DOUBTS = {
     "a long name": GOOD | {"x" * 65_536: {"S": "x"}},
     "a zero with exponent": GOOD | {"v": {"N": "0e99"}},
     "loose bits": GOOD | {"v": {"B": "AB=="}},
-    "very many names": GOOD | {f"a{n}": {"NULL": True} for n in range(5000)},
     "very many elements": GOOD | {"v": {"NS": [str(n) for n in range(9000)]}},
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddbio.items.kernel.jit import inner
-from ddbio.items.kernel.memory import load64, out_of_line, peek, poke, store64_reversed
+from ddbio.items.kernel.memory import base64_32, load64, peek, poke, rare, store64_reversed
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _CHARACTERS = np.frombuffer(_ALPHABET, np.uint8)
@@ -53,16 +53,14 @@ def _last_quad(data: Any, place: int, size: int) -> Any:
 @inner
 def is_base64(data: Any, place: int, length: int) -> Any:
     """Return whether a text is base64."""
-    out_of_line()
+    rare()
     size = decoded_length(data, place, length)
-    if size <= 0:
-        return size == 0
-    for _ in range(size // 3):
-        if _quad(data, place) < 0:
+    stop = place + (size * 4 + 2) // 3
+    while place < stop:
+        if base64_32(data, place) | ~((1 << min(stop - place, 32)) - 1) != -1:
             return False
-        place += 4
-    rest = size % 3
-    return rest == 0 or _last_quad(data, place, rest) >= 0
+        place += 32
+    return size >= 0
 
 
 @inner

@@ -8,10 +8,11 @@ from typing import Final
 DONE: Final = 0
 ERROR: Final = 1
 FULL: Final = 2
-GROW_ELEMENTS: Final = 3
+GROW_NODES: Final = 3
 GROW_UNESCAPED: Final = 4
-GROW_MISFITS: Final = 5
 GROW_NAMES: Final = 6
+GROW_TEXTS: Final = 7
+GROW_TAPE: Final = 8
 
 # Places in the state array.
 PLACE: Final = 0
@@ -23,23 +24,20 @@ UNESCAPED_END: Final = 5
 MISFITS: Final = 6
 INSTANCE: Final = 7
 NAMES: Final = 8
-SPACE: Final = 9
-OUTPUT_BYTES: Final = 10
-N_NODES: Final = 11
-LOOKUP_MASK: Final = 12
-NAMES_MASK: Final = 13
-MISFITS_END: Final = 14
-CHANGE_MEMBERS: Final = 15
-SAVED_SIZE: Final = 16
-CHANGE_INSTANCE: Final = 17
-AROUND: Final = 18
-TIME: Final = 19
-TIME_POWER: Final = 20
-HAS_MERGED_NULLS: Final = 21
-SAVED_MERGED_NULLS: Final = 22
-STATE_LENGTH: Final = 23
-# After the state of a decoder: the NULLs of each node's attribute that became missing values.
-MERGED_NULLS: Final = STATE_LENGTH
+NAMES_MASK: Final = 9
+CHANGE_MEMBERS: Final = 10
+CHANGE_INSTANCE: Final = 11
+AROUND: Final = 12
+TIME: Final = 13
+TIME_POWER: Final = 14
+IS_DELETED: Final = 15
+TAPE: Final = 16
+N_PATHS: Final = 17
+TEXTS: Final = 18
+NAME_START: Final = 19
+NAME_LENGTH: Final = 20
+HAS_LOOKUP: Final = 21
+STATE_LENGTH: Final = 22
 
 FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
 ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3
@@ -66,16 +64,4 @@ MISFIT_WIDTH: Final = 8
 # Why a value is in the misfit list.
 FITS, IS_UNKNOWN, IS_OTHER_TYPE, IS_UNFIT, IS_NULL = range(5)
 
-# What the stack holds of an open container.
-FRAME_CONTEXT, FRAME_INDEX, FRAME_INSTANCE, FRAME_LAST, FRAME_FIRST = range(5)
-FRAME_WIDTH: Final = 6
-
 MAX_SKIPPED_DEPTH: Final = 64
-
-# What the plan of the output knows of a node: entries, those that are null, places and sizes of its buffers in bytes.
-PLAN_LENGTH, PLAN_NULLS, PLAN_BITS, PLAN_BITS_BYTES, PLAN_FIRST, PLAN_FIRST_BYTES = range(6)
-PLAN_SECOND, PLAN_SECOND_BYTES = 6, 7
-PLAN_WIDTH: Final = 8
-
-# How far the values of a block are stored, and how much of each array is used.
-STORED_NODE, STORED_RUNS, STORED_INDICES, STORED_WORDS = range(4)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.codes import ERROR, EXPORT, ITEMS
+from ddbio.items.kernel.codes import ERROR, EXPORT
 from ddbio.items.kernel.jit import inner
 from ddbio.items.kernel.memory import load64, out_of_line, peek
 from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
@@ -70,50 +70,3 @@ def close_document(data: Any, place: int, framing: int) -> Any:
             return -ERROR, 0
         place = skip_blank(data, place + 1)
     return (place + 1, 0) if peek(data, place) == CLOSE_OBJECT else (-ERROR, 0)
-
-
-_FIVE_BYTES = np.uint64(0xFFFFFFFFFF)
-
-_ITEM_NAME = np.uint64(int.from_bytes(b'Item"', "little"))
-_ITEMS_NAME = np.uint64(int.from_bytes(b"Items", "little"))
-
-
-@inner
-def enter_document(data: Any, place: int, framing: int) -> Any:
-    """Return the place of the first item of a document, or of the end of a page without items."""
-    if framing == ITEMS:
-        return place
-    if peek(data, place) != OPEN_OBJECT:
-        return -ERROR
-    place = skip_blank(data, place + 1)
-    if peek(data, place) != QUOTE:
-        return -ERROR
-    if load64(data, place + 1) & _FIVE_BYTES != (_ITEM_NAME if framing == EXPORT else _ITEMS_NAME):
-        return -ERROR
-    place += 6
-    if framing != EXPORT:
-        if peek(data, place) != QUOTE:
-            return -ERROR
-        place += 1
-    place = skip_blank(data, place)
-    if peek(data, place) != COLON:
-        return -ERROR
-    place = skip_blank(data, place + 1)
-    if framing == EXPORT:
-        return place
-    return skip_blank(data, place + 1) if peek(data, place) == OPEN_ARRAY else -ERROR
-
-
-@inner
-def leave_document(data: Any, place: int, framing: int) -> Any:
-    """Return the place after a document whose last item has ended, and after what is blank."""
-    if framing != ITEMS:
-        place = skip_blank(data, place)
-        if framing != EXPORT:
-            if peek(data, place) != CLOSE_ARRAY:
-                return -ERROR
-            place = skip_blank(data, place + 1)
-        if peek(data, place) != CLOSE_OBJECT:
-            return -ERROR
-        place += 1
-    return skip_blank(data, place)

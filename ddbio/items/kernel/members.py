@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.base64 import PAIRS, decode_whole_base64, decoded_length
-from ddbio.items.kernel.decode import scratch
 from ddbio.items.kernel.jit import inner, loop
 from ddbio.items.kernel.memory import PAD, copy_bytes, equal32, load64, lowest_bit, peek, pointers, poke
 from ddbio.items.kernel.text import QUOTE, same_text, text_end
@@ -70,14 +70,14 @@ class Openings:
         """
         given = np.frombuffer(text, np.uint8)
         size = len(given)
-        data = scratch.allocate(size + PAD)
+        data = memory.allocate(size + PAD)
         data[:size], data[size:] = given, QUOTE
         rooms = np.full(len(self.words), size, np.int64)
         if self.base64 >= 0:
             rooms[self.base64] = size * 3 // 4
         starts = np.cumsum(rooms + PAD) - rooms - PAD
         most = size // self.least + 2
-        values = scratch.allocate(int(rooms.sum()) + PAD * len(rooms))
+        values = memory.allocate(int(rooms.sum()) + PAD * len(rooms))
         ends, counts = np.zeros(most * len(rooms), np.int32), np.zeros(len(rooms), np.int64)
         walk = _Walk(
             data, self.texts, values, _QUOTE_AND_COLON, PAIRS, self.words, self.lengths, starts, rooms, ends, counts

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -18,6 +20,22 @@ from ddbio.items.kernel.jit import CHECKED, inner
 
 PAD = 64
 """How many bytes beyond the data every array has: the longest step is half of it."""
+
+
+def allocate(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return as many bytes, whatever they are."""
+    return np.empty(n_bytes, np.uint8)
+
+
+def allocate_zeros(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return as many zeros; those of large arrays take memory where they are written to."""
+    return np.zeros(n_bytes, np.uint8)
+
+
+def allocate_words(count: int) -> npt.NDArray[np.int64]:
+    """Return as many words of zero."""
+    return allocate_zeros(8 * count).view(np.int64)
+
 
 _BYTE, _WORD, _WIDE = ir.IntType(8), ir.IntType(64), 32
 _VECTOR = ir.VectorType(_BYTE, _WIDE)
@@ -74,16 +92,52 @@ def _raw_equal32(_typing: Any, left: Any, _left_index: Any, right: Any, _right_i
     return types.int64(left, types.intp, right, types.intp), generate
 
 
+def _raw_equal32_words(_typing: Any, left: Any, _left_index: Any, words: Any, _word_index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        one = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
+        other = builder.load(_at(context, builder, signature, args, 2, _VECTOR), align=8)
+        return _mask(builder, builder.icmp_unsigned("==", one, other))
+
+    return types.int64(left, types.intp, words, types.intp), generate
+
+
+def _specials(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    text = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
+    quote = builder.icmp_unsigned("==", text, _splat(ord('"')))
+    backslash = builder.icmp_unsigned("==", text, _splat(ord("\\")))
+    control = builder.icmp_unsigned("<", text, _splat(ord(" ")))
+    return builder.bitcast(builder.or_(builder.or_(quote, backslash), control), ir.IntType(_WIDE))
+
+
+def _raw_mark32(_typing: Any, array: Any, _index: Any, marks: Any, _place: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = _specials(context, builder, signature, args)
+        builder.store(found, _at(context, builder, signature, args, 2, ir.IntType(_WIDE)), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, marks, types.intp), generate
+
+
 def _raw_special32(_typing: Any, array: Any, _index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        text = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
-        quote = builder.icmp_unsigned("==", text, _splat(ord('"')))
-        backslash = builder.icmp_unsigned("==", text, _splat(ord("\\")))
-        control = builder.icmp_unsigned("<", text, _splat(ord(" ")))
-        found = _mask(builder, builder.or_(builder.or_(quote, backslash), control))
+        found = builder.zext(_specials(context, builder, signature, args), _WORD)
         # A bit beyond the lanes: where nothing is found, the answer is their number.
         found = builder.or_(found, ir.Constant(_WORD, 1 << _WIDE))
         return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(array, types.intp), generate
+
+
+def _raw_base64_32(_typing: Any, array: Any, _index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        text = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
+
+        def between(first: str, last: str) -> Any:
+            return builder.icmp_unsigned("<", builder.sub(text, _splat(ord(first))), _splat(ord(last) - ord(first) + 1))
+
+        ranges = [between("A", "Z"), between("a", "z"), between("/", "9")]
+        ranges.append(builder.icmp_unsigned("==", text, _splat(ord("+"))))
+        return _mask(builder, functools.reduce(builder.or_, ranges))
 
     return types.int64(array, types.intp), generate
 
@@ -173,6 +227,15 @@ def _raw_out_of_line(_typing: Any) -> Any:
     return types.void(), generate
 
 
+def _raw_rare(_typing: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        builder.function.attributes.add("cold")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
 def _raw_lowest_bit(_typing: Any, _word: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -198,6 +261,33 @@ def _checked_equal32(left: Any, left_index: Any, right: Any, right_index: Any) -
         if _byte(left, left_index + place) == _byte(right, right_index + place):
             mask |= 1 << place
     return mask
+
+
+def _checked_equal32_words(left: Any, left_index: Any, words: Any, word_index: Any) -> Any:
+    mask = 0
+    for place in range(_WIDE):
+        if _byte(left, left_index + place) == (_byte(words, word_index + (place >> 3)) >> 8 * (place & 7)) & 0xFF:
+            mask |= 1 << place
+    return mask
+
+
+def _checked_base64_32(array: Any, index: Any) -> Any:
+    mask = 0
+    for place in range(_WIDE):
+        byte = _byte(array, index + place)
+        if 65 <= byte <= 90 or 97 <= byte <= 122 or 47 <= byte <= 57 or byte == 43:  # noqa: PLR2004 - A-Z, a-z, /-9, +
+            mask |= 1 << place
+    return mask
+
+
+def _checked_mark32(array: Any, index: Any, marks: Any, place: Any) -> None:
+    for group in range(_WIDE // 8):
+        found = 0
+        for bit in range(8):
+            byte = _byte(array, index + 8 * group + bit)
+            if byte in (34, 92) or byte < 32:  # noqa: PLR2004 - quote, backslash, control
+                found |= 1 << bit
+        poke(marks, place + group, found)
 
 
 def _checked_special32(array: Any, index: Any) -> Any:
@@ -255,6 +345,9 @@ pointers: Any = inner(_checked_pointers) if CHECKED else intrinsic(_raw_pointers
 out_of_line: Any = intrinsic(_raw_out_of_line)
 """Keep the function that calls this from being copied into its callers: what is rare should compile once."""
 
+rare: Any = intrinsic(_raw_rare)
+"""Do what ``out_of_line`` does, and let callers keep their registers for what they do otherwise."""
+
 lowest_bit: Any = intrinsic(_raw_lowest_bit)
 """Return the number of the lowest set bit of a word, 64 if there is none."""
 
@@ -275,8 +368,17 @@ store64_reversed: Any = inner(_checked_store64_reversed) if CHECKED else intrins
 equal32: Any = inner(_checked_equal32) if CHECKED else intrinsic(_raw_equal32)
 """Return a bit per byte, lowest first, in which thirty-two bytes of two arrays agree."""
 
+equal32_words: Any = inner(_checked_equal32_words) if CHECKED else intrinsic(_raw_equal32_words)
+"""Return what ``equal32`` does, for thirty-two bytes and four little-endian words."""
+
 special32: Any = inner(_checked_special32) if CHECKED else intrinsic(_raw_special32)
 """Return the place of the first quote, backslash or control character among thirty-two bytes, or 32."""
+
+base64_32: Any = inner(_checked_base64_32) if CHECKED else intrinsic(_raw_base64_32)
+"""Return a bit for each of thirty-two bytes, lowest first: whether it is a character of base64."""
+
+mark32: Any = inner(_checked_mark32) if CHECKED else intrinsic(_raw_mark32)
+"""Store a bit for each of thirty-two bytes, lowest first: whether it is a quote, backslash or control character."""
 
 is_ascii35: Any = inner(_checked_is_ascii35) if CHECKED else intrinsic(_raw_is_ascii35)
 """Return whether thirty-two bytes and the three before them are ASCII."""

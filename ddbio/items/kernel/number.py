@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.jit import inlined, inner
 from ddbio.items.kernel.memory import load64, lowest_bit, out_of_line, peek, poke
 from ddbio.items.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 
@@ -34,6 +34,7 @@ _HIGH = np.uint64(0x8080808080808080)
 _PAIR_MASK = np.uint64(0x000000FF000000FF)
 _PAIRS_LOW = np.uint64(100 + (1_000_000 << 32))
 _PAIRS_HIGH = np.uint64(1 + (10_000 << 32))
+_BYTE, _LAST_BYTE, _POINT_OF_ZEROS = np.uint64(0xFF), np.uint64(56), np.uint64(POINT ^ ZERO)
 _EIGHT_DIGITS = np.uint64(10**8)
 _TEN = np.uint64(10)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -56,6 +57,56 @@ def _eight_digits(word: Any) -> Any:
     low = (word & _PAIR_MASK) * _PAIRS_LOW
     high = ((word >> _TWO_BYTES_BITS) & _PAIR_MASK) * _PAIRS_HIGH
     return (low + high) >> _HALF
+
+
+@inlined
+def plain_number(data: Any, place: int, length: int) -> Any:
+    """Return the digits of a number of one to sixteen bytes without a sign, and how many of them are after its point.
+
+    The decimals are -1 if it is not canonical.
+    """
+    # The last byte of a word is the highest; those below the first are digits of zero.
+    if length <= _WORD_BYTES:
+        word = (load64(data, place) ^ _ZEROS) << np.uint64(64 - 8 * length)
+        others, scale = _not_digits(word), 0
+        if others != 0:
+            word, scale = _without_point(word, others)
+        value = _eight_digits(word)
+    else:
+        low = length - _WORD_BYTES
+        first, unused = load64(data, place) ^ _ZEROS, np.uint64(64 - 8 * low)
+        word = (load64(data, place + low) ^ _ZEROS) >> unused << unused
+        others, scale = _not_digits(first), 0
+        if others != 0:
+            first, scale = _without_point(first, others)
+            scale = -1 if scale < 0 or _not_digits(word) != 0 else scale + low
+        else:
+            others = _not_digits(word)
+            if others != 0:
+                word, scale = _without_point(word, others)
+                low -= 1
+        value = _eight_digits(first) * _POWERS[low] + _eight_digits(word)
+    # Nothing is before the first digit but the zero of a fraction, and nothing after the last decimal.
+    whole = length - scale - (scale > 0)
+    if (peek(data, place) == ZERO and whole > 1) or (scale > 0 and (whole == 0 or word >> _LAST_BYTE == 0)):
+        scale = -1
+    return value, scale
+
+
+@inner
+def _not_digits(word: Any) -> Any:
+    return ((word + _TO_HIGH) | word) & _HIGH
+
+
+@inlined
+def _without_point(word: Any, others: Any) -> Any:
+    """Return the digits of a word without its point, and how many are after that; -1 if there is more than a point."""
+    point = np.uint64(lowest_bit(others) & ~7)
+    low = (np.uint64(1) << point) - np.uint64(1)
+    is_point = (word >> point) & _BYTE == _POINT_OF_ZEROS
+    word = (word & ~(low << _BYTE_BITS | _BYTE)) | (word & low) << _BYTE_BITS
+    scale = 7 - np.int64(point >> np.uint64(3))
+    return word, scale if is_point and scale > 0 and _not_digits(word) == 0 else -1
 
 
 @inner
@@ -139,28 +190,37 @@ def _exponent(data: Any, place: int, stop: int) -> Any:
 @inner
 def is_canonical(data: Any, place: int, stop: int) -> Any:
     """Return whether a text is a number in canonical form, short enough to be in range for certain."""
+    whole, _ = canonical_digits(data, place, stop)
+    return whole >= 0
+
+
+@inner
+def canonical_digits(data: Any, place: int, stop: int) -> Any:
+    """Return the digits before and after the point of a number in canonical form, a zero before it counting for none.
+
+    The first are -1 if it has another form, or is too long to be in range for certain.
+    """
     out_of_line()
     if stop - place > MAX_DIGITS:
-        return False
-    if peek(data, place) == MINUS:
-        place += 1
-        if peek(data, place) == ZERO and stop - place == 1:
-            return False
+        return -1, 0
+    negative = peek(data, place) == MINUS
+    place += negative
     first = place
     while place < stop and ZERO <= peek(data, place) <= NINE:
         place += 1
-    whole = place - first
-    if whole == 0 or (whole > 1 and peek(data, first) == ZERO):
-        return False
+    whole, has_zero = place - first, peek(data, first) == ZERO
+    if whole == 0 or (has_zero and (whole > 1 or (negative and place == stop))):
+        return -1, 0
     if place == stop:
-        return True
+        return whole - has_zero, 0
     if peek(data, place) != POINT:
-        return False
+        return -1, 0
     place += 1
     first = place
     while place < stop and ZERO <= peek(data, place) <= NINE:
         place += 1
-    return place == stop and place > first and peek(data, stop - 1) != ZERO
+    is_whole = place == stop and place > first and peek(data, stop - 1) != ZERO
+    return (whole - has_zero if is_whole else -1), place - first
 
 
 @inner
@@ -175,6 +235,51 @@ def unscaled(digits: Any, count: int, point: int, scale: int) -> Any:
         low = (upper << _HALF) | (part & _LOW_HALF)
         high = high * _TEN + (upper >> _HALF)
     return high, low
+
+
+@inner
+def unscaled_text(data: Any, place: int, scale: int) -> Any:
+    """Return what ``unscaled`` does, of the text of a canonical number without its sign, which a quote follows."""
+    out_of_line()
+    high, low, place, _ = _append_digits(data, place, np.uint64(0), np.uint64(0))
+    if peek(data, place) == POINT:
+        high, low, _, count = _append_digits(data, place + 1, high, low)
+        scale -= count
+    return times_power(high, low, scale)
+
+
+@inner
+def _append_digits(data: Any, place: int, high: Any, low: Any) -> Any:
+    """Return the two words with all digits from a place on, the place after them, and how many these are."""
+    first = place
+    while True:
+        word = load64(data, place) ^ _ZEROS
+        others = _not_digits(word)
+        count = lowest_bit(others) >> 3
+        if count > 0:
+            digits = _eight_digits(word << np.uint64(64 - 8 * count))
+            high, low = _times(high, low, _POWERS[count], digits)
+        place += count
+        if others != 0:
+            return high, low, place, place - first
+
+
+@inner
+def times_power(high: Any, low: Any, power: int) -> Any:
+    """Return a number of two words times ten to a power that is not negative."""
+    while power > 0:
+        step = min(power, _WORD_BYTES)
+        high, low = _times(high, low, _POWERS[step], np.uint64(0))
+        power -= step
+    return high, low
+
+
+@inner
+def _times(high: Any, low: Any, factor: Any, more: Any) -> Any:
+    """Return a number of two words, times a factor of 32 bits, and some more."""
+    part = (low & _LOW_HALF) * factor + more
+    upper = (low >> _HALF) * factor + (part >> _HALF)
+    return high * factor + (upper >> _HALF), (upper << _HALF) | (part & _LOW_HALF)
 
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint8)

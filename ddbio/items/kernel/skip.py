@@ -4,7 +4,7 @@ Input is the offset of a value, output the offset after it. Duplicate names and 
 """
 
 # Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0911, PLR0912
+# ruff: noqa: C901, PLR0911
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.base64 import is_base64
 from ddbio.items.kernel.codes import (
     BOOL,
     BS,
@@ -33,8 +32,8 @@ from ddbio.items.kernel.codes import (
 )
 from ddbio.items.kernel.jit import inner
 from ddbio.items.kernel.memory import load64, out_of_line, peek, poke
-from ddbio.items.kernel.number import MINUS, NINE, POINT, ZERO, parse_number
-from ddbio.items.kernel.text import QUOTE, hash_text, read_text, skip_blank
+from ddbio.items.kernel.number import MINUS, NINE, POINT, ZERO
+from ddbio.items.kernel.text import BACKSLASH, QUOTE, hash_text, read_text, skip_blank, text_end
 
 COMMA, COLON = ord(","), ord(":")
 OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = ord("{"), ord("}"), ord("["), ord("]")
@@ -133,57 +132,6 @@ def remember_name(names: Any, value: Any, instance: int, state: Any) -> Any:
 
 
 @inner
-def _skip_text(data: Any, place: int, kind: int, digits: Any, state: Any) -> Any:
-    """Return the place after a text that is legal for a type."""
-    if peek(data, place) != QUOTE:
-        return -ERROR
-    side = state[UNESCAPED]
-    start, length, place = read_text(data, place + 1, state)
-    if place < 0:
-        return place
-    state[UNESCAPED] = side
-    if kind == N:
-        is_number, _, _, _ = parse_number(data, start, start + length, digits)
-        return place if is_number else -ERROR
-    if kind == B:
-        return place if is_base64(data, start, length) else -ERROR
-    return place
-
-
-@inner
-def _skip_set(data: Any, place: int, kind: int, digits: Any, state: Any) -> Any:
-    out_of_line()
-    if peek(data, place) != OPEN_ARRAY:
-        return -ERROR
-    place = skip_blank(data, place + 1)
-    if peek(data, place) == CLOSE_ARRAY:
-        return place + 1
-    while True:
-        place = _skip_text(data, place, kind, digits, state)
-        if place < 0:
-            return place
-        place = skip_blank(data, place)
-        byte = peek(data, place)
-        if byte == CLOSE_ARRAY:
-            return place + 1
-        if byte != COMMA:
-            return -ERROR
-        place = skip_blank(data, place + 1)
-
-
-@inner
-def _skip_scalar(data: Any, place: int, tag: int, digits: Any, state: Any) -> Any:
-    if tag in (S, N, B):
-        return _skip_text(data, place, tag, digits, state)
-    if tag >= SS:
-        return _skip_set(data, place, tag - SS, digits, state)
-    literal = read_literal(data, place)
-    if literal < 0 or (tag == NULL and literal == 0):
-        return -ERROR
-    return place + (4 if literal == 1 else 5)
-
-
-@inner
 def skip_name(data: Any, place: int, instance: int, names: Any, state: Any) -> Any:
     """Return the place of the value that belongs to the name at ``place``."""
     if peek(data, place) != QUOTE:
@@ -242,47 +190,6 @@ def leave(data: Any, place: int, depth: int, names: Any, levels: Any, state: Any
     return True, place + 1 if byte == (CLOSE_OBJECT if instance > 0 else CLOSE_ARRAY) else -ERROR
 
 
-@inner
-def skip_value(data: Any, place: int, names: Any, levels: Any, digits: Any, state: Any) -> Any:
-    """Return the place after the value that begins at ``place``, or a negative status."""
-    out_of_line()
-    depth = 0
-    while True:
-        if peek(data, place) != OPEN_OBJECT:
-            return -ERROR
-        tag, place = read_tag(data, skip_blank(data, place + 1), state)
-        if place < 0:
-            return place
-        if tag < L:
-            place = _skip_scalar(data, place, tag, digits, state)
-            if place < 0:
-                return place
-        else:
-            if peek(data, place) != (OPEN_ARRAY if tag == L else OPEN_OBJECT):
-                return -ERROR
-            place = skip_blank(data, place + 1)
-            if peek(data, place) != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
-                place = enter(data, place, tag == M, depth, names, levels, state)
-                if place < 0:
-                    return place
-                depth += 1
-                continue
-            place += 1
-        # A value's content has ended: close what closes with it.
-        has_ended = True
-        while has_ended:
-            place = skip_blank(data, place)
-            if peek(data, place) != CLOSE_OBJECT:
-                return -ERROR
-            place += 1
-            if depth == 0:
-                return place
-            has_ended, place = leave(data, place, depth, names, levels, state)
-            if place < 0:
-                return place
-            depth -= has_ended
-
-
 _NULL = int.from_bytes(b"null", "little")
 _WORD_OF_FOUR = 0xFFFFFFFF
 _EXPONENTS = (ord("e"), ord("E"))
@@ -290,17 +197,16 @@ _SIGNS = (ord("+"), ord("-"))
 
 
 @inner
-def skip_json(work: Any, place: int) -> Any:
+def skip_json(data: Any, place: int, names: Any, levels: Any, state: Any) -> Any:
     """Return the place after the value that begins at ``place``, or a negative status."""
     out_of_line()
-    data, levels, state = work.data, work.levels, work.state
     depth = 0
     while True:
         byte = peek(data, place)
         if byte in (OPEN_OBJECT, OPEN_ARRAY):
             place = skip_blank(data, place + 1)
             if peek(data, place) != (CLOSE_OBJECT if byte == OPEN_OBJECT else CLOSE_ARRAY):
-                place = enter(data, place, byte == OPEN_OBJECT, depth, work.seen_names, levels, state)
+                place = enter(data, place, byte == OPEN_OBJECT, depth, names, levels, state)
                 if place < 0:
                     return place
                 depth += 1
@@ -315,7 +221,7 @@ def skip_json(work: Any, place: int) -> Any:
         while has_ended:
             if depth == 0:
                 return place
-            has_ended, place = leave(data, place, depth, work.seen_names, levels, state)
+            has_ended, place = leave(data, place, depth, names, levels, state)
             if place < 0:
                 return place
             depth -= has_ended
@@ -365,3 +271,28 @@ def _behind_digits(data: Any, place: int) -> Any:
     while ZERO <= peek(data, place) <= NINE:
         place += 1
     return place
+
+
+@inner
+def end_of_object(data: Any, place: int, stop: int) -> Any:
+    """Return the place after the object that begins at ``place`` by its brackets alone, or a negative status."""
+    out_of_line()
+    depth = 0
+    while place < stop:
+        byte = peek(data, place)
+        place += 1
+        if byte == QUOTE:
+            while place < stop:
+                place = text_end(data, place) + 1
+                byte = peek(data, place - 1)
+                if byte == QUOTE:
+                    break
+                # An escaped character does not end the text; whether it is legal, the reference decides.
+                place += byte == BACKSLASH
+        elif byte in (OPEN_OBJECT, OPEN_ARRAY):
+            depth += 1
+        elif byte in (CLOSE_OBJECT, CLOSE_ARRAY):
+            depth -= 1
+            if depth == 0:
+                return place if place <= stop else -ERROR
+    return -ERROR

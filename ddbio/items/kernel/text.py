@@ -13,7 +13,19 @@ import pyarrow as pa
 
 from ddbio.items.kernel.codes import ERROR, GROW_UNESCAPED, UNESCAPED, UNESCAPED_END
 from ddbio.items.kernel.jit import inner, loop
-from ddbio.items.kernel.memory import PAD, copy32, is_ascii35, is_utf8_32, load64, out_of_line, peek, poke, special32
+from ddbio.items.kernel.memory import (
+    PAD,
+    copy32,
+    is_ascii35,
+    is_utf8_32,
+    load64,
+    lowest_bit,
+    mark32,
+    out_of_line,
+    peek,
+    poke,
+    special32,
+)
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _SPACE, _TAB, _NEWLINE, _RETURN = ord(" "), ord("\t"), ord("\n"), ord("\r")
@@ -52,6 +64,19 @@ def text_end(data: Any, place: int) -> Any:
         place += step
         if step < 32:  # noqa: PLR2004 - the width of a step
             return place
+
+
+@inner
+def marked_end(marks: Any, place: int) -> Any:
+    """Return what ``text_end`` does, by the marks of the data."""
+    byte, found = place >> 3, load64(marks, place >> 3) >> np.uint64(place & 7)
+    if found != 0:
+        return place + lowest_bit(found)
+    while True:
+        byte += _WORD_BYTES
+        found = load64(marks, byte)
+        if found != 0:
+            return (byte << 3) + lowest_bit(found)
 
 
 @inner
@@ -132,14 +157,15 @@ def canonical_json(data: Any, place: int, stop: int, state: Any) -> Any:
 
 @inner
 def _is_canonical(data: Any, place: int, stop: int) -> Any:
-    inside = False
     while place < stop:
         byte = peek(data, place)
-        if byte == QUOTE:
-            inside = not inside
-        elif byte == BACKSLASH or (not inside and byte <= _SPACE):
+        if byte <= _SPACE:
             return False
         place += 1
+        if byte == QUOTE:
+            place = text_end(data, place) + 1
+            if peek(data, place - 1) != QUOTE:
+                return False
     return True
 
 
@@ -267,11 +293,14 @@ def is_utf8(body: bytes | memoryview | npt.NDArray[np.uint8]) -> bool:
     return bool(check_utf8(data, np.zeros(PAD + _STEP, np.uint8)))
 
 
-def copy_utf8(body: bytes | memoryview | npt.NDArray[np.uint8], target: npt.NDArray[np.uint8], at: int) -> bool:
-    """Copy the bytes to a place in ``target``; return whether they are UTF-8: if not, not all may be copied."""
+def load_utf8(body: Any, target: npt.NDArray[np.uint8], at: int, marks: npt.NDArray[np.uint8]) -> bool:
+    """Copy the bytes to a multiple of eight, put ``PAD`` quotes after them, and mark what ends a text.
+
+    Return whether they are UTF-8: if not, not all may be copied.
+    """
     data = np.frombuffer(body, np.uint8)
     data.flags.writeable = False
-    return bool(check_and_copy_utf8(data, np.zeros(PAD + _STEP, np.uint8), target, at))
+    return bool(check_and_mark_utf8(data, np.zeros(PAD + _STEP, np.uint8), target, at, marks))
 
 
 @loop
@@ -283,40 +312,54 @@ def check_utf8(data: Any, edge: Any) -> Any:
     edge
         Zeros, of which the first and the last bytes of the data take some: nothing is read outside of both.
     """
-    return _check_utf8(data, edge, None, 0)
+    return _check_utf8(data, edge, None, 0, None)
 
 
 @loop
-def check_and_copy_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
-    """Copy ``data`` to a place in ``target`` while it is UTF-8; return whether all of it is."""
-    return _check_utf8(data, edge, target, at)
+def check_and_mark_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
+    """Copy ``data`` while it is UTF-8, and set a bit for each byte that ends a text; return whether all of it is."""
+    return _check_utf8(data, edge, target, at, marks)
 
 
 @inner
-def _check_utf8(data: Any, edge: Any, target: Any, at: int) -> Any:
-    """Check, and copy if ``target`` is not None."""
+def _check_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
+    """Check, and copy and mark if ``target`` is not None."""
     length = len(data)
     place = min(length, _STEP)
     for index in range(place):
         edge[_BEFORE + index] = data[index]
-        if target is not None:
-            poke(target, at + index, data[index])
     if not is_utf8_32(edge, _BEFORE):
         return False
     while place + _STEP <= length:
         if target is not None:
             copy32(target, at + place, data, place)
+            mark32(data, place, marks, (at + place) >> 3)
         if not is_ascii35(data, place) and not is_utf8_32(data, place):
             return False
         place += _STEP
     if target is not None:
-        for index in range(place, length):
-            poke(target, at + index, data[index])
+        _copy_edges(data, target, at, place, marks)
     # At least one zero follows the data, which goes on with no character.
     for index in range(_BEFORE + _STEP):
         at = place - _BEFORE + index
         edge[index] = data[at] if 0 <= at < length else 0
     return is_utf8_32(edge, _BEFORE)
+
+
+@inner
+def _copy_edges(data: Any, target: Any, at: int, place: int, marks: Any) -> None:
+    """Copy and mark the first and the last bytes, and put quotes after them."""
+    out_of_line()
+    length = len(data)
+    for index in range(min(length, _STEP)):
+        poke(target, at + index, data[index])
+    for index in range(place, length):
+        poke(target, at + index, data[index])
+    for index in range(length, length + PAD):
+        poke(target, at + index, QUOTE)
+    mark32(target, at, marks, at >> 3)
+    for index in range(place // _STEP * _STEP, length + _STEP, _STEP):
+        mark32(target, at + index, marks, (at + index) >> 3)
 
 
 NOT_UTF8 = "the text is not UTF-8"

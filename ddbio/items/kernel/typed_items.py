@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.codes import ERROR, INSTANCE, NAMES, NAMES_MASK, STATE_LENGTH
-from ddbio.items.kernel.decode import scratch
 from ddbio.items.kernel.jit import inner, loop
 from ddbio.items.kernel.lines import end_of_text
 from ddbio.items.kernel.memory import PAD, copy_bytes, peek, pointers, poke
@@ -94,13 +94,13 @@ class TypedLines(NamedTuple):
 def typed_lines(text: bytes) -> TypedLines | None:
     """Return the objects of a text as DynamoDB JSON; None where only the plain reference tells what is wrong."""
     size, has_nulls = len(text), b"null" in text
-    data = scratch.allocate(size + PAD)
+    data = memory.allocate(size + PAD)
     data[:size], data[size:] = np.frombuffer(text, np.uint8), 0
     room, slots = 2 * size + _STEP, _FIRST_NAMES if has_nulls else 2
-    nulls = scratch.allocate((size if has_nulls else 0) + PAD)
+    nulls = memory.allocate((size if has_nulls else 0) + PAD)
     levels = np.zeros(_LEVELS, np.int64)
     while True:
-        out, state = scratch.allocate(room + PAD), np.zeros(STATE_LENGTH, np.int64)
+        out, state = memory.allocate(room + PAD), np.zeros(STATE_LENGTH, np.int64)
         state[NAMES_MASK] = slots - 1
         walk = _Walk(data, out, nulls, levels, np.zeros(slots, np.uint64), state)
         stop, null_bytes, long_numbers = map(int, type_items(walk, size, room, has_nulls))

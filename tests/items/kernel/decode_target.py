@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 from comparison import assert_same, by_kernel, by_reference
 from guard import IS_BROKEN, allocate_before_guard
@@ -17,21 +16,10 @@ from mutation import mutate
 
 from ddbio.errors import DecodeError
 from ddbio.items.changes import ChangeDecoder
-from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.kernel.jit import CHECKED
-
-
-class UnpaddedScratch(scratch.Scratch):
-    """Put the data at the very end of its array: what the loops must never be given."""
-
-    def load(self, piece):
-        """Copy the data to where nothing follows it."""
-        data = scratch.allocate(4096 + len(piece))
-        data[4096:] = np.frombuffer(piece, np.uint8)
-        self.origin = 4096
-        self._work = self._work._replace(data=data)
-        return True
+from ddbio.items.kernel.tape import walker
 
 
 def decode_changes(generator: Generator, schema: pa.Schema) -> int:
@@ -45,8 +33,8 @@ def decode_changes(generator: Generator, schema: pa.Schema) -> int:
     return 5
 
 
-def decode_blocks(generator: Generator, schema: pa.Schema, framing: str) -> int:
-    """Decode damaged documents of several blocks, whose values are kept apart; return how many there were."""
+def decode_many(generator: Generator, schema: pa.Schema, framing: str) -> int:
+    """Decode damaged documents of many items; return how many there were."""
     whole = generator.document([generator.item(list(schema)) for _ in range(150)], framing)
     for _ in range(2):
         body = mutate(whole, generator.random)
@@ -56,9 +44,11 @@ def decode_blocks(generator: Generator, schema: pa.Schema, framing: str) -> int:
 
 def main() -> None:
     """Decode as many documents as were asked for, and say so."""
-    scratch.allocate = scratch.allocate_zeros = allocate_before_guard
-    # No more slots than the first ones.
-    scratch._MOST_FIRST_ROWS, scratch._SLOTS_RATIO = 64, 0
+    memory.allocate = memory.allocate_zeros = allocate_before_guard
+    # Every document needs a longer tape than there is.
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
+    if IS_BROKEN:
+        walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_documents = 0
     for number in range(seed, seed + count):
@@ -69,15 +59,13 @@ def main() -> None:
         for _ in range(20):
             # A decoder of its own, for its arrays are cut to this document.
             decoder = KernelDecoder(schema)
-            if IS_BROKEN:
-                decoder._scratch = UnpaddedScratch(decoder._nodes)
             body = mutate(whole, generator.random)
             found = by_kernel(decoder, body, framing)
             if not IS_BROKEN:
                 assert_same(found, by_reference(body, schema, framing), body)
             n_documents += 1
         n_documents += decode_changes(generator, schema)
-        n_documents += 0 if IS_BROKEN else decode_blocks(generator, schema, framing)
+        n_documents += 0 if IS_BROKEN else decode_many(generator, schema, framing)
     sys.stdout.write(f"{n_documents} documents, checked: {CHECKED}\n")
 
 

@@ -16,7 +16,9 @@ from ddbio.errors import DecodeError
 from ddbio.items import digest_json
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.tape import walker
 
 
 def by_walk(body: bytes, framing: str) -> Digest | str:
@@ -41,9 +43,12 @@ def by_reference(body: bytes, framing: str) -> Digest | str:
 
 def main() -> None:
     """Digest as many documents as were asked for, and say so."""
-    digest_json.allocate = allocate_before_guard
+    memory.allocate = memory.allocate_zeros = allocate_before_guard
+    # Every document needs more room than there is.
+    walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest_json._SCRATCH_BYTES = 33, 1 << 20, 1
     if IS_BROKEN:
-        digest_json.PAD = 0
+        walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_walked = n_refused = 0
     for number in range(seed, seed + count):

@@ -13,20 +13,24 @@ from item_generator import Generator
 from mutation import mutate
 from observation import assert_same_shape
 
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.decode import inference
 from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.tape import walker
 from ddbio.items.object_pool import ObjectPool
 
 
 def main() -> None:
     """Observe as many documents as were asked for, and say so."""
-    inference.allocate = inference.allocate_zeros = allocate_before_guard
+    memory.allocate = memory.allocate_zeros = allocate_before_guard
     # Arrays are as large as one document needs, and serve no other.
     inference._pool = ObjectPool(0, 0)
     # Every document needs more room than there is.
-    inference._FIRST_NODES, inference._FIRST_TEXT_BYTES, inference._FIRST_NAMES, inference.PIECE_BYTES = 1, 65, 2, 200
+    inference.PIECE_BYTES = 200
+    walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
     if IS_BROKEN:
-        inference.PAD = 0
+        walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_observed = n_refused = 0
     for number in range(seed, seed + count):

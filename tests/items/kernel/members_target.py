@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
-from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.members import Marks, Openings
 from ddbio.items.kernel.memory import PAD
@@ -43,7 +43,7 @@ def record(chance: random.Random) -> dict[str, object]:
 def main() -> None:
     """Find the members of as many texts as were asked for, of which some are damaged, and compare what was whole."""
     chance, refused = random.Random(int(sys.argv[1])), 0
-    scratch.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
+    memory.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
     openings = Openings(tuple(name.encode() for name in NAMES), base64=2)
     texts = (b'"eventName"', b'"z', b"zz", b"INSERT", b"}}]}")
     marks = Marks(*texts)

@@ -8,18 +8,9 @@ from mutation import mutate
 from ddbio.items.capacity import item_size_bytes
 from ddbio.items.framing import checked_items
 from ddbio.items.kernel.decode import decoder as decoder_module
-from ddbio.items.kernel.decode import scratch as scratch_module
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 
 FRAMINGS = ["items", "export", "page"]
-
-
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
-    """Scan 64 rows at a time, and keep the values of every block apart."""
-    monkeypatch.setattr(scratch_module, "_MOST_FIRST_ROWS", 64)
-    monkeypatch.setattr(scratch_module, "_SLOTS_RATIO", 0)
-    monkeypatch.setattr(scratch_module, "_LEAST_UNESCAPED_BYTES", 256)
 
 
 def drawn(seed, framing, count=200):
@@ -30,18 +21,8 @@ def drawn(seed, framing, count=200):
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_blocks_give_the_batch_of_the_reference(framing):
-    """Items of all types in any spelling, over several blocks, give the reference's batch and misfits."""
-    for seed in range(20):
-        _, schema, body = drawn(seed, framing)
-        decoder = KernelDecoder(schema)
-        for _ in range(2):
-            assert_same(by_kernel(decoder, body, framing), by_reference(body, schema, framing), body)
-
-
-@pytest.mark.parametrize("framing", FRAMINGS)
-def test_batches_of_blocks_are_parts_of_the_whole(framing, monkeypatch):
-    """Blocks that fill a batch end it; the batches together are what one batch would be."""
+def test_batches_of_some_rows_are_parts_of_the_whole(framing, monkeypatch):
+    """Rows that fill a batch end it; the batches together are what one batch would be."""
     monkeypatch.setattr(decoder_module, "_BATCH_BYTES", 8000)
     n_batches = 0
     for seed in range(10):
@@ -56,8 +37,8 @@ def test_batches_of_blocks_are_parts_of_the_whole(framing, monkeypatch):
     assert n_batches > 15
 
 
-def test_damaged_blocks_get_the_answer_of_the_reference():
-    """A document that is damaged behind its first block is refused, or decoded, as the reference does."""
+def test_damaged_documents_of_many_items_get_the_answer_of_the_reference():
+    """A document that is damaged after many items is refused, or decoded, as the reference does."""
     refused = 0
     for seed in range(40):
         framing = FRAMINGS[seed % 3]

@@ -30,7 +30,7 @@ TARGETS = {
     "encode_target.py": Target("True, ", 70_000, 200, 50),
     "digest_columns_target.py": Target("200 batches, ", 90_000, 200, 50),
     "digest_json_target.py": Target("True, ", 80_000, 150, 50),
-    "item_spans_target.py": Target("True, ", 70_000, 80, 30),
+    "raw_items_target.py": Target("True, ", 70_000, 80, 30),
     "ion_target.py": Target("True, ", 90_000, 150, 20),
     "gather_target.py": Target("", 1, 200, 200),
     "lake_keys_target.py": Target("", 1, 200, 200),

@@ -110,7 +110,7 @@ def test_an_edit_changes_the_loops_that_it_reaches_and_no_others(tmp_path, here)
     assert number.read_text("utf-8") != was
     there = contents(package)
     changed = {name for name in here if here[name] != there[name]}
-    assert "ddbio.items.kernel.decode.scan scan" in changed
+    assert "ddbio.items.kernel.tape.walk walk_items" in changed
     assert "ddbio.items.kernel.lines join_rows" not in changed
 
 

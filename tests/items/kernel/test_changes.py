@@ -16,7 +16,6 @@ from ddbio.items.change_lines import checked_changes
 from ddbio.items.changes import ChangeDecoder, change_batch
 from ddbio.items.json_text import parse_documents
 from ddbio.items.kernel.decode import decoder as decoder_module
-from ddbio.items.kernel.decode import scratch as scratch_module
 from ddbio.items.rescue import MisfitLog
 
 SCHEMA = pa.schema([("pk", pa.string()), ("sk", pa.string()), ("total", pa.int64())])
@@ -258,8 +257,6 @@ def test_no_record_leaves_the_loops(monkeypatch):
 def test_bodies_are_cut_and_grown_without_a_change(monkeypatch):
     """Bodies far longer than a slice, whose records stand on lines of their own, in blocks, give the same batch."""
     monkeypatch.setattr(decoder_module, "SLICE_BYTES", 300)
-    monkeypatch.setattr(scratch_module, "_MOST_FIRST_ROWS", 64)
-    monkeypatch.setattr(scratch_module, "_SLOTS_RATIO", 0)
     record = json.dumps(json.loads(RECORDS)["Records"][0]).encode()
     decoder = ChangeDecoder(SCHEMA, ["pk", "sk"])
     for last in (record, b'{"dynamodb":{}}', b"{"):

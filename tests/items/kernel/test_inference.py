@@ -16,6 +16,7 @@ from observation import assert_same_shape
 
 from ddbio.items.json_text import compact_json
 from ddbio.items.kernel.decode import inference as observer
+from ddbio.items.kernel.tape import walker
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"), key=lambda path: path.name)
 
@@ -124,7 +125,7 @@ def test_long_bodies_are_cut_at_lines(piece_bytes, monkeypatch):
 
 def test_too_many_names_are_left_to_the_reference(monkeypatch):
     """Beyond so many names the plain inference takes what it can."""
-    monkeypatch.setattr(observer, "MAX_NODES", 256)
+    monkeypatch.setattr(walker, "MAX_NODES", 256)
     few, many = ({f"n{name}": {"S": ""} for name in range(count)} for count in (250, 300))
     assert assert_same_shape([lines(few)], "items") is not None
     assert observer.shape_of_items([(lines(many), "items")]) is None

@@ -74,20 +74,6 @@ def test_one_batch_of_many_slices_takes_three_times_its_bytes_beyond_the_output(
     assert grown_bytes - batch_bytes <= 3 * wire_bytes
 
 
-def test_the_values_of_blocks_are_those_of_one_scan():
-    """Sparse rows, whose blocks are kept apart, give the columns that roomy slots give."""
-    items = list(sparse_items(900, 300, 20))
-    schema = ItemSchema.of_items(items).to_arrow()
-    lines, page = lines_and_page(items)
-    decoder = KernelDecoder(schema)
-    decoder._scratch.load(bytes(4_000_000))
-    assert decoder._scratch.grow_rows(len(items))
-    roomy = decoder.decode(page, "page")
-    sparse = KernelDecoder(schema)
-    assert sparse.decode(lines, "items").equals(roomy)
-    assert sparse._scratch.max_rows < len(items)
-
-
 def peak_bytes() -> int:
     """Return the most memory that this process has held."""
     with Path("/proc/self/status").open() as status:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddbio.items.kernel.text import broken_texts, copy_utf8, is_utf8
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.text import broken_texts, is_utf8, load_utf8
 
 # Both ends of every range of bytes that some table of UTF-8 tells apart.
 EDGES = [
@@ -63,10 +64,13 @@ def test_any_bytes_are_told_as_python_tells_them(pieces):
     body = b"".join(pieces)
     assert is_utf8(body) == is_utf8_plainly(body)
     assert is_utf8(memoryview(b"\xff" + body)[1:]) == is_utf8_plainly(body)
-    target = np.full(len(body) + 2, 0xFF, np.uint8)
-    assert copy_utf8(body, target, 1) == is_utf8_plainly(body)
-    assert [target[0], target[-1]] == [0xFF, 0xFF]
-    assert target[1:-1].tobytes() == body or not is_utf8_plainly(body)
+    target = np.full(8 + len(body) + PAD + 1, 0xFF, np.uint8)
+    marks = np.zeros(len(target) // 8 + PAD, np.uint8)
+    assert load_utf8(body, target, 8, marks) == is_utf8_plainly(body)
+    if is_utf8_plainly(body):
+        assert target.tobytes() == b"\xff" * 8 + body + b'"' * PAD + b"\xff"
+        marked = np.unpackbits(marks, bitorder="little")[8 : 8 + len(body) + 1].tolist()
+        assert marked == [int(byte in b'"\\' or byte < 32) for byte in body + b'"']
 
 
 @given(st.lists(st.one_of(st.none(), PIECES), max_size=8), st.integers(0, 3))

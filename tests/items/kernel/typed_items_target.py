@@ -18,7 +18,7 @@ from mutation import mutate
 
 from ddbio.errors import DecodeError
 from ddbio.items.json_text import parse_documents
-from ddbio.items.kernel.decode import scratch
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.typed_items import typed_lines
@@ -90,7 +90,7 @@ def compare(text: bytes) -> bool:
 
 def main() -> None:
     """Type as many texts as were asked for, whole and damaged."""
-    scratch.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
+    memory.allocate = allocate_without_padding if IS_BROKEN else allocate_before_guard
     chance, refused = random.Random(int(sys.argv[1])), 0
     for _ in range(int(sys.argv[2])):
         rows = [{name: value_of(chance) for name in NAMES if chance.random() < 0.6} for _ in range(chance.randrange(4))]

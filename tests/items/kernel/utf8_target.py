@@ -13,8 +13,8 @@ import numba
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.jit import CHECKED
-from ddbio.items.kernel.memory import is_utf8_32
-from ddbio.items.kernel.text import copy_utf8, is_utf8
+from ddbio.items.kernel.memory import PAD, is_utf8_32
+from ddbio.items.kernel.text import is_utf8, load_utf8
 
 
 @numba.njit(boundscheck=CHECKED)
@@ -31,7 +31,8 @@ def main() -> None:
         body = text[: chance.randrange(len(text) + 1)]
         data = copy_before_guard(body)
         assert is_utf8(data.data) == (body.decode(errors="ignore").encode() == body)
-        copy_utf8(data.data, allocate_before_guard(len(body)), 0)
+        room = len(body) + PAD
+        load_utf8(data.data, allocate_before_guard(room), 0, allocate_before_guard(room // 8 + PAD))
     if IS_BROKEN:
         overrun(allocate_before_guard(100))
     sys.stdout.write(f"checked: {CHECKED}\n")

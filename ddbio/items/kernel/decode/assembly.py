@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ddbio.items.kernel import codes
 from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.tape import columns
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,25 +30,25 @@ _TABLE_BYTES, _WORD_BYTES = 4, 8
 _NOTHING = (0, 0)
 """Entries of the plan that are always zero: those of the root."""
 
-_ENTRIES = (codes.PLAN_LENGTH, codes.PLAN_NULLS)
-_BITS = (codes.PLAN_BITS, codes.PLAN_BITS_BYTES)
-_FIRST = (codes.PLAN_FIRST, codes.PLAN_FIRST_BYTES)
-_SECOND = (codes.PLAN_SECOND, codes.PLAN_SECOND_BYTES)
+_ENTRIES = (columns.LENGTH, columns.NULLS)
+_BITS = (columns.BITS, columns.BITS_BYTES)
+_FIRST = (columns.FIRST, columns.FIRST_BYTES)
+_SECOND = (columns.SECOND, columns.SECOND_BYTES)
 _FIXED_WIDTH = {codes.INTEGER, codes.DECIMAL, codes.BOOLEAN}
 
 
 class Assembler:
     """Make the record batches of one schema: of these columns."""
 
-    def __init__(self, columns: list[Node]) -> None:
-        fields = [node.field or pa.field(node.name, node.arrow_type) for node in columns]
+    def __init__(self, nodes: list[Node]) -> None:
+        fields = [node.field or pa.field(node.name, node.arrow_type) for node in nodes]
         self._declared = pa.schema(fields)
-        stored = [field.with_type(_stored_type(node)) for field, node in zip(fields, columns, strict=True)]
+        stored = [field.with_type(_stored_type(node)) for field, node in zip(fields, nodes, strict=True)]
         self._stored = pa.schema(stored)
         # Columns of other types than the loops leave.
-        self._cast = [(place, node) for place, node in enumerate(columns) if not _is_as_stored(node)]
+        self._cast = [(place, node) for place, node in enumerate(nodes) if not _is_as_stored(node)]
         self._head = _MessageHead(self._stored)
-        lengths, buffers = _sources(columns)
+        lengths, buffers = _sources(nodes)
         self._lengths, self._buffers = np.array(lengths, np.int64), np.array(buffers, np.int64)
         self.head_bytes = len(self._head.data)
 
@@ -70,10 +71,10 @@ class Assembler:
         batch: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(output.data), self._stored)
         if not self._cast:
             return batch
-        columns = batch.columns
+        arrays = batch.columns
         for place, node in self._cast:
-            columns[place] = _as_declared(columns[place], node)
-        return pa.RecordBatch.from_arrays(columns, schema=self._declared)
+            arrays[place] = _as_declared(arrays[place], node)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._declared)
 
 
 class _MessageHead:
@@ -115,12 +116,12 @@ class _MessageHead:
         return self.data[place : place + count * _WORD_BYTES].view(np.int64)
 
 
-def _sources(columns: list[Node]) -> tuple[list[int], list[int]]:
+def _sources(nodes: list[Node]) -> tuple[list[int], list[int]]:
     """Return where the plan has what a message says of columns and their buffers, in its order."""
     lengths, buffers = list[int](), list[int]()
 
     def add(node: Node) -> None:
-        first = node.number * codes.PLAN_WIDTH
+        first = node.number * columns.COLUMN_WIDTH
         lengths.extend(first + each for each in _ENTRIES)
         kept = [_BITS]
         if node.kind != codes.STRUCT:
@@ -130,13 +131,13 @@ def _sources(columns: list[Node]) -> tuple[list[int], list[int]]:
         buffers.extend(first + each for pair in kept for each in pair)
         if node.kind == codes.MAP:
             # The struct of its entries is no node.
-            lengths.extend((node.children[0].number * codes.PLAN_WIDTH + codes.PLAN_LENGTH, 0))
+            lengths.extend((node.children[0].number * columns.COLUMN_WIDTH + columns.LENGTH, 0))
             buffers.extend(_NOTHING)
         for child in reversed(node.children) if node.kind == codes.MAP else node.children:
             add(child)
 
-    for column in columns:
-        add(column)
+    for node in nodes:
+        add(node)
     return lengths, buffers
 
 

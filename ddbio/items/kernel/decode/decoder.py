@@ -14,17 +14,18 @@ import pyarrow as pa
 from ddbio.errors import DecodeError, SchemaError
 from ddbio.items.capacity import item_size_bytes
 from ddbio.items.framing import Framing, bytes_of, checked_items
-from ddbio.items.kernel import codes
-from ddbio.items.kernel.decode import scratch as scratch_module
+from ddbio.items.kernel import codes, memory
+from ddbio.items.kernel.base64 import PAIRS
 from ddbio.items.kernel.decode.assembly import Assembler
-from ddbio.items.kernel.decode.item_size import add_item_sizes
-from ddbio.items.kernel.decode.output import fill_output, row_texts
-from ddbio.items.kernel.decode.rescue import Rescuer
-from ddbio.items.kernel.decode.scan import scan, scan_changes
-from ddbio.items.kernel.decode.scratch import Block, Scratch, Work
-from ddbio.items.kernel.decode.sparse import SparseRows
-from ddbio.items.kernel.decode.tables import Node, compile_tables, plan_nodes
+from ddbio.items.kernel.decode.output import row_texts
+from ddbio.items.kernel.decode.rescue import Rescuer, name_paths
+from ddbio.items.kernel.decode.tables import Node, Order, compile_tables, order_of, plan_nodes
 from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.tape import columns
+from ddbio.items.kernel.tape.columns import Fill, clear_counts, fill_columns, plan_columns
+from ddbio.items.kernel.tape.fit import Fit, find_misfits
+from ddbio.items.kernel.tape.sizes import measure_items
+from ddbio.items.kernel.tape.walker import Walker
 from ddbio.items.reference import RowBuilder
 from ddbio.items.rescue import Misfit, MisfitLog, OnMisfit
 from ddbio.items.schema.arrow import ITEM_BYTES_FIELD, ITEM_BYTES_NAME, RESCUE_FIELD, normalize_schema
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+    from ddbio.items.kernel.decode.inference import Observed
     from ddbio.items.kernel.decode.output import RowTexts
+    from ddbio.items.kernel.tape.paths import Walk
 
 SLICE_BYTES = 4 << 20
 """Lines are decoded this much at a time: fresh buffers of far more cost page faults, far less costs assembly."""
@@ -46,10 +49,12 @@ MAX_PIECE_BYTES = 1 << 30
 _WITHIN_RECORDS, _NOT_UTF8 = -1, -2
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
-_ROWS_RATIO = 1.25
 _SAMPLE_BYTES = 1 << 16
 _BATCH_BYTES = 64 << 20
 _WINDOW_BYTES = 1 << 14
+_ALL_ROWS = 1 << 62
+_FIXED_BYTES = {codes.STRUCT: 0, codes.INTEGER: 8, codes.DECIMAL: 16, codes.BOOLEAN: 0}
+_OFFSET_BYTES = 4
 _NEWLINE = re.compile(b"\n")
 _LINE_END = ord("\n")
 
@@ -98,13 +103,20 @@ class KernelDecoder:
         self.schema = schema
         self._nodes = nodes
         self._tables = compile_tables(nodes)
-        self._scratch = Scratch(nodes)
-        self._sparse = SparseRows(nodes, self._tables)
-        self._plan = np.zeros(len(nodes) * codes.PLAN_WIDTH, np.int64)
+        self._walker = Walker(self._tables.walk)
+        self._stack = memory.allocate_words(columns.FRAME_WIDTH * (codes.MAX_SKIPPED_DEPTH + 2))
+        self._dealt = memory.allocate(8 * columns.DEALT_WORDS * len(nodes)).view(np.int64)
+        self._misfits = np.empty(0, np.int64)
+        self._paths = name_paths(nodes)
+        self._row_bytes = sum(_FIXED_BYTES.get(node.kind, _OFFSET_BYTES) for node in nodes[1:] if _is_flat(node, nodes))
         self._assembler = Assembler(nodes[0].children)
         self._rows = rows
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
+
+    def order_of(self, observed: Observed) -> Order | None:
+        """Return which paths that were observed are which columns, or None if a column is not of one path."""
+        return order_of(self._nodes, observed)
 
     @property
     def misfits(self) -> list[Misfit]:
@@ -114,7 +126,7 @@ class KernelDecoder:
     @property
     def retained_bytes(self) -> int:
         """Return how much memory is retained for the next data."""
-        return self._scratch.retained_bytes + self._sparse.retained_bytes
+        return self._walker.retained_bytes + self._dealt.nbytes + self._misfits.nbytes
 
     def forget(self) -> None:
         """Forget what fitted no column so far."""
@@ -164,6 +176,14 @@ class KernelDecoder:
             batches = [self._decode_plainly(bytes(body), framing, log)]
         self._add_log(log)
         return batches
+
+    def decode_walked(self, walker: Walker, order: Order) -> pa.RecordBatch | None:
+        """Return a row per item of a walk without a schema, or None if the items have to be walked anew."""
+        log = MisfitLog()
+        batch = self._batch(log, walker, has_images=False, order=order)
+        if batch is not None:
+            self._add_log(log)
+        return batch
 
     def decode_documents(self, piece: memoryview, framing: Framing) -> tuple[list[pa.RecordBatch], int | None]:
         """Return the batches of the documents before the first that the loops refuse, and where that begins, or None.
@@ -243,9 +263,9 @@ class KernelDecoder:
     def _is_sparse(self, body: bytes | memoryview) -> bool:
         """Return whether the columns are larger than the data, so that joining several batches would be costly."""
         sample = np.frombuffer(body, np.uint8, min(len(body), _SAMPLE_BYTES))
-        return self._sparse.row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
+        return self._row_bytes * int(np.count_nonzero(sample == _LINE_END)) > len(sample)
 
-    def _decode_piece(  # noqa: C901 - one state machine
+    def _decode_piece(
         self, piece: memoryview, framing: Framing, log: MisfitLog, batches: list[pa.RecordBatch], *, in_one: bool
     ) -> int | None:
         """Add the piece's batches; return None, or the place of the document that the loops refuse.
@@ -253,88 +273,89 @@ class KernelDecoder:
         The place is negative within an array of records, where the start of a document cannot be found again, and where
         the piece is not UTF-8.
         """
-        scratch, sparse = self._scratch, self._sparse
-        if not scratch.load(piece):
+        walker, n_batches = self._walker, len(batches)
+        if not walker.load(piece):
             return _NOT_UTF8
-        sparse.clear()
-        first = block = Block()
-        max_rows, is_refused = scratch.max_rows, False
+        max_rows = _ALL_ROWS if in_one else max(1, _BATCH_BYTES // max(1, self._row_bytes))
+        piece_log = MisfitLog()
         while True:
-            work = scratch.begin(block, max_rows)
-            status = self._scan(work, scratch.origin + len(piece), framing)
-            n_rows, stop = int(work.state[codes.ROWS]), int(work.state[codes.PLACE]) - scratch.origin
-            if status == codes.ERROR and n_rows:
-                # Once more up to the item that is refused, since it has filled slots.
-                max_rows, is_refused = n_rows, True
-            elif status == codes.ERROR:
-                if sparse.n_rows:
-                    batches.append(self._finish_sparse(work, log))
-                return _place_refused(work, stop)
-            elif status in {codes.DONE, codes.FULL}:
-                is_last = status == codes.DONE or is_refused
-                if not sparse.n_rows and is_last:
-                    batches.append(self._finish(work, log))
-                    return _place_refused(work, stop) if is_refused else None
-                rows_left = (len(piece) - block.place) * n_rows / (stop - block.place)
-                if not sparse.n_rows and scratch.grow_rows(int(rows_left * _ROWS_RATIO)):
-                    # Once more: with a slot for every row there is one block.
-                    max_rows = scratch.max_rows
-                    continue
-                sparse.add(work, self._rescued(work, sparse.log))
-                block = Block(stop, int(work.state[codes.INSIDE]), int(work.state[codes.UNESCAPED]))
-                if is_last or (not in_one and sparse.column_bytes > _BATCH_BYTES):
-                    batches.append(self._finish_sparse(work, log))
-                    if is_last:
-                        return _place_refused(work, stop) if is_refused else None
-                    first = block = block._replace(unescaped=0)
-            else:
-                del work
-                scratch.grow(status)
-                if status == codes.GROW_UNESCAPED:
-                    # The texts have moved.
-                    sparse.clear()
-                    block, is_refused = first, False
-                max_rows = max_rows if is_refused else scratch.max_rows
+            walker.restart()
+            status = walker.go_on(framing, max_rows)
+            batch = None
+            if status != codes.GROW_UNESCAPED:
+                if not walker.n_rows and (status != codes.DONE or len(batches) > n_batches):
+                    break
+                batch = self._batch(piece_log, walker, has_images=framing == "changes")
+            if batch is None:
+                # Texts without escapes, or in canonical form, take more space: the walk begins anew.
+                walker.widen()
+                clear_counts(walker.walk.nodes)
+                del batches[n_batches:]
+                return self._decode_piece(piece, framing, log, batches, in_one=in_one)
+            batches.append(batch)
+            if status != codes.FULL:
+                break
+        log.merge(piece_log)
+        if status == codes.DONE:
+            return None
+        return _WITHIN_RECORDS if walker.is_inside else walker.place
 
-    def _scan(self, work: Work, end: int, framing: Framing) -> int:
-        loop = scan_changes if framing == "changes" else scan
-        status = int(loop(self._tables, work, self._plan, end, codes.FRAMINGS[framing], self._keep_nulls))
-        if self._with_sizes and status in {codes.DONE, codes.FULL}:
-            places = np.concatenate([[0], np.cumsum(work.count)])
-            measured = int(add_item_sizes(self._tables, work, np.empty(places[-1], np.int64), places))
-            return status if measured == codes.DONE else measured
-        return status
+    def _batch(
+        self, log: MisfitLog, walker: Walker, *, has_images: bool, order: Order | None = None
+    ) -> pa.RecordBatch | None:
+        """Return the batch of the items on a tape, or None if there is too little space for the texts of misfits."""
+        columns_of, column_of = self._tables.columns, self._tables.column_of if order is None else order.column_of
+        walk, n_words, n_rows = walker.walk, walker.n_words, walker.n_rows
+        sizes = memory.allocate_words(n_rows if self._with_sizes else 0)
+        if self._with_sizes:
+            measure_items(walk, n_words, sizes)
 
-    def _finish(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
-        n_rows = int(work.state[codes.ROWS])
+        def plan(*, may_doubt: bool) -> int:
+            nodes = walk.nodes if order is None else order.nodes_of(walk.nodes)
+            return int(plan_columns(columns_of, nodes, n_rows, self._keep_nulls, may_doubt))
+
+        n_bytes = plan(may_doubt=True)
+        fit = None
+        if n_bytes == columns.DOUBTFUL:
+            fit = self._fit(walk, column_of, n_words)
+            if find_misfits(fit, n_words, self._keep_nulls, has_images) != codes.DONE:
+                return None
+            n_bytes = plan(may_doubt=False)
+        texts = self._rescued(fit, log)
+        self._log_nulls(log)
+        clear_counts(walk.nodes)
         head_bytes = self._assembler.head_bytes
-        output = scratch_module.allocate(head_bytes + int(work.state[codes.OUTPUT_BYTES]) + PAD)
+        output = memory.allocate(head_bytes + n_bytes + PAD)
         body = output[head_bytes:]
-        fill_output(self._tables.kind, work, self._plan, body, body.view(np.int32), body.view(np.int64))
-        return self._assemble(output, work.sizes[:n_rows].copy(), self._rescued(work, log), n_rows)
-
-    def _finish_sparse(self, work: Work, log: MisfitLog) -> pa.RecordBatch:
-        sparse = self._sparse
-        head_bytes = self._assembler.head_bytes
-        output = scratch_module.allocate_zeros(head_bytes + sparse.plan(self._plan) + PAD)
-        sparse.fill(work, self._plan, output[head_bytes:])
-        log.merge(sparse.log)
-        batch = self._assemble(output, np.concatenate(sparse.sizes), sparse.texts, sparse.n_rows)
-        sparse.clear()
-        return batch
-
-    def _assemble(
-        self, output: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64], texts: Sequence[RowTexts], n_rows: int
-    ) -> pa.RecordBatch:
-        batch = self._columns(self._assembler.batch(output, self._plan, n_rows))
+        fill = Fill(
+            *(walk.data, walk.tape, self._dealt, column_of, columns_of, self._stack, walk.digits),
+            *(PAIRS, body, body.view(np.int32), body.view(np.int64)),
+        )
+        fill_columns(fill, n_words)
+        batch = self._columns(self._assembler.batch(output, columns_of, n_rows))
         if self._with_sizes:
             batch = batch.append_column(ITEM_BYTES_FIELD, pa.array(sizes))
         return batch.append_column(RESCUE_FIELD, row_texts(texts, n_rows))
 
-    def _rescued(self, work: Work, log: MisfitLog) -> list[RowTexts]:
-        if work.state[codes.HAS_MERGED_NULLS]:
-            self._rescuer.count_merged_nulls(work, log)
-        return [self._rescuer.texts(work, log)] if work.state[codes.MISFITS] else []
+    def _fit(self, walk: Walk, column_of: npt.NDArray[np.int64], n_words: int) -> Fit:
+        if len(self._misfits) < n_words // 2 * codes.MISFIT_WIDTH:
+            self._misfits = memory.allocate(n_words // 2 * codes.MISFIT_WIDTH * 8).view(np.int64)
+        return Fit(
+            *(walk.data, walk.tape, column_of, self._tables.columns, self._stack, walk.digits),
+            *(walk.nodes, self._misfits, walk.state),
+        )
+
+    def _rescued(self, fit: Fit | None, log: MisfitLog) -> list[RowTexts]:
+        """Return the rescue texts of rows that have one, and count their misfits; ``fit`` is None if all values fit."""
+        return [] if fit is None or not fit.state[codes.MISFITS] else [self._rescuer.texts(fit, log)]
+
+    def _log_nulls(self, log: MisfitLog) -> None:
+        """Count the NULLs that became missing values, by attribute."""
+        if not self._tables.columns[columns.MERGED_NULLS]:
+            return
+        counts = self._tables.columns[columns.MERGED_NULLS :: columns.COLUMN_WIDTH]
+        for node in counts[1:].nonzero()[0].tolist():
+            log.add_merged_nulls(self._paths[node + 1], counts.item(node + 1))
 
     def _columns(self, scanned: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of items, made of those that were scanned."""
@@ -350,8 +371,11 @@ class KernelDecoder:
         return pa.RecordBatch.from_arrays([*columns, sizes, rescue], schema=self.schema)
 
 
-def _place_refused(work: Work, stop: int) -> int:
-    return stop if work.state[codes.INSIDE] >= 0 else _WITHIN_RECORDS
+def _is_flat(node: Node, nodes: list[Node]) -> bool:
+    """Return whether a column has an entry for each row."""
+    while node.parent and nodes[node.parent].kind == codes.STRUCT:
+        node = nodes[node.parent]
+    return node.parent == 0
 
 
 def _with_item_bytes(schema: pa.Schema) -> pa.Schema:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.items.json_text import compact_json
-from ddbio.items.kernel import codes
+from ddbio.items.kernel import codes, memory
 from ddbio.items.kernel.codes import (
     MISFIT_KIND,
     MISFIT_NAME,
@@ -23,7 +23,6 @@ from ddbio.items.kernel.codes import (
     MISFIT_STOP,
     MISFIT_WIDTH,
 )
-from ddbio.items.kernel.decode import scratch
 from ddbio.items.kernel.decode.output import RowTexts
 from ddbio.items.kernel.jit import inner, loop
 from ddbio.items.kernel.memory import PAD, copy_bytes, peek, pointers, poke
@@ -34,8 +33,8 @@ from ddbio.items.rescue import DOES_NOT_FIT, OTHER_TYPE, UNKNOWN, MisfitLog
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ddbio.items.kernel.decode.scratch import Work
     from ddbio.items.kernel.decode.tables import Node
+    from ddbio.items.kernel.tape.fit import Fit
     from ddbio.items.reference import RowBuilder
 
 GROUP_FIRST, GROUP_COUNT, GROUP_BYTES = range(3)
@@ -243,40 +242,34 @@ class Rescuer:
         self._parents = [node.parent for node in nodes]
         self._rows = rows
 
-    def texts(self, work: Work, log: MisfitLog) -> RowTexts:
+    def texts(self, fit: Fit, log: MisfitLog) -> RowTexts:
         """Return the rescue text of each row that has one, and count the misfits in ``log``."""
-        n_entries = int(work.state[codes.MISFITS])
-        misfits = work.misfits[: n_entries * codes.MISFIT_WIDTH]
+        n_entries = int(fit.state[codes.MISFITS])
+        misfits = fit.misfits[: n_entries * codes.MISFIT_WIDTH]
         order, numbers = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
         counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
-        n_groups, n_misfits, is_repeated = group_misfits(Found(work.data, misfits, order, numbers, counts, slots))
+        n_groups, n_misfits, is_repeated = group_misfits(Found(fit.data, misfits, order, numbers, counts, slots))
         order, known = order[:n_misfits], counts[: n_groups * GROUP_WIDTH].tolist()
-        groups = [self._count(work, known[at : at + GROUP_WIDTH], log) for at in range(0, len(known), GROUP_WIDTH)]
+        groups = [self._count(fit, known[at : at + GROUP_WIDTH], log) for at in range(0, len(known), GROUP_WIDTH)]
         if any(group.is_dropped for group in groups):
             order = order[np.array([not group.is_dropped for group in groups])[numbers[order]]]
         if is_repeated:
             order = order[
                 np.lexsort((_ranks(groups)[numbers[order]], misfits[order * codes.MISFIT_WIDTH + codes.MISFIT_ROW]))
             ]
-        return _written(work.data, misfits, numbers, order, groups)
+        return _written(fit.data, misfits, numbers, order, groups)
 
-    def count_merged_nulls(self, work: Work, log: MisfitLog) -> None:
-        """Count the NULLs that became missing values in ``log``, by attribute."""
-        counts = work.state[codes.MERGED_NULLS :]
-        for node in counts.nonzero()[0].tolist():
-            log.add_merged_nulls(self._paths[node], counts.item(node))
-
-    def _count(self, work: Work, known: list[int], log: MisfitLog) -> _Group:
+    def _count(self, fit: Fit, known: list[int], log: MisfitLog) -> _Group:
         """Count the misfits of a group in ``log``."""
         first, n_values, n_bytes = known
         place = first * codes.MISFIT_WIDTH
-        _, node, name_at, name_length, start, stop, bad, _ = work.misfits[place : place + codes.MISFIT_WIDTH].tolist()
-        name = self._names[node] if node >= 0 else work.data[name_at : name_at + name_length].tobytes().decode()
+        _, node, name_at, name_length, start, stop, bad, _ = fit.misfits[place : place + codes.MISFIT_WIDTH].tolist()
+        name = self._names[node] if node >= 0 else fit.data[name_at : name_at + name_length].tobytes().decode()
         root = self._parents[node] if node >= 0 else -1 - node
         is_null = bad & _KIND_MASK == codes.IS_NULL
         group = _Group(self._names[root], name, root, n_values, n_bytes, not is_null and name in self._rows[root].drop)
         if not is_null:
-            self._log(group, node, bad, work.data[start:stop].tobytes().decode(), log)
+            self._log(group, node, bad, fit.data[start:stop].tobytes().decode(), log)
         return group
 
     def _log(self, group: _Group, node: int, bad: int, first: str, log: MisfitLog) -> None:
@@ -293,26 +286,26 @@ class Rescuer:
             log.add_texts(path, _KINDS[kind], first, count, is_dropped=group.is_dropped)
 
 
-def image_items(work: Work) -> tuple[int, RowTexts, set[str]]:
+def image_items(fit: Fit) -> tuple[int, RowTexts, set[str]]:
     """Return what a scan under a schema without attributes found in images of changes.
 
     Returns the number of images that have attributes; for each row its images as items, side by side in the order
     of their nodes, attributes in theirs; and the names of all attributes, as they are written.
     """
-    n_entries = int(work.state[codes.MISFITS])
-    table = work.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
+    n_entries = int(fit.state[codes.MISFITS])
+    table = fit.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
     # An image of a change is a row of its own; the root of an attribute that is not in the schema is -1 - its node.
     table[:, MISFIT_ROW] = table[:, MISFIT_ROW] * (codes.OLD_IMAGE + 1) - 1 - table[:, MISFIT_NODE]
     misfits = table.ravel()
     numbers = np.empty(n_entries, np.int64)
     counts, slots = np.empty(n_entries * GROUP_WIDTH, np.int64), np.zeros(2 << n_entries.bit_length(), np.int64)
-    n_groups, *_ = group_misfits(Found(work.data, misfits, np.empty_like(numbers), numbers, counts, slots))
+    n_groups, *_ = group_misfits(Found(fit.data, misfits, np.empty_like(numbers), numbers, counts, slots))
     groups = []
     for first, n_values, n_bytes in counts[: n_groups * GROUP_WIDTH].reshape(-1, GROUP_WIDTH).tolist():
         start, length = table[first, [MISFIT_NAME, MISFIT_NAME_LENGTH]].tolist()
-        name = work.data[start : start + length].tobytes().decode()
+        name = fit.data[start : start + length].tobytes().decode()
         groups.append(_Group("", name, 0, n_values, n_bytes, is_dropped=False))
-    images = _written(work.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
+    images = _written(fit.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
     rows, firsts = np.unique(images.rows // (codes.OLD_IMAGE + 1), return_index=True)
     lengths = np.add.reduceat(images.lengths, firsts) if len(rows) else images.lengths
     return len(images.rows), RowTexts(rows, lengths, images.data), {each.name for each in groups}
@@ -340,9 +333,9 @@ def _written(
         places.append((group.root, start, start + len(outer), len(texts)))
         if not group.is_dropped:
             n_bytes += group.n_bytes + group.n_values * (len(outer) + len(inner) + OVERHEAD_BYTES)
-    openings = scratch.allocate(len(texts) + PAD)
+    openings = memory.allocate(len(texts) + PAD)
     openings[: len(texts)] = np.frombuffer(texts, np.uint8)
-    text, rows, lengths = scratch.allocate(n_bytes), np.empty_like(order), np.empty_like(order)
+    text, rows, lengths = memory.allocate(n_bytes), np.empty_like(order), np.empty_like(order)
     names = np.array(places, np.int64).ravel()
     n_rows, n_bytes = write_rescues(Rescue(data, misfits, numbers, order, names, openings, text, rows, lengths))
     return RowTexts(rows[:n_rows], lengths[:n_rows], text[:n_bytes])

@@ -1,29 +1,35 @@
-"""Compile a schema to the flat tables that the decoding loops read, and to the tree of nodes for the assembly."""
+"""Compile a schema to the tables that the loops read, and to the tree of nodes for the assembly."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from dataclasses import field as item_of
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.errors import SchemaError
-from ddbio.items.capacity import ELEMENT_BYTES
-from ddbio.items.kernel import codes
-from ddbio.items.kernel.text import HASH_HIGH_BITS, hash_text_plainly
+from ddbio.items.kernel import codes, memory
+from ddbio.items.kernel.tape import columns as tape_columns
+from ddbio.items.kernel.tape import paths
+from ddbio.items.kernel.tape.walker import first_walk
+from ddbio.items.kernel.text import hash_text_plainly
 from ddbio.items.schema.arrow import SETS, is_decimal, name_of_field, tag_of_field
+from ddbio.items.schema.shape import MAX_STRUCT_FIELDS
 
-_PREFIX_WIDTH = 32
+if TYPE_CHECKING:
+    from ddbio.items.kernel.decode.inference import Observed
+
+_NO_COLUMN = -1
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\\\]')
 
 
 @dataclass(slots=True)
 class Node:
-    """Hold one field of the schema, or a map's key, and where the loops store its values."""
+    """Hold one field of the schema, or a map's key."""
 
     name: str
     kind: int
@@ -33,40 +39,9 @@ class Node:
     children: list[Node] = item_of(default_factory=list)
     number: int = 0
     parent: int = 0
-    space: int = 0
     stored_type: Any = None
-
-
-class Tables(NamedTuple):
-    """Hold what the loops know of a schema: an entry per node, the root first, sisters side by side."""
-
-    kind: npt.NDArray[np.int64]
-    tag: npt.NDArray[np.int64]
-    parent: npt.NDArray[np.int64]
-    child: npt.NDArray[np.int64]
-    space: npt.NDArray[np.int64]
-    inner_space: npt.NDArray[np.int64]
-    first_space: npt.NDArray[np.int64]
-    last_space: npt.NDArray[np.int64]
-    first_below: npt.NDArray[np.int64]
-    last_below: npt.NDArray[np.int64]
-    below: npt.NDArray[np.int64]
-    prefix: npt.NDArray[np.uint8]
-    prefix_mask: npt.NDArray[np.int64]
-    prefix_length: npt.NDArray[np.int64]
-    tag_word: npt.NDArray[np.int64]
-    tag_mask: npt.NDArray[np.int64]
-    tag_length: npt.NDArray[np.int64]
-    most: npt.NDArray[np.uint64]
-    least: npt.NDArray[np.uint64]
-    precision: npt.NDArray[np.int64]
-    scale: npt.NDArray[np.int64]
-    names: npt.NDArray[np.uint8]
-    name_place: npt.NDArray[np.int64]
-    name_length: npt.NDArray[np.int64]
-    name_hash: npt.NDArray[np.int64]
-    lookup: npt.NDArray[np.int64]
-    overhead_bytes: npt.NDArray[np.int64]
+    is_image: bool = False
+    """Whether its members are the attributes of an item of a change."""
 
 
 def plan_nodes(schema: pa.Schema) -> list[Node]:
@@ -76,12 +51,17 @@ def plan_nodes(schema: pa.Schema) -> list[Node]:
 
 def plan_change_nodes(images: list[pa.Field[Any]]) -> list[Node]:
     """Return the nodes of a change: the time of its write, a struct for each image, and whether it deleted."""
-    time = Node("write_time", codes.INTEGER, pa.int64(), stored_type=pa.int64())
+    time = Node("write_time", codes.INTEGER, pa.int64(), tag=codes.N, stored_type=pa.int64())
     structs = [
-        Node(image.name, codes.STRUCT, image.type, image, children=[_node(member) for member in image.type])
+        Node(
+            *(image.name, codes.STRUCT, image.type, image),
+            tag=codes.M,
+            children=[_node(member) for member in image.type],
+            is_image=True,
+        )
         for image in images
     ]
-    deleted = Node("deleted", codes.BOOLEAN, pa.bool_(), stored_type=pa.bool_())
+    deleted = Node("deleted", codes.BOOLEAN, pa.bool_(), tag=codes.BOOL, stored_type=pa.bool_())
     return _number_nodes([time, *structs, deleted])
 
 
@@ -93,18 +73,7 @@ def _number_nodes(columns: list[Node]) -> list[Node]:
         for child in node.children:
             child.number, child.parent = len(nodes), node.number
             nodes.append(child)
-    _number_spaces(root, [0])
     return nodes
-
-
-def _number_spaces(node: Node, counter: list[int]) -> None:
-    space = node.space
-    if node.kind in {codes.LIST, codes.SET, codes.MAP}:
-        counter[0] += 1
-        space = counter[0]
-    for child in node.children:
-        child.space = space
-        _number_spaces(child, counter)
 
 
 def _node(arrow_field: pa.Field[Any]) -> Node:
@@ -158,87 +127,175 @@ def _stored_type(node: Node) -> pa.DataType:
     return same
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Hold what the loops know of a schema: a path and a column for each node, and a path for all other names."""
+
+    walk: paths.Walk
+    columns: npt.NDArray[np.int64]
+    column_of: npt.NDArray[np.int64]
+
+
 def compile_tables(nodes: list[Node]) -> Tables:
     """Return the tables of the nodes of a schema."""
     count = len(nodes)
-    names = [node.name.encode() for node in nodes]
-    places = np.concatenate([[0], np.cumsum([len(name) for name in names])]).astype(np.int64)
-    hashes = [hash_text_plainly(name) for name in names]
-    prefixes = [b'"' + name + b'":{"' for name in names]
-    tags = [_tag_prefix(node) for node in nodes]
-    below = [_below(node) for node in nodes]
-    below_ends = np.cumsum([len(numbers) for numbers in below])
-    spaces = [
-        [nodes[number].space for number in numbers if number != node.number]
-        for node, numbers in zip(nodes, below, strict=True)
-    ]
-    return Tables(
-        kind=_words(node.kind for node in nodes),
-        tag=_words(node.tag for node in nodes),
-        parent=_words(node.parent for node in nodes),
-        child=_words(node.children[0].number if node.children else 0 for node in nodes),
-        space=_words(node.space for node in nodes),
-        inner_space=_words(node.children[0].space if node.children else 0 for node in nodes),
-        first_space=_words(
-            min((s for s in own if s != node.space), default=0) for node, own in zip(nodes, spaces, strict=True)
-        ),
-        last_space=_words(
-            max((s + 1 for s in own if s != node.space), default=0) for node, own in zip(nodes, spaces, strict=True)
-        ),
-        first_below=_words(end - len(numbers) for end, numbers in zip(below_ends.tolist(), below, strict=True)),
-        last_below=below_ends.astype(np.int64),
-        below=_words(number for numbers in below for number in numbers),
-        prefix=np.frombuffer(
-            bytearray(b"".join(text[:_PREFIX_WIDTH].ljust(_PREFIX_WIDTH, b"\0") for text in prefixes)), np.uint8
-        ),
-        prefix_mask=_words(_prefix_mask(node, text) for node, text in zip(nodes, prefixes, strict=True)),
-        prefix_length=_words(len(text) for text in prefixes),
-        tag_word=_signed(int.from_bytes(tag, "little") for tag in tags),
-        tag_mask=_signed((1 << 8 * len(tag)) - 1 for tag in tags),
-        tag_length=_words(len(tag) for tag in tags),
-        most=np.array([_bounds(node)[1] for node in nodes], np.uint64),
-        least=np.array([_bounds(node)[0] for node in nodes], np.uint64),
-        precision=_words(_digits(node)[0] for node in nodes),
-        scale=_words(_digits(node)[1] for node in nodes),
-        names=np.frombuffer(bytearray(b"".join(names) + b"\0"), np.uint8),
-        name_place=places[:count].copy(),
-        name_length=_words(len(name) for name in names),
-        name_hash=_signed(hashes),
-        lookup=_lookup(nodes, hashes),
-        overhead_bytes=_words(_overhead_bytes(nodes, node) for node in nodes),
+    words = memory.allocate_words((count + 1) * paths.NODE_WIDTH)
+    table = words.reshape(-1, paths.NODE_WIDTH)
+    column_words = memory.allocate_words(count * tape_columns.COLUMN_WIDTH)
+    columns = column_words.reshape(-1, tape_columns.COLUMN_WIDTH)
+    names = bytearray()
+    for node in nodes:
+        path, column = table[node.number], columns[node.number]
+        name = node.name.encode() if nodes[node.parent].kind == codes.STRUCT else b""
+        _fill_path(path, node, nodes, len(names), count)
+        _fill_column(column, node)
+        column[tape_columns.ATTRIBUTE] = _attribute(node, nodes) * tape_columns.COLUMN_WIDTH
+        prefix = _prefix(node, nodes)
+        path[paths.NAME_BYTES] = len(name) if nodes[node.parent].kind == codes.STRUCT else _nameless(node, nodes)
+        if prefix:
+            path[[paths.PREFIX_LENGTH, paths.PREFIX_MASK]] = len(prefix), (1 << len(prefix)) - 1
+            whole = prefix + _opening(node)
+            if len(whole) > len(prefix) and len(whole) <= paths.PREFIX_BYTES:
+                path[[paths.WHOLE_LENGTH, paths.WHOLE_MASK]] = len(whole), (1 << len(whole)) - 1
+                prefix = whole
+        names += name
+        path[: paths.PREFIX_BYTES // 8] = np.frombuffer(prefix.ljust(paths.PREFIX_BYTES, b"\0"), np.int64)
+    _fill_others(table[count], count)
+    walk = first_walk()
+    texts = memory.allocate_zeros(len(names) + 2 * paths.PREFIX_BYTES)
+    texts[: len(names)] = np.frombuffer(names, np.uint8)
+    lookup = memory.allocate_words(1 << (4 * count).bit_length())
+    walk = walk._replace(nodes=words, texts=texts, lookup=lookup)
+    walk.state[[codes.N_PATHS, codes.TEXTS]] = count + 1, len(names)
+    column_of = memory.allocate_words(count + 1)
+    column_of[:] = np.append(np.arange(count) * tape_columns.COLUMN_WIDTH, _NO_COLUMN)
+    return Tables(walk, column_words, column_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Say which column each path of a walk without a schema is."""
+
+    column_of: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.intp]
+    """The path of each column; one beyond all paths where there is none."""
+
+    def nodes_of(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the nodes of the columns, in their order."""
+        table = nodes.reshape(-1, paths.NODE_WIDTH)
+        found = table.take(self.rows, axis=0, mode="clip")
+        found[self.rows == len(self.column_of)] = 0
+        return found.reshape(-1)
+
+
+def order_of(nodes: list[Node], observed: Observed) -> Order | None:
+    """Return which paths that were observed are which columns, or None if a column is not of one path."""
+    seen = observed.places()
+    n_paths = len(observed.nodes) // (8 * paths.NODE_WIDTH)
+    rows = np.full(len(nodes) + 1, n_paths)
+    column_of = np.full(n_paths, _NO_COLUMN, np.int64)
+    rows[0] = 0
+    for node in nodes[1:]:
+        parent = nodes[node.parent]
+        if node.kind == codes.MAP:
+            return None
+        if parent.kind == codes.SET:
+            continue
+        place = seen.get((int(rows[node.parent]), node.name if parent.kind == codes.STRUCT else None))
+        if place is not None:
+            rows[node.number], column_of[place] = place, node.number * tape_columns.COLUMN_WIDTH
+    column_of[0] = 0
+    return Order(column_of, rows)
+
+
+def _fill_path(path: npt.NDArray[np.int64], node: Node, nodes: list[Node], name_at: int, others: int) -> None:
+    path[[paths.TAG_WORD, paths.PREFIX_MASK, paths.WHOLE_MASK]] = -1
+    path[paths.HEAD] = node.number << paths.NODE_BITS
+    opening = _opening(node)
+    if opening:
+        tag = node.tag
+        path[paths.HEAD] |= tag
+        path[paths.TAG_WORD] = paths.OPENING_WORDS[tag]
+        path[paths.TAG_MASK], path[paths.TAG_LENGTH] = paths.OPENING_MASKS[tag], paths.OPENING_LENGTHS[tag]
+    path[paths.KEEPS_TEXT] = node.kind == codes.NUMBER_TEXT or (
+        node.kind == codes.SET and node.children[0].kind == codes.NUMBER_TEXT
     )
+    path[paths.WHOLE] = -path[paths.KEEPS_TEXT]
+    path[paths.PARENT], path[paths.NAME] = node.parent, name_at
+    path[paths.NAME_HASH] = np.uint64(hash_text_plainly(node.name.encode())).astype(np.int64)
+    # Names that have no column share the last path, whatever they hold.
+    path[paths.MEMBERS], path[paths.REST], path[paths.ELEMENT] = MAX_STRUCT_FIELDS, others, others
+    numbers = [child.number for child in node.children]
+    if node.kind in {codes.LIST, codes.SET}:
+        path[paths.ELEMENT] = numbers[0]
+    elif node.kind == codes.MAP:
+        path[paths.REST] = numbers[0]
+    elif numbers:
+        path[paths.FIRST] = numbers[0] * paths.NODE_WIDTH
+    sisters = nodes[node.parent].children
+    if node.number and nodes[node.parent].kind == codes.STRUCT:
+        following = node.number + 1
+        following = following if following <= sisters[-1].number else sisters[0].number
+        path[paths.FOLLOWER] = following * paths.NODE_WIDTH
+    elif node.number:
+        path[paths.FOLLOWER] = node.number * paths.NODE_WIDTH
 
 
-def _words(values: Any) -> npt.NDArray[np.int64]:
-    return np.array(list(values), dtype=np.int64)
+def _fill_others(path: npt.NDArray[np.int64], others: int) -> None:
+    path[[paths.TAG_WORD, paths.PREFIX_MASK, paths.WHOLE_MASK]] = -1
+    path[[paths.REST, paths.ELEMENT]] = others
+    path[paths.HEAD], path[paths.FOLLOWER] = others << paths.NODE_BITS, others * paths.NODE_WIDTH
+    path[paths.MEMBERS], path[paths.NAME_BYTES] = MAX_STRUCT_FIELDS, paths.OTHERS
 
 
-def _signed(values: Any) -> npt.NDArray[np.int64]:
-    return np.array(list(values), dtype=np.uint64).view(np.int64)
+def _nameless(node: Node, nodes: list[Node]) -> int:
+    """Return what a path has in place of the length of a name: only the values of a map have names, each its own."""
+    parent = nodes[node.parent]
+    return paths.OTHERS if parent.kind == codes.MAP and node is parent.children[0] else paths.ELEMENTS
 
 
-def _tag_prefix(node: Node) -> bytes:
-    # A tag that is never met sends NULL columns the general way; a JSON column has no tag of its own.
-    if node.kind in {codes.JSON, codes.NOTHING} or node.tag < 0:
-        return b"" if node.kind == codes.JSON else b"\0" * 8
-    opening = {codes.LIST: "[", codes.SET: "[", codes.STRUCT: "{", codes.MAP: "{", codes.BOOLEAN: ""}.get(
-        node.kind, '"'
-    )
-    return f'{codes.TAGS[node.tag]}":{opening}'.encode()
+def _prefix(node: Node, nodes: list[Node]) -> bytes:
+    """Return what JSON has before the type of a value, if that can be predicted."""
+    parent = nodes[node.parent]
+    if not node.number or parent.kind in {codes.SET, codes.MAP}:
+        return b""
+    if parent.kind == codes.LIST:
+        return b'{"'
+    name = node.name.encode()
+    # What JSON has to escape is looked up, and so are long names.
+    prefix = b'"' + name + b'":{"'
+    return b"" if _ESCAPED.search(name) or len(prefix) > paths.PREFIX_BYTES else prefix
 
 
-def _below(node: Node) -> list[int]:
-    numbers = [node.number]
-    for child in node.children:
-        numbers += _below(child)
-    return numbers
+def _opening(node: Node) -> bytes:
+    """Return what opens the content of a value, if its type is known."""
+    if node.tag < 0 or node.kind in {codes.JSON, codes.NOTHING}:
+        return b""
+    return paths.openings()[node.tag]
 
 
-def _prefix_mask(node: Node, text: bytes) -> int:
-    # No comparison sets the bits of -1: long names are looked up, and so is what JSON has to escape, since the name's
-    # own bytes are no JSON; the root has no name.
-    is_predicted = node.number and len(text) <= _PREFIX_WIDTH and not _ESCAPED.search(node.name.encode())
-    return (1 << len(text)) - 1 if is_predicted else -1
+def _fill_column(column: npt.NDArray[np.int64], node: Node) -> None:
+    width = tape_columns.COLUMN_WIDTH
+    column[tape_columns.KIND], column[tape_columns.PARENT], column[tape_columns.TAG] = node.kind, node.parent, node.tag
+    if node.children:
+        column[tape_columns.CHILD] = node.children[0].number * width
+    if node.kind == codes.MAP:
+        column[tape_columns.KEY] = node.children[1].number * width
+    precision, scale = _digits(node)
+    least, most = _bounds(node)
+    column[tape_columns.PRECISION], column[tape_columns.SCALE_OF] = precision, scale
+    column[[tape_columns.LEAST, tape_columns.MOST]] = np.array([least, most], np.uint64).view(np.int64)
+    # Of an unsigned column no number is sure to fit: it may be negative.
+    column[tape_columns.MOST_DIGITS] = len(str(most)) - 1 if least else 0
+    if least == 1 << 63:
+        column[tape_columns.MOST_DIGITS] = len(str(most))
+
+
+def _attribute(node: Node, nodes: list[Node]) -> int:
+    """Return the number of the attribute that a node is in: the members of images of changes are attributes."""
+    while node.parent and not nodes[node.parent].is_image:
+        node = nodes[node.parent]
+    return node.number
 
 
 def _bounds(node: Node) -> tuple[int, int]:
@@ -255,27 +312,3 @@ def _digits(node: Node) -> tuple[int, int]:
     if node.arrow_type is not None and is_decimal(node.arrow_type):
         return node.arrow_type.precision, node.arrow_type.scale
     return (-1 if node.arrow_type == pa.float32() else 0), 0
-
-
-def _overhead_bytes(nodes: list[Node], node: Node) -> int:
-    """Return what a value adds to an item's size apart from its content."""
-    parent = nodes[node.parent]
-    if parent.kind == codes.SET:
-        return 0
-    name_bytes = len(node.name.encode()) if parent.kind == codes.STRUCT else 0
-    is_key = parent.kind == codes.MAP and node is not parent.children[0]
-    return name_bytes + (ELEMENT_BYTES if parent.number and not is_key else 0)
-
-
-def _lookup(nodes: list[Node], hashes: list[int]) -> npt.NDArray[np.int64]:
-    size = 8
-    while size < 4 * len(nodes):
-        size *= 2
-    slots = np.full(size, -1, np.int64)
-    for node in nodes[1:]:
-        if nodes[node.parent].kind == codes.STRUCT:
-            slot = ((hashes[node.number] >> HASH_HIGH_BITS) + node.parent) & (size - 1)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & (size - 1)
-            slots[slot] = node.number
-    return slots

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ddbio.items.digest import ELEMENT_KEY, INDEX, ITEM, NAME, START
+from ddbio.items.digest import ELEMENT_KEY, INDEX, NAME, START
 from ddbio.items.kernel.base64 import decode_base64, decoded_length, is_base64
-from ddbio.items.kernel.codes import BOOL, ERROR, EXPORT, NULL, SS, TAGS, UNESCAPED, UNESCAPED_END, L, M, N, S
-from ddbio.items.kernel.framing import enter_document, leave_document
+from ddbio.items.kernel.codes import BOOL, ERROR, NULL, SS, TAGS, UNESCAPED, UNESCAPED_END, L, M, N, S
 from ddbio.items.kernel.hash.mixing import (
     BLOCK_BYTES,
     NOT_A_NUMBER,
@@ -28,8 +27,8 @@ from ddbio.items.kernel.hash.mixing import (
     text_number,
     word_number,
 )
-from ddbio.items.kernel.jit import inner, loop
-from ddbio.items.kernel.memory import load64, peek, pointers
+from ddbio.items.kernel.jit import inner
+from ddbio.items.kernel.memory import load64, peek
 from ddbio.items.kernel.number import MAX_SHORT_DIGITS, MINUS, POINT, power_of_ten, read_digits
 from ddbio.items.kernel.skip import (
     CLOSE_ARRAY,
@@ -295,41 +294,3 @@ def _hash_values(w: Any, place: int) -> Any:
             left, right = absorb(lanes[base], lanes[base + 1], lanes[base + 2], lanes[base + 3])
             left, right = finish(left, right, np.uint64(tag + 1))
             depth -= 1
-
-
-@loop
-def hash_documents(work: Any, framing: int, stop: int) -> Any:
-    """Return how many items there are, or -1, and the two words, high first, of the sum of their hashes.
-
-    The space before the data is for unescaped texts, as the state says; ``PAD`` quotes follow ``stop``.
-    """
-    return _hash_documents(pointers(work), framing, stop)
-
-
-@inner
-def _hash_documents(w: Any, framing: int, stop: int) -> Any:
-    data, state, lanes = w.data, w.state, w.lanes
-    place = skip_blank(data, state[UNESCAPED_END])
-    count, high, low = 0, _ZERO, _ZERO
-    while place < stop:
-        place = enter_document(data, place, framing)
-        has_items = place >= 0 and (framing <= EXPORT or peek(data, place) != CLOSE_ARRAY)
-        while has_items:
-            place, _ = hash_item(w, place)
-            if place < 0:
-                break
-            left, right = absorb(_LEFT_START, _RIGHT_START, lanes[2], lanes[3])
-            left, right = finish(left, right, np.uint64(ITEM))
-            low += right
-            high += left + np.uint64(low < right)
-            count += 1
-            if framing > EXPORT:
-                place = skip_blank(data, place)
-            has_items = framing > EXPORT and peek(data, place) == COMMA
-            if has_items:
-                place = skip_blank(data, place + 1)
-        if place >= 0:
-            place = leave_document(data, place, framing)
-        if place < 0:
-            return -1, high, low
-    return (count if place == stop else -1), high, low

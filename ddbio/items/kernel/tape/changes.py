@@ -18,9 +18,9 @@ from ddbio.items.kernel.codes import (
     AROUND,
     CHANGE_INSTANCE,
     CHANGE_MEMBERS,
-    DELETED,
     ERROR,
     INSTANCE,
+    IS_DELETED,
     KEYS,
     NEW_IMAGE,
     OLD_IMAGE,
@@ -31,7 +31,7 @@ from ddbio.items.kernel.codes import (
     WRITE_TIME,
 )
 from ddbio.items.kernel.jit import inner
-from ddbio.items.kernel.memory import load64, out_of_line, peek, poke
+from ddbio.items.kernel.memory import load64, out_of_line, peek
 from ddbio.items.kernel.number import MINUS, POINT, ZERO, read_digits
 from ddbio.items.kernel.skip import (
     CLOSE_ARRAY,
@@ -235,13 +235,13 @@ _RECORD_NEEDS = 1 << _CREATED | 1 << KEYS
 
 
 @inner
-def next_image(work: Any, place: int, row: int, inside: int) -> Any:
+def next_image(walk: Any, place: int, inside: int) -> Any:
     """Return the place of the next image and its node, or the place after the change and what it is in.
 
-    The third value is whether a change has ended.
+    The third value is whether a change has ended: then the state has its time, and whether it deletes the item.
     """
     out_of_line()
-    data, state = work.data, work.state
+    data, state = walk.data, walk.state
     is_behind = inside > 0
     if not is_behind:
         if peek(data, place) != OPEN_OBJECT:
@@ -257,7 +257,7 @@ def next_image(work: Any, place: int, row: int, inside: int) -> Any:
             byte = peek(data, place)
             if byte == CLOSE_OBJECT:
                 if members & _IS_WITHIN == 0:
-                    return _end_change(work, place + 1, row)
+                    return _end_change(walk, place + 1)
                 if members & _RECORD_NEEDS != _RECORD_NEEDS:
                     return -ERROR, 0, False
                 state[CHANGE_MEMBERS] = members & ~_IS_WITHIN
@@ -289,7 +289,6 @@ def next_image(work: Any, place: int, row: int, inside: int) -> Any:
             if not is_within:
                 state[CHANGE_MEMBERS] |= _IS_EXPORTED
             if member != WRITE_TIME:
-                poke(work.valid, peek(work.valid_place, member) + row, 1)
                 return place, member, False
             time, place = read_metadata(data, place, state)
             state[TIME] = time
@@ -302,17 +301,17 @@ def next_image(work: Any, place: int, row: int, inside: int) -> Any:
         elif member == _EVENT:
             place = _read_event(data, place, state)
         elif member == _RECORDS:
-            return _enter_records(work, place, members)
+            return _enter_records(walk, place, members)
         elif member == _CREATED:
             place = read_time(data, place, state)
         elif member == _PRECISION:
             place = read_precision(data, place, state)
         else:
             instance = state[CHANGE_INSTANCE] + is_within
-            status = remember_name(work.seen_names, hash_text(data, start, length), instance, state)
+            status = remember_name(walk.names, hash_text(data, start, length), instance, state)
             if status != 0:
                 return -status, 0, False
-            place = skip_json(work, place)
+            place = skip_json(data, place, walk.names, walk.stack, state)
         if place < 0:
             return place, 0, False
 
@@ -340,8 +339,8 @@ def _read_event(data: Any, place: int, state: Any) -> Any:
 
 
 @inner
-def _end_change(work: Any, place: int, row: int) -> Any:
-    state = work.state
+def _end_change(walk: Any, place: int) -> Any:
+    state = walk.state
     members = state[CHANGE_MEMBERS]
     is_deleted = members >> NEW_IMAGE & 1 == 0
     if members >> _RECORD & 1:
@@ -356,45 +355,42 @@ def _end_change(work: Any, place: int, row: int) -> Any:
         if lacks or members & (_HAS_OTHERS | 1 << _EVENT) or state[AROUND] < 0:
             return -ERROR, 0, False
         time = state[TIME]
-    poke(work.valid, peek(work.valid_place, WRITE_TIME) + row, 1)
-    poke(work.values, peek(work.value_place, WRITE_TIME) + row, time)
-    poke(work.valid, peek(work.valid_place, DELETED) + row, 1)
-    poke(work.values, peek(work.value_place, DELETED) + row, np.int64(is_deleted))
+    state[TIME], state[IS_DELETED] = time, np.int64(is_deleted)
     if state[AROUND] == 0:
         return place, 0, True
-    place, around = _behind_record(work, place)
+    place, around = _behind_record(walk, place)
     return place, around, True
 
 
 @inner
-def _enter_records(work: Any, place: int, members: int) -> Any:
+def _enter_records(walk: Any, place: int, members: int) -> Any:
     """Return the place of the first record, and what it is in; other members are all before it or all after."""
-    data, state = work.data, work.state
+    data, state = walk.data, walk.state
     if state[AROUND] < 0 or members & ~_HAS_OTHERS or peek(data, place) != OPEN_ARRAY:
         return -ERROR, 0, False
     around = RECORDS_LATER if members else RECORDS_FIRST
     place = skip_blank(data, place + 1)
     if peek(data, place) == CLOSE_ARRAY:
-        place, around = _end_records(work, place, around)
+        place, around = _end_records(walk, place, around)
     return place, around, False
 
 
 @inner
-def _behind_record(work: Any, place: int) -> Any:
+def _behind_record(walk: Any, place: int) -> Any:
     """Return the place of the next record, or of the next line, and what it is in."""
-    data, state = work.data, work.state
+    data, state = walk.data, walk.state
     place = skip_blank(data, place)
     if peek(data, place) == COMMA:
         return skip_blank(data, place + 1), state[AROUND]
     if peek(data, place) != CLOSE_ARRAY:
         return -ERROR, 0
-    return _end_records(work, place, state[AROUND])
+    return _end_records(walk, place, state[AROUND])
 
 
 @inner
-def _end_records(work: Any, place: int, around: int) -> Any:
+def _end_records(walk: Any, place: int, around: int) -> Any:
     """Return the place after the body whose records end at ``place``, and 0."""
-    data, state = work.data, work.state
+    data, state = walk.data, walk.state
     place = skip_blank(data, place + 1)
     if around == RECORDS_FIRST:
         state[INSTANCE] += 1
@@ -406,13 +402,13 @@ def _end_records(work: Any, place: int, around: int) -> Any:
             start, length, place = read_text(data, place + 1, state)
             if place < 0:
                 return place, 0
-            status = remember_name(work.seen_names, hash_text(data, start, length), instance, state)
+            status = remember_name(walk.names, hash_text(data, start, length), instance, state)
             if status != 0 or _member(data, start, length) in (_RECORD, _RECORDS):
                 return -max(status, ERROR), 0
             place = skip_blank(data, place)
             if peek(data, place) != COLON:
                 return -ERROR, 0
-            place = skip_json(work, skip_blank(data, place + 1))
+            place = skip_json(data, skip_blank(data, place + 1), walk.names, walk.stack, state)
             if place < 0:
                 return place, 0
             place = skip_blank(data, place)

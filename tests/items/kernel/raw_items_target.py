@@ -14,10 +14,11 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.errors import DecodeError
-from ddbio.items import raw_items
 from ddbio.items.capacity import item_size_bytes
 from ddbio.items.framing import checked_items
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.tape import walker
 from ddbio.items.raw_items import RawItemReader
 
 KEYS = {"pk": "S", "n": "N"}
@@ -54,9 +55,12 @@ def is_same(found: list | str, wanted: list | str) -> bool:
 
 def main() -> None:
     """Read as many documents as were asked for, and say so."""
-    raw_items.allocate = allocate_before_guard
+    memory.allocate = memory.allocate_zeros = allocate_before_guard
+    # Every document needs more room than there is.
+    walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO = 33, 1 << 20
     if IS_BROKEN:
-        raw_items.PAD = 0
+        walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_sure = n_refused = 0
     for number in range(seed, seed + count):

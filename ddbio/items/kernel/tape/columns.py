@@ -1,0 +1,490 @@
+"""Fill Arrow's buffers from a tape: place the buffers, deal the values to their columns, and fill column by column.
+
+A column has the number of its node. Cost is proportional to the values, and to the bytes of the buffers.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0912
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ddbio.items.kernel.base64 import decode_whole_base64
+from ddbio.items.kernel.codes import (
+    BINARY,
+    BOOLEAN,
+    DECIMAL,
+    INTEGER,
+    JSON,
+    LIST,
+    MAP,
+    NOTHING,
+    NULL,
+    NUMBER_TEXT,
+    SET,
+    SS,
+    STRUCT,
+    TAGS,
+    TEXT,
+    N,
+)
+from ddbio.items.kernel.jit import inlined, inner, loop
+from ddbio.items.kernel.memory import PAD, copy32, copy_bytes, out_of_line, peek, pointers, poke
+from ddbio.items.kernel.number import (
+    MINUS,
+    parse_number,
+    power_of_ten,
+    print_integer,
+    print_number,
+    times_power,
+    unscaled,
+    unscaled_text,
+)
+from ddbio.items.kernel.tape.paths import (
+    BYTES,
+    COUNTS,
+    HAS_OTHERS,
+    IS_WIDE,
+    KEEPS_TEXT,
+    KEY_BYTES,
+    NODE_BITS,
+    NODE_WIDTH,
+    SCALE,
+    WHOLE,
+)
+from ddbio.items.kernel.tape.walk import (
+    CLOSE,
+    FORM_BITS,
+    IN_SET,
+    ITEM,
+    LENGTH_MASK,
+    NAME,
+    SKIP,
+    TAG_BITS,
+)
+from ddbio.items.kernel.tape.walk import NUMBER_TEXT as IS_CANONICAL
+
+# The columns of a column: those that each value needs first.
+NEXT, N_ELEMENTS, CHILD, KEY, KIND, N_FILLED, TARGET = range(7)
+LENGTH, NULLS, BITS, BITS_BYTES, FIRST, FIRST_BYTES, SECOND, SECOND_BYTES = range(7, 15)
+PARENT, TAG, PRECISION, SCALE_OF, LEAST, MOST, MOST_DIGITS, IS_SHORT = range(15, 23)
+ATTRIBUTE, IS_DOUBTFUL, MERGED_NULLS = range(23, 26)
+COLUMN_WIDTH: Final = 32
+
+DEALT_WORDS: Final = 128
+"""So many words are dealt to a column before they are filled in: two for each value."""
+
+DOUBTFUL: Final = -1
+"""Instead of the bytes of a plan: a value may not fit its column."""
+
+FRAME_HOLDER, FRAME_CHILD, FRAME_INDEX = range(3)
+FRAME_WIDTH: Final = 4
+_MAX_POWER, _MAX_FORM = 18, 19
+_ENTRY_BITS, _FORM_MASK = 8, 0xFF
+_LOW, _HALF, _TEN = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(10)
+
+
+class Fill(NamedTuple):
+    """Hold what filling reads and writes; ``offsets`` and ``words`` are the same memory as ``output``."""
+
+    data: npt.NDArray[np.uint8]
+    tape: npt.NDArray[np.int64]
+    dealt: npt.NDArray[np.int64]
+    """The values that are not yet filled in, column by column: a word of the tape, and the entry << 8 | form."""
+    column_of: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    stack: npt.NDArray[np.int64]
+    digits: npt.NDArray[np.uint8]
+    pairs: npt.NDArray[np.uint16]
+    output: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int32]
+    words: npt.NDArray[np.int64]
+
+
+@loop
+def clear_counts(nodes: Any) -> None:
+    """Forget the counts of the nodes, and the digits of their numbers."""
+    for record in range(0, len(nodes), NODE_WIDTH):
+        for place in range(record + COUNTS, record + IS_WIDE + 1):
+            nodes[place] = 0
+        nodes[record + HAS_OTHERS] = 0
+        # Of numbers that keep their text each is as if it were the longest.
+        nodes[record + WHOLE] = -nodes[record + KEEPS_TEXT]
+
+
+@loop
+def plan_columns(columns: Any, nodes: Any, n_rows: int, keep_nulls: bool, may_doubt: bool) -> Any:  # noqa: FBT001
+    """Place the buffers of all columns; return their bytes, or ``DOUBTFUL`` if asked whether all values fit."""
+    n_columns = len(columns) // COLUMN_WIDTH
+    if may_doubt and _has_doubts(columns, nodes, n_columns, keep_nulls):
+        return DOUBTFUL
+    total = 0
+    for column in range(n_columns):
+        columns[column * COLUMN_WIDTH + MERGED_NULLS] = 0
+    for column in range(1, n_columns):
+        c, record = column * COLUMN_WIDTH, column * NODE_WIDTH
+        kind, parent = columns[c + KIND], columns[c + PARENT]
+        parent_kind = columns[parent * COLUMN_WIDTH + KIND]
+        n_values = _count_all(nodes, record)
+        n_nulls, n_bytes = nodes[record + COUNTS + NULL], nodes[record + BYTES]
+        if parent_kind == STRUCT:
+            length = n_rows if parent == 0 else columns[parent * COLUMN_WIDTH + LENGTH]
+            # The first column has the sum.
+            columns[columns[c + ATTRIBUTE] + MERGED_NULLS] += n_nulls
+            columns[MERGED_NULLS] += n_nulls
+            n_nulls += length - n_values
+        elif parent_kind == SET:
+            length, n_nulls = _count_elements(nodes, parent * NODE_WIDTH), 0
+            n_bytes = nodes[parent * NODE_WIDTH + BYTES]
+        elif parent_kind == LIST:
+            length = n_values
+        else:
+            value = columns[parent * COLUMN_WIDTH + CHILD] // COLUMN_WIDTH * NODE_WIDTH
+            length = _count_all(nodes, value)
+            if c == columns[parent * COLUMN_WIDTH + KEY]:
+                n_nulls, n_bytes = 0, nodes[value + KEY_BYTES]
+        if kind == DECIMAL:
+            digits = nodes[(parent * NODE_WIDTH if parent_kind == SET else record) + WHOLE] + columns[c + SCALE_OF]
+            columns[c + IS_SHORT] = digits <= _MAX_POWER
+        if kind == NUMBER_TEXT:
+            n_bytes += _MAX_FORM * (nodes[record + COUNTS + N] if parent_kind != SET else length)
+        bits_bytes = (length + 7) // 8 if n_nulls > 0 else 0
+        first_bytes = _first_bytes(kind, length)
+        if kind <= MAP or kind in (INTEGER, DECIMAL, BOOLEAN, NOTHING):
+            n_bytes = 0
+        columns[c + LENGTH], columns[c + NULLS] = length, n_nulls
+        columns[c + NEXT], columns[c + N_ELEMENTS] = column * DEALT_WORDS, 0
+        columns[c + N_FILLED], columns[c + TARGET] = 0, 0
+        columns[c + BITS_BYTES], columns[c + FIRST_BYTES], columns[c + SECOND_BYTES] = bits_bytes, first_bytes, n_bytes
+        columns[c + BITS] = total if bits_bytes > 0 else -1
+        total += _room(bits_bytes)
+        columns[c + FIRST] = total
+        total += _room(first_bytes)
+        columns[c + SECOND] = total
+        total += _room(n_bytes)
+    return total
+
+
+@inner
+def _has_doubts(columns: Any, nodes: Any, n_columns: int, keep_nulls: bool) -> Any:  # noqa: FBT001
+    """Mark attributes of which a value may not fit its column, by counts and digits; return whether there are any."""
+    has_doubts = peek(nodes, HAS_OTHERS) != 0
+    for column in range(n_columns):
+        columns[column * COLUMN_WIDTH + IS_DOUBTFUL] = 0
+    for column in range(1, n_columns):
+        # A value without a column is counted by none; the struct that it is in has a mark.
+        has_others = columns[column * COLUMN_WIDTH + KIND] == STRUCT and peek(nodes, column * NODE_WIDTH + HAS_OTHERS)
+        if has_others or _is_doubtful(columns, nodes, column, keep_nulls):
+            columns[columns[column * COLUMN_WIDTH + ATTRIBUTE] + IS_DOUBTFUL] = 1
+            has_doubts = True
+    return has_doubts
+
+
+@inner
+def _is_doubtful(columns: Any, nodes: Any, column: int, keep_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
+    c, record = column * COLUMN_WIDTH, column * NODE_WIDTH
+    kind, parent = columns[c + KIND], columns[c + PARENT] * COLUMN_WIDTH
+    n_values, n_nulls = _count_all(nodes, record), nodes[record + COUNTS + NULL]
+    if columns[parent + KIND] == SET:
+        record = columns[c + PARENT] * NODE_WIDTH
+        n_values = _count_elements(nodes, record)
+    elif kind == JSON or (keep_nulls and n_nulls > 0):
+        if n_values > 0:
+            return True
+    elif kind == NOTHING:
+        if n_values > n_nulls:
+            return True
+    elif c != columns[parent + KEY] and n_values > n_nulls + nodes[record + COUNTS + columns[c + TAG]]:
+        return True
+    whole, scale = nodes[record + WHOLE], nodes[record + SCALE]
+    if kind == INTEGER and n_values > n_nulls:
+        if nodes[record + IS_WIDE] or scale > 0 or whole > columns[c + MOST_DIGITS]:
+            return True
+    elif kind == DECIMAL:
+        return whole > columns[c + PRECISION] - columns[c + SCALE_OF] or scale > columns[c + SCALE_OF]
+    return kind == NUMBER_TEXT and columns[c + PRECISION] != 0 and n_values > n_nulls
+
+
+@inner
+def _count_all(nodes: Any, record: int) -> Any:
+    total = 0
+    for tag in range(len(TAGS)):
+        total += peek(nodes, record + COUNTS + tag)
+    return total
+
+
+@inner
+def _count_elements(nodes: Any, record: int) -> Any:
+    first = record + COUNTS + IN_SET
+    return peek(nodes, first) + peek(nodes, first + 1) + peek(nodes, first + 2)
+
+
+@inner
+def _first_bytes(kind: int, length: int) -> Any:
+    if kind == INTEGER:
+        return length * 8
+    if kind == DECIMAL:
+        return length * 16
+    if kind == BOOLEAN:
+        return (length + 7) // 8
+    return 0 if kind == STRUCT else (length + 1) * 4
+
+
+@inner
+def _room(n_bytes: int) -> Any:
+    return 0 if n_bytes == 0 else (n_bytes + 2 * PAD - 1) // PAD * PAD
+
+
+@loop
+def fill_columns(fill: Any, n_words: int) -> None:
+    """Fill the planned buffers."""
+    f = pointers(fill)
+    n_columns = len(fill.columns) // COLUMN_WIDTH
+    for column in range(1, n_columns):
+        _begin_column(f, column * COLUMN_WIDTH)
+    _deal(f, n_words)
+    for column in range(1, n_columns):
+        _fill_in(f, column * COLUMN_WIDTH)
+        _end_column(f, column * COLUMN_WIDTH)
+
+
+@inner
+def _begin_column(f: Any, c: int) -> None:
+    out_of_line()
+    columns = f.columns
+    kind, is_sparse = peek(columns, c + KIND), peek(columns, c + NULLS) > 0
+    if is_sparse:
+        _clear(f.output, peek(columns, c + BITS), peek(columns, c + BITS_BYTES))
+    if kind == BOOLEAN or (is_sparse and kind in (INTEGER, DECIMAL)):
+        _clear(f.output, peek(columns, c + FIRST), peek(columns, c + FIRST_BYTES))
+
+
+@inner
+def _end_column(f: Any, c: int) -> None:
+    """Fill in the entries after the last value."""
+    out_of_line()
+    columns, offsets = f.columns, f.offsets
+    kind, at = peek(columns, c + KIND), peek(columns, c + FIRST) >> 2
+    if kind in (STRUCT, INTEGER, DECIMAL, BOOLEAN):
+        return
+    total = peek(columns, c + (TARGET if kind > MAP else N_ELEMENTS))
+    for entry in range(peek(columns, c + N_FILLED), peek(columns, c + LENGTH) + 1):
+        poke(offsets, at + entry, total)
+    if kind > MAP:
+        poke(columns, c + SECOND_BYTES, total)
+
+
+@inlined
+def _deal(f: Any, n_words: int) -> None:
+    """Put the values of each column side by side."""
+    tape, columns = f.tape, f.columns
+    # The holder is the column of the list or map that holds the values, -1 for members of structs.
+    at, index, depth, holder, child = 0, 0, 0, -1, 0
+    while at < n_words:
+        head, word = peek(tape, at), peek(tape, at + 1)
+        at += 2
+        tag = head & TAG_BITS
+        if tag >= ITEM:
+            if tag == CLOSE:
+                if depth == 0:
+                    index += 1
+                    continue
+                depth -= 1
+                frame = depth * FRAME_WIDTH
+                holder = peek(f.stack, frame + FRAME_HOLDER)
+                child = peek(f.stack, frame + FRAME_CHILD)
+                index = peek(f.stack, frame + FRAME_INDEX)
+            elif tag == SKIP:
+                at = word
+            elif tag == NAME and holder >= 0:
+                _deal_to(f, peek(columns, holder + KEY), word, peek(columns, holder + N_ELEMENTS) << _ENTRY_BITS)
+            continue
+        if holder < 0:
+            c, entry = peek(f.column_of, head >> NODE_BITS), index
+        else:
+            c, entry = child, peek(columns, holder + N_ELEMENTS)
+            poke(columns, holder + N_ELEMENTS, entry + 1)
+        if tag == NULL:
+            continue
+        if SS <= tag < IN_SET:
+            frame = depth * FRAME_WIDTH
+            poke(f.stack, frame + FRAME_HOLDER, holder)
+            poke(f.stack, frame + FRAME_CHILD, child)
+            poke(f.stack, frame + FRAME_INDEX, index)
+            depth += 1
+            if peek(columns, c + KIND) == STRUCT:
+                holder, index = -1, entry
+            else:
+                # A list is the place of its first element.
+                word = peek(columns, c + N_ELEMENTS)
+                holder, child = c, peek(columns, c + CHILD)
+        _deal_to(f, c, word, entry << _ENTRY_BITS | ((head >> FORM_BITS) & 0xFF))
+
+
+@inlined
+def _deal_to(f: Any, c: int, word: int, entry: int) -> None:
+    place = peek(f.columns, c + NEXT)
+    poke(f.dealt, place, word)
+    poke(f.dealt, place + 1, entry)
+    poke(f.columns, c + NEXT, place + 2)
+    if (place + 2) & (DEALT_WORDS - 1) == 0:
+        _fill_in(f, c)
+
+
+@inner
+def _fill_in(f: Any, c: int) -> None:
+    """Fill in the values that were dealt to a column."""
+    out_of_line()
+    begin, stop = c // COLUMN_WIDTH * DEALT_WORDS, peek(f.columns, c + NEXT)
+    poke(f.columns, c + NEXT, begin)
+    _fill_column(f, c, begin, stop)
+
+
+@inner
+def _fill_column(f: Any, c: int, begin: int, stop: int) -> None:
+    """Fill the next entries of a column from the values that were dealt."""
+    dealt, output, columns = f.dealt, f.output, f.columns
+    kind, first = peek(columns, c + KIND), peek(columns, c + FIRST)
+    if peek(columns, c + NULLS) > 0:
+        bits = peek(columns, c + BITS)
+        for place in range(begin + 1, stop, 2):
+            _set_bit(output, bits, peek(dealt, place) >> _ENTRY_BITS)
+    if kind == INTEGER:
+        for place in range(begin, stop, 2):
+            word, entry = peek(dealt, place), peek(dealt, place + 1)
+            if entry & _FORM_MASK != 1:
+                word = _any_integer(f, word)
+            poke(f.words, (first >> 3) + (entry >> _ENTRY_BITS), word)
+    elif kind == DECIMAL:
+        _fill_decimals(f, c, begin, stop)
+    elif kind == BOOLEAN:
+        for place in range(begin, stop, 2):
+            if peek(dealt, place):
+                _set_bit(output, first, peek(dealt, place + 1) >> _ENTRY_BITS)
+    elif kind in (TEXT, JSON):
+        _fill_texts(f, c, begin, stop)
+    elif kind <= MAP:
+        if kind != STRUCT:
+            entry, at = peek(columns, c + N_FILLED), first >> 2
+            for place in range(begin, stop, 2):
+                # A missing list ends where the next one begins.
+                while entry <= peek(dealt, place + 1) >> _ENTRY_BITS:
+                    poke(f.offsets, at + entry, peek(dealt, place))
+                    entry += 1
+            poke(columns, c + N_FILLED, entry)
+    else:
+        _fill_rare(f, c, begin, stop)
+
+
+@inner
+def _clear(output: Any, place: int, n_bytes: int) -> None:
+    for index in range(place, place + n_bytes):
+        poke(output, index, 0)
+
+
+@inlined
+def _set_bit(output: Any, place: int, index: int) -> None:
+    byte = place + (index >> 3)
+    poke(output, byte, peek(output, byte) | 1 << (index & 7))
+
+
+@inner
+def _fill_texts(f: Any, c: int, begin: int, stop: int) -> None:
+    out_of_line()
+    data, dealt, output, offsets = f.data, f.dealt, f.output, f.offsets
+    at, start = peek(f.columns, c + FIRST) >> 2, peek(f.columns, c + SECOND)
+    target, entry = start + peek(f.columns, c + TARGET), peek(f.columns, c + N_FILLED)
+    for place in range(begin, stop, 2):
+        word, own = peek(dealt, place), peek(dealt, place + 1) >> _ENTRY_BITS
+        while entry <= own:
+            poke(offsets, at + entry, target - start)
+            entry += 1
+        source, size = word >> 32, word & LENGTH_MASK
+        end = target + size
+        if size > 0:
+            copy32(output, target, data, source)
+            while target + 32 < end:
+                target += 32
+                source += 32
+                copy32(output, target, data, source)
+        target = end
+    poke(f.columns, c + TARGET, target - start)
+    poke(f.columns, c + N_FILLED, entry)
+
+
+@inner
+def _fill_decimals(f: Any, c: int, begin: int, stop: int) -> None:
+    out_of_line()
+    dealt, at, scale = f.dealt, peek(f.columns, c + FIRST) >> 3, peek(f.columns, c + SCALE_OF)
+    is_short = peek(f.columns, c + IS_SHORT) != 0
+    for place in range(begin, stop, 2):
+        word, form = peek(dealt, place), peek(dealt, place + 1) & _FORM_MASK
+        target = at + 2 * (peek(dealt, place + 1) >> _ENTRY_BITS)
+        if is_short and 0 < form <= _MAX_FORM:
+            value = word * np.int64(power_of_ten(scale - form + 1))
+            poke(f.words, target, value)
+            poke(f.words, target + 1, value >> 63)
+        else:
+            _put_any_decimal(f, target, word, form, scale)
+
+
+@inner
+def _fill_rare(f: Any, c: int, begin: int, stop: int) -> None:
+    """Fill binary values, numbers as text, or nothing at all."""
+    out_of_line()
+    data, dealt, output, offsets = f.data, f.dealt, f.output, f.offsets
+    kind = peek(f.columns, c + KIND)
+    at, start = peek(f.columns, c + FIRST) >> 2, peek(f.columns, c + SECOND)
+    target, entry = start + peek(f.columns, c + TARGET), peek(f.columns, c + N_FILLED)
+    for place in range(begin, stop, 2):
+        word, own = peek(dealt, place), peek(dealt, place + 1) >> _ENTRY_BITS
+        form = peek(dealt, place + 1) & _FORM_MASK
+        while entry <= own:
+            poke(offsets, at + entry, target - start)
+            entry += 1
+        source, size = word >> 32, word & LENGTH_MASK
+        if kind == BINARY:
+            target += decode_whole_base64(output, target, data, source, size, f.pairs)
+        elif form == IS_CANONICAL:
+            target = copy_bytes(output, target, data, source, size)
+        elif 0 < form <= _MAX_FORM:
+            target, _ = print_integer(output, target, np.uint64(abs(word)), word < 0, form - 1)
+        else:
+            _, negative, count, point = parse_number(data, source, source + size, f.digits)
+            target = print_number(output, target, negative, f.digits, 0, count, point)
+    poke(f.columns, c + TARGET, target - start)
+    poke(f.columns, c + N_FILLED, entry)
+
+
+@inner
+def _any_integer(f: Any, word: int) -> Any:
+    out_of_line()
+    start, length = word >> 32, word & LENGTH_MASK
+    _, negative, count, point = parse_number(f.data, start, start + length, f.digits)
+    _, magnitude = unscaled(f.digits, count, point, 0)
+    return -np.int64(magnitude) if negative else np.int64(magnitude)
+
+
+@inner
+def _put_any_decimal(f: Any, place: int, word: int, form: int, scale: int) -> None:
+    out_of_line()
+    if 0 < form <= _MAX_FORM:
+        negative = word < 0
+        high, low = times_power(np.uint64(0), np.uint64(-word if negative else word), scale - form + 1)
+    else:
+        start, length = word >> 32, word & LENGTH_MASK
+        if form == IS_CANONICAL:
+            negative = peek(f.data, start) == MINUS
+            high, low = unscaled_text(f.data, start + negative, scale)
+        else:
+            _, negative, count, point = parse_number(f.data, start, start + length, f.digits)
+            high, low = unscaled(f.digits, count, point, scale)
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(low == 0)
+    poke(f.words, place, np.int64(low))
+    poke(f.words, place + 1, np.int64(high))

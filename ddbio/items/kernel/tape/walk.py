@@ -1,0 +1,749 @@
+"""Walk items and write a tape: two words for each value, in the order of the data.
+
+The first word of an entry is ``node << 16 | form << 8 | tag``. The second word depends on the tag:
+
+================== ================================================================================================
+S, B               place << 32 | length of the text without escapes
+N                  the number times ten to the power of ``form - 1``; of form 0 and ``NUMBER_TEXT``, its text as of S
+BOOL               1 or 0
+NULL               0
+SS, NS, BS, L, M   the place after the opening; the entries of the elements or members follow, then ``CLOSE``
+``IN_SET`` + tag   an element of a set, as S, N, B
+``ITEM``           the place of the item; the entries of its attributes follow, then ``CLOSE``
+``CLOSE``          the place after the item, or after the content of the value
+``NAME``           the name of the next value, as of S, where its node stands for several names
+``ODD``            the place of the next value << 32 | the place after its content, where the JSON is not compact
+================== ================================================================================================
+
+``fit.py`` puts ``SKIP`` in the place of a value that fits no column, with the place of the entry after its content, and
+``JSON_TEXT`` for a value of a column of JSON, with its text as of S.
+
+Images of changes are members of an item: each has the node of its root, the tag M, and its attributes as members.
+
+The walk predicts that attributes follow each other as last time, with the same types.
+"""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from ddbio.items.kernel.base64 import decoded_length, is_base64
+from ddbio.items.kernel.codes import (
+    BOOL,
+    CHANGES,
+    DELETED,
+    DONE,
+    ERROR,
+    FULL,
+    GROW_TAPE,
+    HAS_LOOKUP,
+    INSIDE,
+    INSTANCE,
+    IS_DELETED,
+    ITEMS,
+    MAX_ROWS,
+    MAX_SKIPPED_DEPTH,
+    N_PATHS,
+    NAME_LENGTH,
+    NAME_START,
+    NAMES,
+    NAMES_MASK,
+    NULL,
+    PLACE,
+    ROWS,
+    SS,
+    TAPE,
+    TIME,
+    UNESCAPED,
+    WRITE_TIME,
+    B,
+    L,
+    M,
+    N,
+    S,
+)
+from ddbio.items.kernel.framing import close_document, open_document
+from ddbio.items.kernel.jit import inlined, inner, loop
+from ddbio.items.kernel.memory import equal32_words, load64, out_of_line, peek, pointers, poke, rare
+from ddbio.items.kernel.number import (
+    LONGEST_NUMBER,
+    MINUS,
+    ZERO,
+    canonical_digits,
+    parse_number,
+    plain_number,
+    read_digits,
+    unscaled,
+)
+from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_OBJECT, end_of_object, read_literal
+from ddbio.items.kernel.tape.changes import next_image
+from ddbio.items.kernel.tape.paths import (
+    BYTES,
+    COUNTS,
+    ELEMENT,
+    FIRST,
+    FOLLOWER,
+    HEAD,
+    IS_WIDE,
+    KEEPS_PLACE,
+    KEEPS_TEXT,
+    LAST_SEEN,
+    NAME_BYTES,
+    NODE_BITS,
+    NODE_WIDTH,
+    OTHERS,
+    PREFIX_BYTES,
+    PREFIX_LENGTH,
+    PREFIX_MASK,
+    SCALE,
+    TAG_LENGTH,
+    TAG_MASK,
+    TAG_WORD,
+    WHOLE,
+    WHOLE_LENGTH,
+    WHOLE_MASK,
+    find_path,
+    insert_path,
+    inside_value,
+    other_type,
+)
+from ddbio.items.kernel.text import QUOTE, marked_end, read_text, skip_blank
+
+IN_SET: Final = 10
+JSON_TEXT: Final = 13
+ITEM, CLOSE, NAME, ODD, SKIP = 16, 17, 18, 19, 20
+TAG_BITS, FORM_BITS = 0xFF, 8
+LENGTH_MASK: Final = 0xFFFFFFFF
+NUMBER_TEXT: Final = 255
+"""The form of a number that is canonical text."""
+
+ENTRY_WORDS: Final = 2
+SPARE_WORDS: Final = 32
+"""As much of the tape is written before its end is checked again."""
+
+_FRAME_CONTEXT, _FRAME_INSTANCE, _FRAME_STEP, _FRAME_LAST = range(4)
+_FRAME_WIDTH = 4
+STACK_LENGTH: Final = _FRAME_WIDTH * MAX_SKIPPED_DEPTH
+_THREE_BYTES = 0xFFFFFF
+_NULL_START = int.from_bytes(b'NULL":tr', "little")
+_NULL_STOP = int.from_bytes(b"ue}", "little")
+_NULL_LENGTH = len('NULL":true}')
+_TRUE, _FALSE = int.from_bytes(b"true}", "little"), int.from_bytes(b"false}", "little")
+_FIVE_BYTES, _SIX_BYTES = (1 << 40) - 1, (1 << 48) - 1
+_NEXT_ELEMENT, _LAST_ELEMENT = int.from_bytes(b'",', "little"), int.from_bytes(b'"]', "little")
+_CLOSE_OF_TEXT = int.from_bytes(b'"}', "little")
+_TWO_BYTES = 0xFFFF
+_LAST_BLANK = ord(" ")
+_LONGEST_PLAIN = 16
+_MOST_DIGITS_OF_INT64 = 19
+_MOST = np.uint64(1 << 63)
+
+
+@loop
+def walk_items(walk: Any, end: int, framing: int) -> Any:
+    """Walk the items from the state's place on, in any framing but changes; return how it ended."""
+    walk.state[NAMES_MASK] = len(walk.names) - 1
+    return _walk_items(pointers(walk), end, framing, _sizes(walk), None)
+
+
+@loop
+def walk_changes(walk: Any, end: int) -> Any:
+    """Walk the images of changes as ``walk_items`` walks items."""
+    walk.state[NAMES_MASK] = len(walk.names) - 1
+    return _walk_items(pointers(walk), end, CHANGES, _sizes(walk), CHANGES)
+
+
+@loop
+def skip_item(walk: Any, end: int, framing: int) -> Any:
+    """Pass the item at the state's place by its brackets alone; it has no attributes on the tape.
+
+    Return how it ended: ``ERROR`` if not even its end is found.
+    """
+    return _skip_item(pointers(walk), end, framing, len(walk.tape))
+
+
+@inner
+def _skip_item(walk: Any, end: int, framing: int, tape_words: int) -> Any:
+    data, state = walk.data, walk.state
+    place, inside, at = state[PLACE], state[INSIDE], state[TAPE]
+    if at + 2 * ENTRY_WORDS > tape_words:
+        return GROW_TAPE
+    if inside == 0 and framing != ITEMS:
+        place, inside = open_document(data, place, framing, state)
+    if place < 0 or inside < 0 or peek(data, place) != OPEN_OBJECT:
+        return ERROR
+    put(walk, at, ITEM, place)
+    place = end_of_object(data, place, end)
+    put(walk, at + ENTRY_WORDS, CLOSE, place)
+    if place >= 0 and framing != ITEMS:
+        place, inside = close_document(data, place, framing)
+    if place < 0 or place > end:
+        return ERROR
+    state[TAPE], state[PLACE], state[INSIDE] = at + 2 * ENTRY_WORDS, place, inside
+    state[ROWS] += 1
+    return DONE
+
+
+@inner
+def _sizes(walk: Any) -> Any:
+    return (
+        len(walk.nodes) // NODE_WIDTH,
+        len(walk.texts) - 2 * PREFIX_BYTES,
+        len(walk.lookup) - 1,
+        len(walk.tape) - SPARE_WORDS,
+    )
+
+
+@inner
+def _walk_items(walk: Any, end: int, framing: int, sizes: Any, changes: Any) -> Any:
+    """Walk by pointers; the branches for changes are compiled only if ``changes`` is not None."""
+    data, state = walk.data, walk.state
+    if state[HAS_LOOKUP] == 0:
+        for node in range(1, state[N_PATHS]):
+            insert_path(walk, node, sizes[2])
+        state[HAS_LOOKUP] = 1
+    place, inside = state[PLACE], state[INSIDE]
+    while True:
+        if inside == 0:
+            place = skip_blank(data, place)
+        state[PLACE], state[INSIDE], side = place, inside, state[UNESCAPED]
+        if inside == 0 and place >= end:
+            return DONE
+        if state[ROWS] == state[MAX_ROWS]:
+            return FULL
+        if state[NAMES] * 4 > state[NAMES_MASK]:
+            # Those of other items are none of this one's.
+            for slot in range(state[NAMES_MASK] + 1):
+                poke(walk.names, slot, 0)
+            state[NAMES] = 0
+        if changes is not None:
+            place, inside = _walk_change(walk, place, inside, end, sizes)
+            if place < 0:
+                state[UNESCAPED] = side
+                return -place
+            continue
+        if inside == 0 and framing != ITEMS:
+            place, inside = open_document(data, place, framing, state)
+            if place < 0:
+                return -place
+            if inside < 0:
+                inside = 0
+                continue
+        at = state[TAPE]
+        if at > sizes[3]:
+            return GROW_TAPE
+        put(walk, at, ITEM, place)
+        place, at = walk_item(walk, place, at + ENTRY_WORDS, 0, sizes)
+        if place >= 0 and framing != ITEMS:
+            place, inside = close_document(data, place, framing)
+        if place < 0 or place > end:
+            uncount_values(walk, state[TAPE], at)
+            state[UNESCAPED] = side
+            return -min(place, -ERROR)
+        state[TAPE] = at
+        state[ROWS] += 1
+
+
+@inner
+def _walk_change(walk: Any, place: int, inside: int, end: int, sizes: Any) -> Any:
+    """Return the place after the change at ``place`` and what that is in; a negative status as the place."""
+    state = walk.state
+    at = state[TAPE]
+    if at > sizes[3]:
+        return -GROW_TAPE, inside
+    put(walk, at, ITEM, place)
+    at += ENTRY_WORDS
+    while True:
+        place, inside, is_end = next_image(walk, place, inside)
+        if place < 0 or place > end:
+            uncount_values(walk, state[TAPE], at)
+            return min(place, -ERROR), inside
+        if is_end:
+            time = WRITE_TIME << NODE_BITS | 1 << FORM_BITS | N
+            at = put_value(walk, at, time, state[TIME], WRITE_TIME * NODE_WIDTH)
+            deleted = DELETED << NODE_BITS | BOOL
+            at = put_value(walk, at, deleted, state[IS_DELETED], DELETED * NODE_WIDTH)
+            put(walk, at, CLOSE, place)
+            state[TAPE] = at + ENTRY_WORDS
+            state[ROWS] += 1
+        if inside <= 0:
+            return place, inside
+        at = put_value(walk, at, inside << NODE_BITS | M, place, inside * NODE_WIDTH)
+        place, at = walk_item(walk, place, at, inside, sizes)
+        if place < 0 or place > end:
+            uncount_values(walk, state[TAPE], at)
+            return min(place, -ERROR), inside
+
+
+@inlined
+def put(walk: Any, at: int, head: int, word: int) -> None:
+    """Write an entry."""
+    poke(walk.tape, at, head)
+    poke(walk.tape, at + 1, word)
+
+
+@inner
+def uncount_values(walk: Any, first: int, stop: int) -> None:
+    """Take the values between two places of the tape out of the counts."""
+    rare()
+    tape, nodes, at = walk.tape, walk.nodes, first
+    while at < stop:
+        head, word = peek(tape, at), peek(tape, at + 1)
+        at += ENTRY_WORDS
+        tag, record = head & TAG_BITS, (head >> NODE_BITS) * NODE_WIDTH
+        if tag == SKIP:
+            at = word
+        if tag >= ITEM:
+            continue
+        if tag == JSON_TEXT:
+            tag = S
+        poke(nodes, record + COUNTS + tag, peek(nodes, record + COUNTS + tag) - 1)
+        if tag >= IN_SET:
+            tag -= IN_SET
+        form, length = (head >> FORM_BITS) & 0xFF, word & LENGTH_MASK
+        if tag == B:
+            add_bytes(walk.nodes, record, -decoded_length(walk.data, word >> 32, length))
+        elif tag == S or (tag == N and form == NUMBER_TEXT):
+            add_bytes(walk.nodes, record, -length)
+        elif tag == N and form == 0:
+            add_bytes(walk.nodes, record, -LONGEST_NUMBER)
+
+
+@inlined
+def put_value(walk: Any, at: int, head: int, word: int, record: int) -> Any:
+    """Write the entry of a value, and count it by its type; return the place of the next entry."""
+    put(walk, at, head, word)
+    count = record + COUNTS + (head & TAG_BITS)
+    poke(walk.nodes, count, peek(walk.nodes, count) + 1)
+    return at + ENTRY_WORDS
+
+
+@inlined
+def add_bytes(nodes: Any, record: int, n_bytes: int) -> None:
+    """Count the bytes of a text."""
+    poke(nodes, record + BYTES, peek(nodes, record + BYTES) + n_bytes)
+
+
+@inlined
+def walk_item(walk: Any, place: int, at: int, root: int, sizes: Any) -> Any:
+    """Return the place after the item at ``place``, and that of the next entry; a negative status as the place.
+
+    ``root`` is the node whose members the attributes are.
+    """
+    data, nodes, state, stack = walk.data, walk.nodes, walk.state, walk.stack
+    marks, tape = walk.marks, walk.tape
+    if peek(data, place) != OPEN_OBJECT:
+        return -ERROR, at
+    place = skip_blank(data, place + 1)
+    if peek(data, place) == CLOSE_OBJECT:
+        put(walk, at, CLOSE, place + 1)
+        return place + 1, at + ENTRY_WORDS
+    state[INSTANCE] += 1
+    # The elements of a list share a node: each is an instance of its own, by this step.
+    context, instance, step, depth = root, state[INSTANCE], 0, 0
+    last = root * NODE_WIDTH + FIRST
+    record = peek(nodes, last)
+    while True:
+        # Is it what was predicted?
+        is_done, is_known = False, False
+        while at <= sizes[3]:
+            mask = peek(nodes, record + WHOLE_MASK)
+            if equal32_words(data, place, nodes, record) & mask != mask or peek(nodes, record + LAST_SEEN) == instance:
+                break
+            head = peek(nodes, record + HEAD)
+            tag, start = head & TAG_BITS, place + peek(nodes, record + WHOLE_LENGTH)
+            if tag > BOOL:
+                place, is_known = start, True
+                break
+            if tag == BOOL:
+                word = np.int64(load64(data, start))
+                is_true = word & _FIVE_BYTES == _TRUE
+                # One branch for both, since nobody predicts which.
+                if ((word & _FIVE_BYTES) - _TRUE) * ((word & _SIX_BYTES) - _FALSE) != 0:
+                    break
+                word, stop = np.int64(is_true), start + 4 - is_true
+            else:
+                stop = marked_end(marks, start)
+                if np.int64(load64(data, stop)) & _TWO_BYTES != _CLOSE_OF_TEXT:
+                    break
+                word, form = _simple_content(data, nodes, tag, start, stop, record)
+                if form < 0:
+                    break
+                head |= form << FORM_BITS
+            poke(tape, at, head)
+            poke(tape, at + 1, word)
+            at += ENTRY_WORDS
+            count = record + COUNTS + tag
+            poke(nodes, count, peek(nodes, count) + 1)
+            poke(nodes, record + LAST_SEEN, instance)
+            instance += step
+            last = record + FOLLOWER
+            record = peek(nodes, last)
+            place = stop + 2
+            if peek(data, place) != COMMA:
+                is_done = True
+                break
+            place += 1
+        if not is_done:
+            if at > sizes[3]:
+                return -GROW_TAPE, at
+            # Which value is this, and of which type?
+            odd, is_open, follower = 0, True, -1
+            if not is_known:
+                same = equal32_words(data, place, nodes, record)
+                mask = peek(nodes, record + PREFIX_MASK)
+                if same & mask == mask:
+                    place += peek(nodes, record + PREFIX_LENGTH)
+                    if peek(nodes, record + KEEPS_PLACE):
+                        odd = place - 2
+                elif step:
+                    odd = skip_blank(data, place)
+                    place = inside_value(data, odd)
+                    if place < 0:
+                        return place, at
+                else:
+                    second = peek(nodes, record + FOLLOWER)
+                    mask = peek(nodes, second + PREFIX_MASK)
+                    if equal32_words(data, place, nodes, second) & mask == mask:
+                        record = second
+                        continue
+                    begin = place
+                    record, place = find_path(walk, place, context, instance, sizes)
+                    if place < 0:
+                        return place, at
+                    if peek(nodes, record + NAME_BYTES) == OTHERS:
+                        # What follows it in another map tells nothing.
+                        put(walk, at, NAME, state[NAME_START] << 32 | state[NAME_LENGTH])
+                        at += ENTRY_WORDS
+                        follower = last
+                    else:
+                        poke(nodes, last, record)
+                        mask = peek(nodes, record + PREFIX_MASK)
+                        if equal32_words(data, begin, nodes, record) & mask == mask:
+                            place = begin
+                            continue
+                    if peek(data, place - 2) != OPEN_OBJECT or peek(nodes, record + KEEPS_PLACE):
+                        odd = _value_start(data, place)
+                word = np.int64(load64(data, place))
+                if word & peek(nodes, record + TAG_MASK) == peek(nodes, record + TAG_WORD):
+                    tag = peek(nodes, record + HEAD) & TAG_BITS
+                    place += peek(nodes, record + TAG_LENGTH)
+                elif (
+                    odd == 0 and word == _NULL_START and np.int64(load64(data, place + 8)) & _THREE_BYTES == _NULL_STOP
+                ):
+                    tag = NULL
+                    place += _NULL_LENGTH
+                    is_open = False
+                else:
+                    begin = place
+                    tag, place = other_type(walk, place, record, sizes)
+                    if place < 0:
+                        return place, at
+                    if odd == 0 and (tag == NULL or place - begin != peek(nodes, record + TAG_LENGTH)):
+                        odd = begin - 2
+            if step == 0 and peek(nodes, record + LAST_SEEN) == instance:
+                return -ERROR, at
+            poke(nodes, record + LAST_SEEN, instance)
+            instance += step
+            last = record + FOLLOWER if follower < 0 else follower
+            head = peek(nodes, record + HEAD) & ~TAG_BITS | tag
+            # What does it hold?
+            if tag >= L:
+                if odd > 0:
+                    put(walk, at, ODD, odd << 32)
+                    at += ENTRY_WORDS
+                at = put_value(walk, at, head, place, record)
+                byte = peek(data, place)
+                if byte <= _LAST_BLANK:
+                    place = skip_blank(data, place)
+                    byte = peek(data, place)
+                if byte != (CLOSE_ARRAY if tag == L else CLOSE_OBJECT):
+                    if depth == MAX_SKIPPED_DEPTH:
+                        return -ERROR, at
+                    context, instance, step, last, record, depth = _enter(
+                        walk, record, context, instance, step, last, depth
+                    )
+                    continue
+                place += 1
+                put(walk, at, CLOSE, place)
+                at += ENTRY_WORDS
+            elif tag == N:
+                place, at = _put_number(walk, place, at, head, record, odd)
+            elif tag <= B:
+                place, at = _put_text(walk, place, at, head, record, odd)
+            elif tag >= SS and odd == 0:
+                at = put_value(walk, at, head, place, record)
+                element = head - SS + IN_SET
+                place, at, is_whole = _put_elements(data, marks, nodes, tape, place, at, element, record, sizes[3])
+                if not is_whole:
+                    place, at = _put_rest(walk, place, at, element, record, sizes)
+            elif is_open:
+                place, at = _put_rare(walk, place, at, head, record, odd, sizes)
+            else:
+                at = put_value(walk, at, head, 0, record)
+            if place < 0:
+                return place, at
+            if is_open:
+                if peek(data, place) != CLOSE_OBJECT:
+                    place = skip_blank(data, place)
+                    if peek(data, place) != CLOSE_OBJECT:
+                        return -ERROR, at
+                place += 1
+        # What comes after it?
+        while True:
+            byte = peek(data, place)
+            if byte == COMMA:
+                place += 1
+                break
+            if byte == (CLOSE_ARRAY if step else CLOSE_OBJECT):
+                place += 1
+                put(walk, at, CLOSE, place)
+                at += ENTRY_WORDS
+                if depth == 0:
+                    return place, at
+                if at > sizes[3]:
+                    return -GROW_TAPE, at
+                depth -= 1
+                frame = depth * _FRAME_WIDTH
+                context = peek(stack, frame + _FRAME_CONTEXT)
+                instance = peek(stack, frame + _FRAME_INSTANCE)
+                step = peek(stack, frame + _FRAME_STEP)
+                last = peek(stack, frame + _FRAME_LAST)
+                if peek(data, place) != CLOSE_OBJECT:
+                    place = skip_blank(data, place)
+                    if peek(data, place) != CLOSE_OBJECT:
+                        return -ERROR, at
+                place += 1
+                continue
+            after = skip_blank(data, place)
+            if after == place:
+                return -ERROR, at
+            place = after
+        record = peek(nodes, last)
+
+
+@inlined
+def _enter(walk: Any, record: int, context: int, instance: int, step: int, last: int, depth: int) -> Any:
+    """Push what a list or map at ``record`` is in; return the same of what it holds, and where that is predicted."""
+    nodes, stack, frame = walk.nodes, walk.stack, depth * _FRAME_WIDTH
+    poke(stack, frame + _FRAME_CONTEXT, context)
+    poke(stack, frame + _FRAME_INSTANCE, instance)
+    poke(stack, frame + _FRAME_STEP, step)
+    poke(stack, frame + _FRAME_LAST, last)
+    if peek(nodes, record + HEAD) & TAG_BITS == M:
+        walk.state[INSTANCE] += 1
+        last = record + FIRST
+        return record // NODE_WIDTH, walk.state[INSTANCE], 0, last, peek(nodes, last), depth + 1
+    context = peek(nodes, record + ELEMENT)
+    record = context * NODE_WIDTH
+    return context, peek(nodes, record + LAST_SEEN) + 1, 1, record + FOLLOWER, record, depth + 1
+
+
+@inlined
+def _simple_content(data: Any, nodes: Any, tag: int, start: int, stop: int, record: int) -> Any:
+    """Count a text, a number or base64 up to the quote at ``stop``; return its word and form, -1 if it is unusual."""
+    word = start << 32 | (stop - start)
+    if tag == N:
+        negative = np.int64(peek(data, start) == MINUS)
+        first = start + negative
+        if stop == first or stop - first > _LONGEST_PLAIN:
+            return word, -1
+        value, scale = plain_number(data, first, stop - first)
+        if scale < 0 or value < np.uint64(negative):
+            return word, -1
+        whole = stop - first - scale - (scale > 0) - (peek(data, first) == ZERO)
+        is_most = whole > peek(nodes, record + WHOLE) or scale > peek(nodes, record + SCALE)
+        if is_most and note_digits(nodes, record, whole, scale):
+            add_bytes(nodes, record, stop - start)
+            return word, NUMBER_TEXT
+        return (np.int64(value) ^ -negative) + negative, 1 + scale
+    n_bytes = stop - start
+    if tag == B:
+        if not is_base64(data, start, n_bytes):
+            return word, -1
+        n_bytes = decoded_length(data, start, n_bytes)
+    add_bytes(nodes, record, n_bytes)
+    return word, 0
+
+
+@inner
+def note_digits(nodes: Any, record: int, whole: int, scale: int) -> Any:
+    """Note the digits of a number if they are the most so far; return whether the path keeps the text of numbers."""
+    rare()
+    if peek(nodes, record + KEEPS_TEXT):
+        return True
+    poke(nodes, record + WHOLE, max(whole, peek(nodes, record + WHOLE)))
+    poke(nodes, record + SCALE, max(scale, peek(nodes, record + SCALE)))
+    return False
+
+
+@inner
+def _value_start(data: Any, place: int) -> Any:
+    """Return the place of the brace that opens the value whose type's text is at ``place``."""
+    place -= 1
+    while peek(data, place) != OPEN_OBJECT:
+        place -= 1
+    return place
+
+
+@inner
+def _put_text(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
+    """Write the entry of a text with escapes, or of one in JSON that is not compact."""
+    rare()
+    begin = place
+    start, length, place = read_text(walk.data, place, walk.state)
+    if place < 0:
+        return place, at
+    n_bytes = length
+    if head & TAG_BITS == B:
+        if not is_base64(walk.data, start, length):
+            return -ERROR, at
+        n_bytes = decoded_length(walk.data, start, length)
+    if odd > 0 or start != begin:
+        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"S":"')) << 32 | place)
+        at += ENTRY_WORDS
+    add_bytes(walk.nodes, record, n_bytes)
+    return place, put_value(walk, at, head, start << 32 | length, record)
+
+
+@inner
+def _put_number(walk: Any, place: int, at: int, head: int, record: int, odd: int) -> Any:
+    """Write the entry of a number in any form, and count its digits."""
+    rare()
+    data, nodes, digits = walk.data, walk.nodes, walk.digits
+    negative = np.int64(peek(data, place) == MINUS)
+    value, stop = read_digits(data, place + negative)
+    whole = stop - place - negative
+    is_short = odd == 0 and 0 < whole <= _MOST_DIGITS_OF_INT64 and value < _MOST and peek(data, stop) == QUOTE
+    if is_short and peek(data, place + negative) != ZERO and peek(nodes, record + KEEPS_TEXT) == 0:
+        poke(nodes, record + WHOLE, max(whole, peek(nodes, record + WHOLE)))
+        return stop + 1, put_value(walk, at, head | 1 << FORM_BITS, (np.int64(value) ^ -negative) + negative, record)
+    begin = place
+    start, length, place = read_text(data, place, walk.state)
+    if place < 0:
+        return place, at
+    whole, scale = canonical_digits(data, start, start + length)
+    # A quote follows the text of a number, unless that had escapes.
+    form, is_wide = NUMBER_TEXT if whole >= 0 and start == begin else 0, True
+    if whole < 0 or (scale == 0 and whole <= _MOST_DIGITS_OF_INT64):
+        is_number, negative, count, whole = parse_number(data, start, start + length, digits)
+        if not is_number:
+            return -ERROR, at
+        scale = count - whole
+        is_wide = scale > 0 or whole > _MOST_DIGITS_OF_INT64
+        if not is_wide:
+            _, magnitude = unscaled(digits, count, whole, 0)
+            is_wide = magnitude > _MOST or (magnitude == _MOST and not negative)
+    if odd > 0 or start != begin:
+        put(walk, at, ODD, (odd if odd > 0 else begin - len('{"N":"')) << 32 | place)
+        at += ENTRY_WORDS
+    add_bytes(walk.nodes, record, length if form == NUMBER_TEXT else LONGEST_NUMBER)
+    at = put_value(walk, at, head | form << FORM_BITS, start << 32 | length, record)
+    if peek(nodes, record + KEEPS_TEXT):
+        return place, at
+    if whole > peek(nodes, record + WHOLE):
+        poke(nodes, record + WHOLE, whole)
+    if scale > peek(nodes, record + SCALE):
+        poke(nodes, record + SCALE, scale)
+    if is_wide:
+        poke(nodes, record + IS_WIDE, 1)
+    return place, at
+
+
+@inner
+def _put_rare(walk: Any, place: int, at: int, head: int, record: int, odd: int, sizes: Any) -> Any:
+    """Write the entries of a content that is neither text nor number, map nor list."""
+    rare()
+    data = walk.data
+    tag = head & TAG_BITS
+    if tag in (BOOL, NULL):
+        place = skip_blank(data, place)
+        literal = read_literal(data, place)
+        if literal < 0 or (tag == NULL and literal == 0):
+            return -ERROR, at
+        place += 5 - literal
+        if odd > 0:
+            put(walk, at, ODD, odd << 32 | place)
+            at += ENTRY_WORDS
+        return place, put_value(walk, at, head, literal if tag == BOOL else 0, record)
+    put(walk, at, ODD, odd << 32)
+    at = put_value(walk, at + ENTRY_WORDS, head, place, record)
+    return _put_rest(walk, place, at, head - SS + IN_SET, record, sizes)
+
+
+@inner
+def _put_elements(
+    data: Any, marks: Any, nodes: Any, tape: Any, place: int, at: int, element: int, record: int, limit: int
+) -> Any:
+    """Write the entries of the elements of a set; return the places after them, and whether that is all of the set."""
+    out_of_line()
+    tag = (element & TAG_BITS) - IN_SET
+    count = record + COUNTS + IN_SET + tag
+    while at <= limit and peek(data, place) == QUOTE:
+        stop = marked_end(marks, place + 1)
+        after = np.int64(load64(data, stop)) & _TWO_BYTES
+        if after not in (_NEXT_ELEMENT, _LAST_ELEMENT):
+            break
+        word, form = _simple_content(data, nodes, tag, place + 1, stop, record)
+        if form < 0:
+            break
+        poke(tape, at, element | form << FORM_BITS)
+        poke(tape, at + 1, word)
+        at += ENTRY_WORDS
+        poke(nodes, count, peek(nodes, count) + 1)
+        place = stop + 2
+        if after == _LAST_ELEMENT:
+            poke(tape, at, CLOSE)
+            poke(tape, at + 1, place)
+            return place, at + ENTRY_WORDS, True
+    return place, at, False
+
+
+@inner
+def _put_rest(walk: Any, place: int, at: int, element: int, record: int, sizes: Any) -> Any:
+    """Write the entries of the elements of a set from one of them on, in any JSON."""
+    rare()
+    data = walk.data
+    # It begins after the opening bracket, or after a comma: then one more follows.
+    is_before = peek(data, place - 1) == COMMA
+    place = skip_blank(data, place)
+    is_before = is_before or peek(data, place) != CLOSE_ARRAY
+    while is_before or peek(data, place) != CLOSE_ARRAY:
+        if at > sizes[3]:
+            return -GROW_TAPE, at
+        if not is_before:
+            if peek(data, place) != COMMA:
+                return -ERROR, at
+            place = skip_blank(data, place + 1)
+        is_before = False
+        if peek(data, place) != QUOTE:
+            return -ERROR, at
+        place, at = _put_element(walk, place + 1, at, element, record)
+        if place < 0:
+            return place, at
+        place = skip_blank(data, place)
+    put(walk, at, CLOSE, place + 1)
+    return place + 1, at + ENTRY_WORDS
+
+
+@inner
+def _put_element(walk: Any, place: int, at: int, element: int, record: int) -> Any:
+    """Write the entry of an element of a set: a text with escapes, or a number that is not canonical."""
+    out_of_line()
+    if element & TAG_BITS == IN_SET + N:
+        return _put_number(walk, place, at, element, record, 0)
+    start, length, place = read_text(walk.data, place, walk.state)
+    if place < 0:
+        return place, at
+    n_bytes = length
+    if element & TAG_BITS == IN_SET + B:
+        if not is_base64(walk.data, start, length):
+            return -ERROR, at
+        n_bytes = decoded_length(walk.data, start, length)
+    add_bytes(walk.nodes, record, n_bytes)
+    return place, put_value(walk, at, element, start << 32 | length, record)

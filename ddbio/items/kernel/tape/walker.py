@@ -1,0 +1,205 @@
+"""Walk pieces of data: hold the arrays of a walk, enlarge them, and use them again for the next piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddbio.errors import DecodeError
+from ddbio.items.kernel import codes, memory
+from ddbio.items.kernel.memory import PAD
+from ddbio.items.kernel.tape import paths
+from ddbio.items.kernel.tape.walk import SPARE_WORDS, STACK_LENGTH, skip_item, walk_changes, walk_items
+from ddbio.items.kernel.text import load_utf8
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ddbio.items.framing import Framing
+    from ddbio.items.kernel.tape.paths import Walk
+
+MOST_BYTES = (1 << 31) - 1
+"""Places in the data, and Arrow's offsets of what is made of it, have 31 bits."""
+
+MAX_NODES = 1 << 18
+"""Items with more paths are left to the plain reference; only few names of a map count."""
+
+_FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _FIRST_TAPE_WORDS, _SLOTS_RATIO = 128, 4096, 1024, 2048, 4
+_TAPE_RATIO, _FIRST_SIDE_RATIO, _MAX_SIDE_RATIO = 10, 0.25, 4
+_NAME_SLOT_BITS = np.uint64(32)
+
+
+def first_walk() -> Walk:
+    """Return the arrays of a walk that learns all paths from the data."""
+    walk = paths.Walk(
+        data=memory.allocate(0),
+        marks=memory.allocate(0),
+        nodes=memory.allocate_words(_FIRST_NODES * paths.NODE_WIDTH),
+        texts=memory.allocate_zeros(_FIRST_TEXT_BYTES),
+        lookup=memory.allocate_words(_FIRST_NODES * _SLOTS_RATIO),
+        stack=memory.allocate_words(STACK_LENGTH),
+        names=memory.allocate_words(_FIRST_NAMES).view(np.uint64),
+        digits=memory.allocate_zeros(PAD),
+        tape=memory.allocate(8 * _FIRST_TAPE_WORDS).view(np.int64),
+        state=memory.allocate_words(codes.STATE_LENGTH),
+    )
+    forget_paths(walk)
+    return walk
+
+
+def forget_paths(walk: Walk) -> None:
+    """Forget all paths but the item's."""
+    for array in (walk.nodes, walk.lookup, walk.names, walk.state):
+        array[:] = 0
+    # No comparison has these bits.
+    walk.nodes[[paths.PREFIX_MASK, paths.WHOLE_MASK]] = -1
+    walk.state[codes.N_PATHS] = 1
+
+
+class Walker:
+    """Walk the items of pieces of data.
+
+    The data is at the end of its array, followed by ``PAD`` quotes, at which every search ends. Before it is space for
+    texts without their escapes, and for JSON in canonical form.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.origin, self._end = 0, 0
+        self._side_ratio = _FIRST_SIDE_RATIO
+        self._measured: Walk | None = None
+        self._bytes = 0
+
+    @property
+    def retained_bytes(self) -> int:
+        """Return how much memory the arrays take."""
+        if self._measured is not self.walk:
+            self._measured, self._bytes = self.walk, sum(array.nbytes for array in self.walk)
+        return self._bytes
+
+    @property
+    def n_rows(self) -> int:
+        """Return how many items were walked."""
+        return int(self.walk.state[codes.ROWS])
+
+    @property
+    def n_words(self) -> int:
+        """Return how many words of the tape are written."""
+        return int(self.walk.state[codes.TAPE])
+
+    @property
+    def place(self) -> int:
+        """Return the place in the piece after the items that were walked."""
+        return int(self.walk.state[codes.PLACE]) - self.origin
+
+    @property
+    def is_inside(self) -> bool:
+        """Return whether that place is within an array of records, where no document begins."""
+        return bool(self.walk.state[codes.INSIDE] < 0)
+
+    def load(self, piece: memoryview | npt.NDArray[np.uint8], *, anew: bool = False) -> bool:
+        """Copy the data to its place; return whether it is UTF-8.
+
+        Parameters
+        ----------
+        anew
+            Whether the data gets an array of its own, which later pieces leave as it is.
+
+        Raises
+        ------
+        DecodeError
+            It is too much for places of 31 bits, with the space for texts without their escapes.
+        """
+        least = len(piece) + 3 * PAD
+        size = min(least + int(self._side_ratio * len(piece)) + PAD, MOST_BYTES)
+        if size < least:
+            raise DecodeError(f"{least} bytes to decode in one piece: decode the data in several pieces")
+        if anew or len(self.walk.data) < size:
+            data = memory.allocate(size if anew else min(size + size // 16, MOST_BYTES))
+            self.walk = self.walk._replace(data=data, marks=memory.allocate(len(data) // 8 + PAD))
+        if len(self.walk.tape) < len(piece) // _TAPE_RATIO:
+            self.walk = self.walk._replace(tape=memory.allocate(len(piece) // _TAPE_RATIO * 8).view(np.int64))
+        self.origin = (len(self.walk.data) - PAD - len(piece)) & ~7
+        self._end = self.origin + len(piece)
+        state = self.walk.state
+        state[codes.PLACE], state[codes.INSIDE] = self.origin, 0
+        state[codes.UNESCAPED], state[codes.UNESCAPED_END] = 0, self.origin
+        state[codes.ROWS], state[codes.TAPE] = 0, 0
+        return load_utf8(piece, self.walk.data, self.origin, self.walk.marks)
+
+    def widen(self) -> None:
+        """Make more space before the data, which is to be loaded again.
+
+        Raises
+        ------
+        DecodeError
+            There is as much as ever needed.
+        """
+        if self._side_ratio > _MAX_SIDE_RATIO:
+            raise DecodeError("the texts take too much space: decode the data in several pieces")
+        self._side_ratio *= 2
+
+    def restart(self) -> None:
+        """Let the next rows begin a new tape."""
+        self.walk.state[codes.ROWS] = self.walk.state[codes.TAPE] = self.walk.state[codes.UNESCAPED] = 0
+
+    def go_on(self, framing: Framing, max_rows: int) -> int:
+        """Walk on from the last place; return how it ended.
+
+        Returns DONE; FULL after so many rows; ERROR at an item that is refused; or GROW_UNESCAPED: then the data must
+        be loaded again, with more space before it.
+        """
+        self.walk.state[codes.MAX_ROWS] = max_rows
+        while True:
+            end = self._end
+            if framing == "changes":
+                status = int(walk_changes(self.walk, end))
+            else:
+                status = int(walk_items(self.walk, end, codes.FRAMINGS[framing]))
+            if status in {codes.DONE, codes.FULL, codes.ERROR, codes.GROW_UNESCAPED}:
+                return status
+            if not self._grow(status):
+                return codes.ERROR
+
+    def skip_item(self, framing: Framing) -> bool:
+        """Pass the item at which the walk ended by its brackets alone; return whether its end was found."""
+        while True:
+            status = int(skip_item(self.walk, self._end, codes.FRAMINGS[framing]))
+            if status != codes.GROW_TAPE:
+                return status == codes.DONE
+            self._grow(status)
+
+    def _grow(self, status: int) -> bool:
+        """Enlarge the array that was full; return whether it may grow so far."""
+        walk = self.walk
+        match status:
+            case codes.GROW_TAPE:
+                tape = memory.allocate(16 * len(walk.tape) + 8 * SPARE_WORDS).view(np.int64)
+                tape[: self.n_words] = walk.tape[: self.n_words]
+                self.walk = walk._replace(tape=tape)
+            case codes.GROW_TEXTS:
+                texts = memory.allocate_zeros(2 * len(walk.texts))
+                texts[: len(walk.texts)] = walk.texts
+                self.walk = walk._replace(texts=texts)
+            case codes.GROW_NAMES:
+                self.walk = walk._replace(names=_rehashed(walk.names))
+            case codes.GROW_NODES:
+                walk.state[codes.HAS_LOOKUP] = 0
+                nodes = memory.allocate_words(2 * len(walk.nodes))
+                nodes[: len(walk.nodes)] = walk.nodes
+                lookup = memory.allocate_words(2 * len(walk.lookup))
+                self.walk = walk._replace(nodes=nodes, lookup=lookup)
+                return len(self.walk.nodes) <= MAX_NODES * paths.NODE_WIDTH
+        return True
+
+
+def _rehashed(names: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return a table of names of twice the size, each name where it will be looked for."""
+    table = memory.allocate_words(2 * len(names)).view(np.uint64)
+    for name in names[names > 0]:
+        slot = int(name >> _NAME_SLOT_BITS) % len(table)
+        while table[slot]:
+            slot = (slot + 1) % len(table)
+        table[slot] = name
+    return table
