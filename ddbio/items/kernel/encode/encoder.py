@@ -127,7 +127,7 @@ class KernelEncoder:
         # As much as the rows before let expect, so that what is printed moves once.
         expected = at * len(printed.sizes) // start if start else 0
         self._ensure_space(at, _AHEAD * (expected - at) + loader.output_bytes + n_rows * self._frame_bytes + PAD)
-        n_refused = print_rows(self._tables, work, self._out[at:], n_rows)
+        n_refused = print_rows(self._tables, work, self._out[at:], n_rows, len(work.stops) > 0)
         np.add(work.ends, at, out=printed.offsets[start + 1 : start + n_rows + 1])
         printed.sizes[start : start + n_rows] = work.sizes
         for place, rule, node, entry in work.refusals.reshape(-1, codes.REFUSAL_WIDTH)[:n_refused].tolist():

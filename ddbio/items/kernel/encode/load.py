@@ -27,7 +27,7 @@ from ddbio.items.kernel.arrays import (
 from ddbio.items.kernel.encode import codes
 from ddbio.items.kernel.encode.fields import time_array, unfit_times
 from ddbio.items.kernel.encode.json_columns import Texts, check_texts, make_checker
-from ddbio.items.kernel.encode.printing import LONGEST_ESCAPE
+from ddbio.items.kernel.encode.printing import LONGEST_ESCAPE, list_present
 from ddbio.items.kernel.encode.rules import RefusedValueError, read_members, read_value
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.number import LONGEST_NUMBER
@@ -47,6 +47,8 @@ MAX_PIECE_BYTES = 1 << 30
 
 _LEAST_BYTES, _LEAST_WORDS = 1 << 16, 1 << 13
 _GROWTH = 2
+_SPARSE_RATIO = 4
+"""Where a row has one in so many columns or fewer, those that it has are listed first."""
 _DIGITS_ROOM = 128
 _NULL_BYTES = 16
 """More than what DynamoDB's NULL is printed as."""
@@ -77,6 +79,9 @@ class Work(NamedTuple):
     refusals: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    present: npt.NDArray[np.int64]
+    """The steps of the columns that each row has, if those are few; they end where ``stops`` says."""
 
 
 class TooLargeError(Exception):
@@ -106,6 +111,12 @@ class Loader:
             max(len(node.head.encode()) + len(node.tail), len(node.name_text.encode()) + _NULL_BYTES)
             for node in program.nodes
         ]
+        self._numbers = np.array([column.number for column in program.columns], np.intp)
+        steps = [0]
+        for _ in program.columns:
+            steps.append(program.steps[steps[-1]][2])
+        self._columns = np.array(steps[:-1], np.int64)
+        self._n_shown = 0
         self._data, self._states = allocate(_LEAST_BYTES), allocate(_LEAST_BYTES)
         self._words = allocate_words(_LEAST_WORDS)
         self._data_end = self._words_end = self._states_end = 0
@@ -123,12 +134,13 @@ class Loader:
     def load(self, batch: pa.RecordBatch) -> Work:
         """Lay out all columns; ``output_bytes`` becomes the most bytes that the rows are printed as, without frames."""
         self._data_end = self._words_end = self._states_end = 0
-        self._most_elements, self.output_bytes = 1, 2 * batch.num_rows
+        self._most_elements, self.output_bytes, self._n_shown = 1, 2 * batch.num_rows, 0
         self.messages.clear()
         for column in self._program.columns:
             self._load(column, batch.column(column.field.name), None)
         n_rows = batch.num_rows
         n_spaces = self._program.n_spaces
+        stops, present = self._present(n_rows)
         size = 1 << (2 * self._most_elements).bit_length()
         return Work(
             data=self._data,
@@ -143,7 +155,21 @@ class Loader:
             refusals=allocate_words(n_rows * codes.REFUSAL_WIDTH),
             ends=allocate_words(n_rows),
             sizes=allocate_words(n_rows),
+            stops=stops,
+            present=present,
         )
+
+    def _present(self, n_rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the columns that each row has if these are few, and where those of each row end."""
+        nothing = allocate_words(0)
+        if self._n_shown * _SPARSE_RATIO > n_rows * len(self._columns):
+            return nothing, nothing
+        stops, places = np.zeros(n_rows, np.int64), self._tables.states[self._numbers]
+        total = list_present(places, self._columns, self._states, n_rows, stops, nothing)
+        present = allocate_words(int(total))
+        if total:
+            list_present(places, self._columns, self._states, n_rows, stops, present)
+        return stops, present
 
     def text(self, node: int, entry: int) -> str:
         """Return the text of a value that was refused."""
@@ -171,8 +197,8 @@ class Loader:
 
     def _take_states(self, count: int) -> npt.NDArray[np.uint8]:
         place, self._states_end = self._states_end, self._states_end + count
-        if self._states_end > len(self._states):
-            grown = allocate(_GROWTH * self._states_end)
+        if self._states_end + PAD > len(self._states):
+            grown = allocate(_GROWTH * self._states_end + PAD)
             grown[:place] = self._states[:place]
             self._states = grown
         return self._states[place : self._states_end]
@@ -185,6 +211,7 @@ class Loader:
         self._set_states(states, node, array, live)
         shown = length - array.null_count if self._missing(node) == codes.ABSENT else length
         self.output_bytes += shown * self._overhead_bytes[node.number]
+        self._n_shown += shown if node.depth == 1 else 0
         if array.null_count == length and node.kind in _LEAVES:
             # Sparse rows have columns without any value.
             return

@@ -5,7 +5,7 @@ against the end of the output: the space for all rows was computed before.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0911, PLR0912, PLR0915
+# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917
 
 from __future__ import annotations
 
@@ -54,7 +54,17 @@ from ddbio.items.kernel.encode.codes import (
     WIDE,
 )
 from ddbio.items.kernel.jit import inner, loop
-from ddbio.items.kernel.memory import copy32, copy_bytes, load64, out_of_line, peek, pointers, poke, special32
+from ddbio.items.kernel.memory import (
+    copy32,
+    copy_bytes,
+    load64,
+    lowest_bit,
+    out_of_line,
+    peek,
+    pointers,
+    poke,
+    special32,
+)
 from ddbio.items.kernel.number import canonicalise_number, print_decimal128, print_integer
 from ddbio.items.kernel.text import hash_text
 
@@ -71,6 +81,7 @@ LONGEST_ESCAPE = 6
 
 _FEW = 12
 _WORD_BYTES, _WORD_BITS = 8, 64
+_BYTE = np.uint64(0xFF)
 _LENGTH_MASK = 0xFFFFFFFF
 
 
@@ -169,13 +180,54 @@ class _Out(NamedTuple):
 
 
 @loop
-def print_rows(tables: Any, work: Any, out: Any, n_rows: int) -> Any:
-    """Print the rows; fill the ends and sizes of items and the refusals; return how many rows were refused."""
-    return _print_rows(pointers(tables), pointers(work), pointers(_Out(out)).text, n_rows)
+def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any, present: Any) -> Any:
+    """List the columns that each row has: those of a row end in ``present`` where ``stops`` says.
+
+    Parameters
+    ----------
+    places
+        Where the states of each column are: ``ABSENT`` is zero.
+    present
+        Space for all; if it is empty, they are only counted, which has to be done before.
+    """
+    size = len(present)
+    for number in range(len(places)):
+        place, column = places[number], columns[number]
+        for row in range(0, n_rows, _WORD_BYTES):
+            word = load64(states, place + row)
+            if n_rows - row < _WORD_BYTES:
+                word &= (np.uint64(1) << np.uint64(8 * (n_rows - row))) - np.uint64(1)
+            while word != 0:
+                byte = lowest_bit(word) & ~7
+                word &= ~(_BYTE << np.uint64(byte))
+                each = row + (byte >> 3)
+                if size > 0:
+                    poke(present, peek(stops, each), column)
+                poke(stops, each, peek(stops, each) + 1)
+    if size > 0:
+        return size
+    total = 0
+    for row in range(n_rows):
+        count = stops[row]
+        stops[row] = total
+        total += count
+    return total
+
+
+@loop
+def print_rows(tables: Any, work: Any, out: Any, n_rows: int, is_sparse: bool) -> Any:  # noqa: FBT001 - compiled code
+    """Print the rows; fill the ends and sizes of items and the refusals; return how many rows were refused.
+
+    Parameters
+    ----------
+    is_sparse
+        Whether the columns that each row has are listed.
+    """
+    return _print_rows(pointers(tables), pointers(work), pointers(_Out(out)).text, n_rows, is_sparse)
 
 
 @inner
-def _print_rows(t: Any, w: Any, out: Any, n_rows: int) -> Any:
+def _print_rows(t: Any, w: Any, out: Any, n_rows: int, is_sparse: bool) -> Any:  # noqa: FBT001 - compiled code
     frame_place, frame_length, end_place, end_length = t.frame[0], t.frame[1], t.frame[2], t.frame[3]
     all_keys = t.frame[4]
     at, n_refused = 0, 0
@@ -183,7 +235,10 @@ def _print_rows(t: Any, w: Any, out: Any, n_rows: int) -> Any:
         start = at
         at = copy_bytes(out, at, t.text, frame_place, frame_length)
         poke(out, at, _OPEN)
-        at, size, keys, rule, node, entry = _print_row(t, w, out, at + 1, row)
+        first, stop = -1, -1
+        if is_sparse:
+            first, stop = (peek(w.stops, row - 1) if row > 0 else 0), peek(w.stops, row)
+        at, size, keys, rule, node, entry = _print_row(t, w, out, at + 1, row, first, stop)
         if rule == FINE:
             if peek(out, at - 1) == _COMMA:
                 at -= 1
@@ -208,11 +263,23 @@ def _print_rows(t: Any, w: Any, out: Any, n_rows: int) -> Any:
 
 
 @inner
-def _print_row(t: Any, w: Any, out: Any, at: int, row: int) -> Any:
-    """Print the members of one row; return the place after them, size, keys seen, and why, where it is refused."""
-    size, keys, step, mark = 0, 0, 0, 0
+def _print_row(t: Any, w: Any, out: Any, at: int, row: int, listed: int, n_listed: int) -> Any:
+    """Print the members of one row; return the place after them, size, keys seen, and why, where it is refused.
+
+    The columns that it has are listed from ``listed`` on, unless that is -1.
+    """
+    size, keys, step, mark, column_stop = 0, 0, 0, 0, -1
     w.index[0] = row
+    if listed >= 0:
+        step = column_stop = 0
+        listed -= 1
     while True:
+        if step == column_stop:
+            listed += 1
+            if listed == n_listed:
+                return at, size, keys, FINE, 0, 0
+            step = peek(w.present, listed)
+            column_stop = t.jump[step]
         kind, node = t.step[step], t.step_node[step]
         if kind == END:
             return at, size, keys, FINE, 0, 0
