@@ -60,19 +60,6 @@ def test_paths_of_this_machine_are_refused_before_anything_is_read(cluster, word
     assert not (cluster.disk / "out").exists()
 
 
-def test_the_cluster_is_measured_and_scratch_is_empty_again(cluster):
-    """Both workers measure; the scan's files go to a place that both reach, and no path of this machine will do."""
-    words = ["bench", "orders", "--items", "2000", "--rounds", "1", "--tasks", "2"]
-    code, answer = cluster.run(*words)
-    assert code != 0
-    assert "scratch is " in answer["error"]["message"]
-    code, report = cluster.run(*words, "--scratch", "s3://lake/scratch")
-    assert code == 0, report
-    assert sum(each["tasks"] for each in report["workers"]) == 2
-    assert "scan to Parquet, by Spark" in {each["name"] for each in report["figures"]}
-    assert (cluster.rows("scratch"), cluster.leftovers("scratch")) == (0, [])
-
-
 def test_a_named_load_without_a_place_for_its_state_is_refused(cluster):
     """A job that is to go on where it stopped needs a state that every worker reaches."""
     code, answer = cluster.run("load", "in", "copies", "--job-id", "one")
