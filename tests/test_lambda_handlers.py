@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import boto3
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from ddbio.cdc import transform
 from ddbio.cdc.log_reader import open_log
 from ddbio.errors import NotFoundError, OptionError
 from ddbio.formats.log_columns import attribute_of_member
+from ddbio.items.schema.file import schema_to_json
 from ddbio.lambda_handlers import firehose_transform, load_objects, log_changes
 from ddbio.storage.local_store import LocalStore
 from ddbio.testing import FakeDynamoDB, MotoServer
@@ -267,6 +269,20 @@ def test_old_images_stay_once_they_were_wanted(log, monkeypatch):
     files = [pq.read_table(path, partitioning=None).to_pylist() for path in sorted(log.rglob("*.parquet"))]
     assert [row.get("_old_image", {"n": None})["n"] for (row,) in files] == [None, 7, 7]
     assert "_old_image" in open_log(LocalStore(log)).schema().names
+
+
+def test_columns_that_were_given_once_stay(log, monkeypatch):
+    """A wider schema is the log's from then on, also for a handler that has a narrower one."""
+    for number, name in enumerate(["a", "b", "a"]):
+        fields = [pa.field(each, pa.string(), metadata={"ddb:type": "S"}) for each in ("pk", name)]
+        schema = schema_to_json(pa.schema(fields))
+        monkeypatch.setenv("DDBIO_LOG_OPTIONS", json.dumps({"schema": schema}))
+        record = stream_record(number)
+        record["dynamodb"]["NewImage"] = {"pk": {"S": f"user#{number}"}, "a": {"S": "1"}, "b": {"S": "2"}}
+        log_changes({"Records": [record]})
+    states = ddbio.history(log).to_pylist()
+    assert [(row["a"], row["b"]) for row in states] == [("1", "2")] * 3
+    assert {"a", "b"} < set(open_log(LocalStore(log)).schema().names)
 
 
 def test_a_record_that_is_no_change_is_reported(log, monkeypatch, tmp_path):

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from ddbio.cdc.lineages import LogLineage, lineages_of
 from ddbio.cdc.log_rows import hour_seconds
 from ddbio.cdc.stream_registry import kind_of
@@ -23,6 +25,7 @@ from ddbio.errors import NotFoundError
 from ddbio.formats.log_columns import EVENT_TIME
 from ddbio.formats.parquet_input import open_footer
 from ddbio.formats.registry import is_row_file
+from ddbio.items.schema.arrow import RESCUE_NAME, name_of_field
 from ddbio.items.schema.file import schema_from_json, schema_to_json
 from ddbio.storage.job_state import JobState
 from ddbio.storage.meta import META
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     Record: TypeAlias = "dict[str, Any] | None"
     ReadAll: TypeAlias = Callable[[Callable[[int], Record], Iterable[int]], Iterable[Record]]
     from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
 
     from ddbio.storage.object_store import ObjectStore
     from ddbio.storage.staged import StoredObject
@@ -260,12 +261,23 @@ def keep_columns(state: JobState, columns: Columns, *, replaces: bool = False) -
     Parameters
     ----------
     replaces
-        Whether they replace columns that were decided before.
+        Whether they replace columns that were decided before; a column that they lack stays, since files have it.
     """
+    stored = read_columns(state)
+    if stored is not None:
+        if not replaces:
+            return stored
+        names = {name_of_field(each) for each in columns.schema}
+        kept = [each for each in stored.schema if name_of_field(each) not in names]
+        # The rescue column is the last one.
+        fields = sorted([*columns.schema, *kept], key=lambda each: each.name == RESCUE_NAME)
+        columns = Columns(pa.schema(fields), columns.keys or stored.keys)
+        if columns.schema.equals(stored.schema, check_metadata=True) and columns.keys == stored.keys:
+            return stored
     described: dict[str, Any] = {"schema": schema_to_json(columns.schema)}
     if columns.keys:
         described["keys"] = list(columns.keys)
-    if replaces:
+    if stored is not None:
         state.put(COLUMNS, described)
         return columns
     return columns if state.put_once(COLUMNS, described) else read_columns(state) or columns

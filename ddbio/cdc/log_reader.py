@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 
-def fitted_log(batch: pa.RecordBatch, names: Sequence[str | None], columns: pa.Schema) -> pa.RecordBatch:
+def fitted_log(
+    batch: pa.RecordBatch, names: Sequence[str | None], columns: pa.Schema, others: Sequence[str] = ()
+) -> pa.RecordBatch:
     """Return rows in other columns; a value that does not fit the type of its column is in the rescue column.
 
     Parameters
@@ -50,6 +52,8 @@ def fitted_log(batch: pa.RecordBatch, names: Sequence[str | None], columns: pa.S
         What the batch calls each column; None if it has none, and the column is null.
     columns
         The columns, with the rescue column.
+    others
+        Attributes of the batch that have no column: they are in the rescue column.
 
     Raises
     ------
@@ -62,8 +66,9 @@ def fitted_log(batch: pa.RecordBatch, names: Sequence[str | None], columns: pa.S
         if array is None:
             differ.add(wanted.name)
         arrays[wanted.name] = array
-    if differ - {OLD_IMAGE}:
-        held = {name for name in names if name is not None}
+    lost = [name for name in others if batch.column(name).null_count < len(batch)]
+    if differ - {OLD_IMAGE} or lost:
+        held = {*lost, *(name for name in names if name is not None)}
         items = [each.name for each in item_fields(batch.schema, LOG_COLUMNS) if each.name in held]
         wanted_items = pa.schema([each for each in item_fields(columns, LOG_COLUMNS) if each.name != RESCUE_NAME])
         found = fitted(batch.select(items), wanted_items)
@@ -343,7 +348,7 @@ def mixed_hours(store: ObjectStore) -> frozenset[str]:
 def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in these columns; one that the file does not have yet is null.
 
-    Other jobs of the log may have chosen other types: a value that does not fit its column is in ``_rescue``.
+    Other jobs of the log may have chosen other columns: a value that fits none is in ``_rescue``, if that is wanted.
 
     Raises
     ------
@@ -360,9 +365,11 @@ def read_log_file(store: ObjectStore, file: LogFile, columns: pa.Schema) -> Iter
             "ahead of this reader. Compact hours that every reader has behind it, or with keep_old"
         ) from None
     names = _names_in(parquet.schema_arrow, columns)
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in names if name is not None]):
+    held = [name for name in names if name is not None]
+    others = _attributes_beside(parquet.schema_arrow, held) if RESCUE_NAME in columns.names else []
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=held + others):
         try:
-            yield fitted_log(batch, names, columns)
+            yield fitted_log(batch, names, columns, others)
         except SchemaError as error:
             raise SchemaError(f"{file.path}: {error}") from error
 
@@ -416,6 +423,12 @@ def _live_hours(store: ObjectStore, path: str) -> tuple[dict[str, list[str]], st
         if names.get(each, own) == own:
             hours.setdefault(folder_of(each), []).append(each)
     return hours, oldest
+
+
+def _attributes_beside(file: pa.Schema, names: Sequence[str]) -> list[str]:
+    """Return the columns of attributes that a file has besides some columns."""
+    attributes = [each.name for each in item_fields(file, LOG_COLUMNS) if each.name != RESCUE_NAME]
+    return [name for name in attributes if name not in names]
 
 
 def _names_in(file: pa.Schema, columns: pa.Schema) -> list[str | None]:

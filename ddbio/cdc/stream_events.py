@@ -141,8 +141,9 @@ class StreamEventLog:
                 known = columns_in(self._store, keys) if wanted is None else wanted
                 chosen = item_schema(infer_schema_of_body(body).to_arrow(), keys) if known is None else known
                 stored = keep_columns(self._state, Columns(chosen, keys))
-            schema = stored.schema if wanted is None else wanted
-            self._decoder = LogDecoder(schema, stored.keys, old_image=self._old_image)
+            elif wanted is not None:
+                stored = keep_columns(self._state, Columns(wanted, keys), replaces=True)
+            self._decoder = LogDecoder(stored.schema, stored.keys, old_image=self._old_image)
         return self._decoder.decode(body)
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:

@@ -98,8 +98,11 @@ def test_what_there_is_now_is_told_by_the_clock_of_the_service(tmp_path):
         assert ddbio.capture("ahead", tmp_path / "new", start="latest", **run).records == 0
 
 
-def test_columns_are_declared(fake, client, make_table, tmp_path):
-    """A schema that is given is used, also by a later run; attributes named as the log's own columns are rescued."""
+def test_columns_are_declared_and_stay(fake, client, make_table, tmp_path):
+    """A schema that is given is used, also by a later run; attributes named as the log's own columns are rescued.
+
+    A column that was declared once stays when a narrower schema is given: files have it.
+    """
     table = make_table()
     client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "1"}, "_op": {"S": "mine"}})
     schema = pa.schema([("pk", pa.string()), ("n", pa.decimal128(38, 2)), ("_op", pa.string())])
@@ -110,12 +113,16 @@ def test_columns_are_declared(fake, client, make_table, tmp_path):
     wider = pa.schema([*schema, ("x", pa.string())])
     client.put_item(TableName=table, Item={"pk": {"S": "a"}, "n": {"N": "2.5"}, "x": {"S": "2"}})
     ddbio.capture(table, tmp_path, schema=wider, **run)
+    client.put_item(TableName=table, Item={"pk": {"S": "b"}, "x": {"S": "3"}})
+    ddbio.capture(table, tmp_path, schema=schema, **run)
     files = sorted(tmp_path.rglob("*.parquet"))
-    assert [each.name for each in files] == [f"mine-{number:012}.parquet" for number in (1, 2, 3)]
-    one, two, three = (ds.dataset(each).to_table().to_pylist()[0] for each in files)
+    assert [each.name for each in files] == [f"mine-{number:012}.parquet" for number in (1, 2, 3, 4)]
+    one, two, three, four = (ds.dataset(each).to_table().to_pylist()[0] for each in files)
     assert (one["_op"], one["n"], json.loads(one["_rescue"])) == ("INSERT", Decimal(1), {"_op": {"S": "mine"}})
     assert (two["n"], json.loads(two["_rescue"])) == (Decimal("2.5"), {"x": {"S": "1"}})
     assert (three["x"], three["_rescue"]) == ("2", None)
+    assert (four["x"], four["_rescue"]) == ("3", None)
+    assert [row["x"] for row in ddbio.history(tmp_path).sort_by("_ver").to_pylist()] == [None, "1", "2", "3"]
 
 
 def test_old_images_are_kept_on_request(fake, client, make_table, tmp_path):

@@ -11,12 +11,14 @@ import duckdb
 import pytest
 
 import ddbio
+from ddbio.cdc.log_jobs import COLUMNS
 from ddbio.errors import OptionError
 from ddbio.formats.lake_columns import column_name
+from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.local_store import LocalStore
 from tests.lake.test_schedules import ATTRIBUTES, expected, items_of
 from tests.lake.test_verify import export_of
-from tests.lake.virtual_log import BEGAN, VirtualLog, Writer, columns
+from tests.lake.virtual_log import BEGAN, KEYS, Change, VirtualLog, Writer, columns
 
 
 class Past:
@@ -141,6 +143,21 @@ def test_names_that_sql_takes_for_one_are_refused(tmp_path):
     past.log.declare(columns("a", "A"))
     with pytest.raises(OptionError, match="takes for one"):
         ddbio.history_view_sql(tmp_path / "log", dialect="duckdb")
+
+
+def test_attributes_of_columns_that_a_log_has_lost_are_rescued(tmp_path):
+    """Earlier releases forgot the columns that a narrower schema lacked; files of before have them."""
+    log, lake = VirtualLog(LocalStore(tmp_path / "log")), tmp_path / "lake"
+    log.declare(columns("a"))
+    log.append([Change(1, "k", {"pk": "k", "n": 1, "a": "x"}), Change(2, "j", {"pk": "j", "n": 2})])
+    log.schema = columns()
+    log.state.put(COLUMNS, {"schema": schema_to_json(log.schema), "keys": list(KEYS)})
+    log.append([Change(3, "i", {"pk": "i", "n": 3, "a": "y"})])
+    (first, second, third) = ddbio.history(tmp_path / "log").sort_by("n").to_pylist()
+    assert [first["_rescue"], second["_rescue"], third["_rescue"]] == ['{"a":{"S":"x"}}', None, '{"a":{"S":"y"}}']
+    ddbio.apply(tmp_path / "log", lake, format="delta", buckets=2)
+    rows = deltalake.DeltaTable(lake).to_pyarrow_table().to_pylist()
+    assert items_of(rows, {name: name for name in rows[0]}) == expected(log.model())
 
 
 def test_the_history_of_a_lake_table(tmp_path):

@@ -9,10 +9,9 @@ from random import Random
 
 import pyarrow as pa
 
-from ddbio.cdc.log_jobs import COLUMNS, COMMITTED, batch_name
+from ddbio.cdc.log_jobs import COMMITTED, Columns, batch_name, keep_columns
 from ddbio.cdc.log_rows import log_schema
 from ddbio.formats.parquet import parquet_bytes
-from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.job_state import JobState
 
 BEGAN = 1_793_491_200_000_000
@@ -55,9 +54,8 @@ class VirtualLog:
         self.declare(self.schema)
 
     def declare(self, schema):
-        """Decide the columns of the batches that follow."""
-        self.schema = schema
-        self.state.put(COLUMNS, {"schema": schema_to_json(schema), "keys": list(KEYS)})
+        """Decide the columns of the batches that follow, as a capture does."""
+        self.schema = keep_columns(self.state, Columns(schema, KEYS), replaces=True).schema
 
     def append(self, changes):
         """Write a batch."""
