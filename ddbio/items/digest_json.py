@@ -38,7 +38,8 @@ class JsonDigest:
     def __init__(self) -> None:
         self.digest = Digest()
         self._walker = Walker(first_walk())
-        self._lanes = memory.allocate_words(LANES * (codes.MAX_SKIPPED_DEPTH + 1)).view(np.uint64)
+        # At the deepest level may be a set, or a list or map that is empty: the walk takes no level for these.
+        self._lanes = memory.allocate_words(LANES * (codes.MAX_SKIPPED_DEPTH + 2)).view(np.uint64)
         self._scratch = memory.allocate(_SCRATCH_BYTES)
 
     def add(self, body: bytes, framing: Framing) -> None:

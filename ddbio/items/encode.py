@@ -311,4 +311,6 @@ def cast_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 def warm() -> None:
     """Compile the loops that check and print, or load them from the cache."""
     batch = pa.RecordBatch.from_pydict({"a": ["a"], "_rescue": ['{"b":{"S":"b"}}']})
-    Encoder(batch.schema).encode_lines(batch)
+    encoder = Encoder(batch.schema)
+    for rows in (batch, pa.RecordBatch.from_pylist([{}], batch.schema)):
+        encoder.encode_lines(rows)

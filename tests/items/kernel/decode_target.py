@@ -5,13 +5,15 @@ The arguments are ``SEED COUNT [broken]``: ``broken`` takes the padding away, so
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 from comparison import assert_same, by_kernel, by_reference
 from guard import IS_BROKEN, allocate_before_guard
-from item_generator import Generator
+from item_generator import Generator, deepest_items
 from mutation import mutate
 
 from ddbio.errors import DecodeError
@@ -42,6 +44,17 @@ def decode_many(generator: Generator, schema: pa.Schema, framing: str) -> int:
     return 2
 
 
+def decode_deep(item: dict[str, Any]) -> None:
+    """Decode an item that is as deep as a walk goes: in a column of JSON, in one that it does not fit, and in none."""
+    body = json.dumps(item).encode()
+    key = pa.field("pk", pa.string(), metadata={"ddb:type": "S"})
+    rescue = pa.field("_rescue", pa.string(), metadata={"ddb:type": "RESCUE"})
+    kinds = [pa.field("deep", pa.string(), metadata={"ddb:type": tag}) for tag in ("JSON", "S")]
+    for schema in (pa.schema([key, kinds[0], rescue]), pa.schema([key, kinds[1], rescue]), pa.schema([key, rescue])):
+        found = by_kernel(KernelDecoder(schema), body, "items")
+        assert_same(found, by_reference(body, schema, "items"), body)
+
+
 def main() -> None:
     """Decode as many documents as were asked for, and say so."""
     memory.allocate = memory.allocate_zeros = allocate_before_guard
@@ -51,6 +64,8 @@ def main() -> None:
         walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_documents = 0
+    for item in [] if IS_BROKEN else deepest_items():
+        decode_deep(item)
     for number in range(seed, seed + count):
         generator = Generator(number)
         schema = generator.schema()

@@ -6,10 +6,11 @@ Every document is held against the plain reference: the same digest, or the same
 
 from __future__ import annotations
 
+import json
 import sys
 
 from guard import IS_BROKEN, allocate_before_guard
-from item_generator import Generator
+from item_generator import Generator, deepest_items
 from mutation import mutate
 
 from ddbio.errors import DecodeError
@@ -51,6 +52,9 @@ def main() -> None:
         walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_walked = n_refused = 0
+    for item in deepest_items():
+        body = json.dumps(item).encode()
+        assert IS_BROKEN or by_walk(body, "items") == by_reference(body, "items"), body
     for number in range(seed, seed + count):
         generator = Generator(number)
         framing = generator.random.choice(["items", "export", "page"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ddbio.items.kernel.codes import MAX_SKIPPED_DEPTH
 from ddbio.items.schema.arrow import list_of, tagged_field
 
 NAMES = ["pk", "sk", "n", "a.b", "#x", "A", "a", "nul\0name", "naïve", "名", "Item", "Items", 'quote"d', "x" * 27]
@@ -193,6 +194,17 @@ class Generator:
             return b'{"Items":[' + b",".join(map(self.spell, items)) + b"]}"
         lines = [{"Item": item} for item in items] if framing == "export" else items
         return b"".join(self.spell(line) + self.random.choice([b"\n", b"\n", b"\r\n", b"", b"\n\n"]) for line in lines)
+
+
+def deepest_items() -> list[dict[str, Any]]:
+    """Return items of as many levels as are walked, and of one more, that end with a value of each kind."""
+    found = []
+    for inner in ({"S": "x"}, {"SS": ["a", "b"]}, {"NS": ["1"]}, {"L": []}, {"M": {}}, {"L": [{"M": {}}]}):
+        value: dict[str, Any] = inner
+        for level in range(MAX_SKIPPED_DEPTH):
+            value = {"L": [value]} if level % 2 else {"M": {"a": value}}
+        found.append({"pk": {"S": "a"}, "n": {"N": "1"}, "deep": value})
+    return found
 
 
 def _units(text: str) -> list[int]:

@@ -10,7 +10,7 @@ import json
 import sys
 
 from guard import IS_BROKEN, allocate_before_guard
-from item_generator import Generator
+from item_generator import Generator, deepest_items
 from mutation import mutate
 
 from ddbio.errors import DecodeError
@@ -63,6 +63,9 @@ def main() -> None:
         walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     n_sure = n_refused = 0
+    for item in deepest_items():
+        body = json.dumps(item).encode()
+        assert IS_BROKEN or is_same(by_walk(body, "items"), by_reference(body, "items")), body
     for number in range(seed, seed + count):
         generator = Generator(number)
         framing = generator.random.choice(["items", "export", "page"])
