@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ddbio.items.attribute import Item
     from ddbio.items.kernel.decode.inference import Observed
-    from ddbio.items.kernel.decode.tables import Order
+    from ddbio.items.kernel.decode.tables import ColumnPaths
     from ddbio.items.rescue import OnMisfit
 
     Nulls = Literal["merge", "keep"]
@@ -63,7 +63,7 @@ _EMPTY: dict[Framing, str] = {"items": "{}", "export": '{"Item":{}}'}
 _serialized: dict[int, tuple[pa.Schema, bytes]] = {}
 # By the outline of the items.
 _known_columns: dict[tuple[bytes, ...] | None, pa.Schema] = {}
-_known_orders: dict[tuple[bytes, ...] | None, Order] = {}
+_known_paths: dict[tuple[bytes, ...] | None, ColumnPaths] = {}
 _ONE_WALK_BYTES = 32 << 20
 """The most bytes whose tape is held as a whole, some two thirds as large."""
 
@@ -231,29 +231,34 @@ def _columns_of_observed(observed: Observed) -> tuple[pa.Schema, tuple[bytes, ..
     return columns, outline
 
 
-def _decode_in_one_walk(body: bytes | memoryview, framing: Framing, nulls: Nulls) -> pa.RecordBatch | None:
-    """Return a row per item in the columns that the items show, or None if they have to be walked twice."""
+def _decode_in_one_walk(
+    body: bytes | memoryview, framing: Framing, nulls: Nulls
+) -> tuple[pa.RecordBatch | None, pa.Schema | None]:
+    """Return a row per item in the columns that the items show, and these columns.
+
+    There are no rows if the items have to be walked again, and no columns if the walk refuses an item.
+    """
     walked = walk_whole(body, framing)
     if walked is None:
-        return None
+        return None, None
     observed = walked.observed()
     columns, outline = _columns_of_observed(observed)
+    batch = None
     with _decoder_of(columns, nulls, len(body)) as decoder:
-        order = _known_orders.get(outline) or decoder.order_of(observed)
-        if order is None:
-            return None
-        if outline is not None:
-            if len(_known_orders) >= _MAX_SCHEMAS:
-                _known_orders.clear()
-            _known_orders[outline] = order
-        batch = decoder.decode_walked(walked, order)
+        found = _known_paths.get(outline) or decoder.column_paths(observed)
+        if found is not None:
+            if outline is not None:
+                if len(_known_paths) >= _MAX_SCHEMAS:
+                    _known_paths.clear()
+                _known_paths[outline] = found
+            batch = decoder.decode_walked(walked, found)
     give_back(walked)
-    return batch
+    return batch, columns
 
 
 @contextmanager
 def _decoder_of(columns: pa.Schema, nulls: Nulls, n_bytes: int) -> Iterator[Decoder]:
-    """Lend a decoder."""
+    """Lend a decoder of the pool, or a new one."""
     # Arrays that grew for large bodies lie too far apart for small ones: each serves bodies of about its size.
     key = _bytes_of(columns), nulls, n_bytes.bit_length() // _SIZE_BITS
     decoder = _pool.take(key) or Decoder(columns, nulls=nulls)
@@ -264,7 +269,7 @@ def _decoder_of(columns: pa.Schema, nulls: Nulls, n_bytes: int) -> Iterator[Deco
 
 def _decode(body: bytes | memoryview, framing: Framing, given: Any, nulls: Nulls) -> pa.RecordBatch:
     if given is None and len(body) <= _ONE_WALK_BYTES:
-        batch = _decode_in_one_walk(body, framing, nulls)
+        batch, given = _decode_in_one_walk(body, framing, nulls)
         if batch is not None:
             return batch
     columns = arrow_schema_of(_columns_of(body, framing) if given is None else given)

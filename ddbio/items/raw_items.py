@@ -198,7 +198,7 @@ class RawItemReader:
         self._n_marks, room = len(marks), (2 * len(keys) + 1) * raw_items.KEY_ROOM
         nothing = memory.allocate_words(0)
         self._walker = Walker(first_walk())
-        self._check_of = raw_items.Check(
+        self._check_arrays = raw_items.Check(
             data=self._walker.walk.data,
             tape=self._walker.walk.tape,
             nodes=self._walker.walk.nodes,
@@ -304,8 +304,12 @@ class RawItemReader:
         """Give the attributes of interest the first nodes of an empty walk."""
         walker = self._walker
         forget_paths(walker.walk)
-        walker.load(memoryview(compact_json(self._names).encode()))
-        walker.go_on("items", 1)
+        text, status = memoryview(compact_json(self._names).encode()), codes.GROW_UNESCAPED
+        while status == codes.GROW_UNESCAPED:
+            walker.load(text)
+            status = walker.go_on("items", 1)
+            if status == codes.GROW_UNESCAPED:
+                walker.widen()
         nodes = walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[1 : len(self._names) + 1]
         nodes[:, [paths.KEEPS_PLACE, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
 
@@ -343,7 +347,7 @@ class RawItemReader:
     def _items(self, count: int, skipped: Sequence[int] = ()) -> RawItems:
         """Return so many items that were walked, of which some were skipped."""
         walk, marks = self._walker.walk, self._n_marks
-        check = self._check_of._replace(
+        check = self._check_arrays._replace(
             **{name: getattr(walk, name) for name in ("data", "tape", "nodes", "digits")},
             spans=memory.allocate_words(2 * count),
             values=memory.allocate_words(2 * marks * count),

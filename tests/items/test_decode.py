@@ -404,8 +404,9 @@ def test_items_without_a_schema_take_one_walk_to_the_same_rows(items, nulls, esc
     framing = "page" if is_page else "items"
     lines = [json.dumps(item, ensure_ascii=escaped, indent=1 if escaped else None) for item in items]
     body = (f'{{"Items":[{",".join(lines)}]}}' if is_page else "\n".join(lines)).encode()
-    batch = decode._decode_in_one_walk(body, framing, nulls)
+    batch, columns = decode._decode_in_one_walk(body, framing, nulls)
     wanted = Decoder(decode._columns_of(body, framing), nulls=nulls).decode(body, framing)
+    assert columns.equals(decode._columns_of(body, framing), check_metadata=True)
     assert batch is None or batch.equals(wanted, check_metadata=True)
     assert batch is not None or any(pa.types.is_map(inner) for field in wanted.schema for inner in types_in(field.type))
 

@@ -92,15 +92,6 @@ def _raw_equal32(_typing: Any, left: Any, _left_index: Any, right: Any, _right_i
     return types.int64(left, types.intp, right, types.intp), generate
 
 
-def _raw_equal32_words(_typing: Any, left: Any, _left_index: Any, words: Any, _word_index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        one = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
-        other = builder.load(_at(context, builder, signature, args, 2, _VECTOR), align=8)
-        return _mask(builder, builder.icmp_unsigned("==", one, other))
-
-    return types.int64(left, types.intp, words, types.intp), generate
-
-
 def _specials(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     text = builder.load(_at(context, builder, signature, args, 0, _VECTOR), align=1)
     quote = builder.icmp_unsigned("==", text, _splat(ord('"')))
@@ -368,7 +359,7 @@ store64_reversed: Any = inner(_checked_store64_reversed) if CHECKED else intrins
 equal32: Any = inner(_checked_equal32) if CHECKED else intrinsic(_raw_equal32)
 """Return a bit per byte, lowest first, in which thirty-two bytes of two arrays agree."""
 
-equal32_words: Any = inner(_checked_equal32_words) if CHECKED else intrinsic(_raw_equal32_words)
+equal32_words: Any = inner(_checked_equal32_words) if CHECKED else intrinsic(_raw_equal32)
 """Return what ``equal32`` does, for thirty-two bytes and four little-endian words."""
 
 special32: Any = inner(_checked_special32) if CHECKED else intrinsic(_raw_special32)

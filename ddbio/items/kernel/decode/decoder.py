@@ -19,7 +19,7 @@ from ddbio.items.kernel.base64 import PAIRS
 from ddbio.items.kernel.decode.assembly import Assembler
 from ddbio.items.kernel.decode.output import row_texts
 from ddbio.items.kernel.decode.rescue import Rescuer, name_paths
-from ddbio.items.kernel.decode.tables import Node, Order, compile_tables, order_of, plan_nodes
+from ddbio.items.kernel.decode.tables import ColumnPaths, Node, column_paths, compile_tables, plan_nodes
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.tape import columns
 from ddbio.items.kernel.tape.columns import Fill, clear_counts, fill_columns, plan_columns
@@ -114,9 +114,9 @@ class KernelDecoder:
         self._rescuer = Rescuer(nodes, rows)
         self.log = MisfitLog()
 
-    def order_of(self, observed: Observed) -> Order | None:
-        """Return which paths that were observed are which columns, or None if a column is not of one path."""
-        return order_of(self._nodes, observed)
+    def column_paths(self, observed: Observed) -> ColumnPaths | None:
+        """Return the path of each column, or None if a column has several: then items have to be walked again."""
+        return column_paths(self._nodes, observed)
 
     @property
     def misfits(self) -> list[Misfit]:
@@ -177,10 +177,10 @@ class KernelDecoder:
         self._add_log(log)
         return batches
 
-    def decode_walked(self, walker: Walker, order: Order) -> pa.RecordBatch | None:
-        """Return a row per item of a walk without a schema, or None if the items have to be walked anew."""
+    def decode_walked(self, walker: Walker, found: ColumnPaths) -> pa.RecordBatch | None:
+        """Return a row per item of a walk without a schema, or None if the items have to be walked again."""
         log = MisfitLog()
-        batch = self._batch(log, walker, has_images=False, order=order)
+        batch = self._batch(log, walker, has_images=False, found=found)
         if batch is not None:
             self._add_log(log)
         return batch
@@ -301,17 +301,17 @@ class KernelDecoder:
         return _WITHIN_RECORDS if walker.is_inside else walker.place
 
     def _batch(
-        self, log: MisfitLog, walker: Walker, *, has_images: bool, order: Order | None = None
+        self, log: MisfitLog, walker: Walker, *, has_images: bool, found: ColumnPaths | None = None
     ) -> pa.RecordBatch | None:
         """Return the batch of the items on a tape, or None if there is too little space for the texts of misfits."""
-        columns_of, column_of = self._tables.columns, self._tables.column_of if order is None else order.column_of
+        columns_of, column_of = self._tables.columns, self._tables.column_of if found is None else found.column_of
         walk, n_words, n_rows = walker.walk, walker.n_words, walker.n_rows
         sizes = memory.allocate_words(n_rows if self._with_sizes else 0)
         if self._with_sizes:
             measure_items(walk, n_words, sizes)
 
         def plan(*, may_doubt: bool) -> int:
-            nodes = walk.nodes if order is None else order.nodes_of(walk.nodes)
+            nodes = walk.nodes if found is None else found.nodes_of(walk.nodes)
             return int(plan_columns(columns_of, nodes, n_rows, self._keep_nulls, may_doubt))
 
         n_bytes = plan(may_doubt=True)

@@ -173,23 +173,23 @@ def compile_tables(nodes: list[Node]) -> Tables:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Say which column each path of a walk without a schema is."""
+class ColumnPaths:
+    """Map the paths of a walk without a schema to the columns of the schema that it showed, and back."""
 
     column_of: npt.NDArray[np.int64]
     rows: npt.NDArray[np.intp]
     """The path of each column; one beyond all paths where there is none."""
 
     def nodes_of(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the nodes of the columns, in their order."""
+        """Return the nodes of a walk in the order of the columns."""
         table = nodes.reshape(-1, paths.NODE_WIDTH)
         found = table.take(self.rows, axis=0, mode="clip")
         found[self.rows == len(self.column_of)] = 0
         return found.reshape(-1)
 
 
-def order_of(nodes: list[Node], observed: Observed) -> Order | None:
-    """Return which paths that were observed are which columns, or None if a column is not of one path."""
+def column_paths(nodes: list[Node], observed: Observed) -> ColumnPaths | None:
+    """Return the path of each column, or None if a column has several: a map has one for each name."""
     seen = observed.places()
     n_paths = len(observed.nodes) // (8 * paths.NODE_WIDTH)
     rows = np.full(len(nodes) + 1, n_paths)
@@ -205,7 +205,7 @@ def order_of(nodes: list[Node], observed: Observed) -> Order | None:
         if place is not None:
             rows[node.number], column_of[place] = place, node.number * tape_columns.COLUMN_WIDTH
     column_of[0] = 0
-    return Order(column_of, rows)
+    return ColumnPaths(column_of, rows)
 
 
 def _fill_path(path: npt.NDArray[np.int64], node: Node, nodes: list[Node], name_at: int, others: int) -> None:

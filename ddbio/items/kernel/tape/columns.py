@@ -76,7 +76,7 @@ ATTRIBUTE, IS_DOUBTFUL, MERGED_NULLS = range(23, 26)
 COLUMN_WIDTH: Final = 32
 
 DEALT_WORDS: Final = 128
-"""So many words are dealt to a column before they are filled in: two for each value."""
+"""The most words that are dealt to a column before they are filled in: two for each value."""
 
 DOUBTFUL: Final = -1
 """Instead of the bytes of a plan: a value may not fit its column."""

@@ -1,7 +1,7 @@
 """Hold the paths of attributes: a node for each, with its name, its usual type and what was seen of its values.
 
-The arrays of nodes and names are enlarged by Python when they are full. A map has nodes for so many names only: the
-values of its other names share one node.
+Python enlarges the arrays of nodes and names when they are full. A map has nodes for its first ``MAX_STRUCT_FIELDS``
+names; the values of its other names share one node.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
