@@ -1,7 +1,7 @@
 """Digest the rows of record batches by compiled loops, a column at a time, to the value ``digest`` has for their items.
 
 A row's item is the one that writing the row would send: null means missing, and rescued attributes are back in their
-place. Columns of DynamoDB JSON text are walked where they lie; the plain reference reads the texts that the walk
+place. The walk that writes a tape reads columns of DynamoDB JSON text; the plain reference reads the texts that it
 refuses. An Arrow type without a DynamoDB form, a number that DynamoDB cannot hold, or a null in a set is an error.
 """
 
@@ -27,19 +27,13 @@ from ddbio.items.kernel.arrays import (
     plain_array,
     spans_of,
     text_array,
-    valid_of,
     view_of,
     without_hidden,
     words_of,
 )
-from ddbio.items.kernel.codes import STATE_LENGTH, UNESCAPED_END
 from ddbio.items.kernel.encode.fields import plain_fields, time_array, unfit_times
-from ddbio.items.kernel.encode.load import allocate, allocate_words
 from ddbio.items.kernel.hash import columns as loops
-from ddbio.items.kernel.hash import columns as text_loops
-from ddbio.items.kernel.hash import items as walk
-from ddbio.items.kernel.memory import PAD
-from ddbio.items.kernel.text import broken_texts
+from ddbio.items.kernel.tape.texts import add_items, add_values
 from ddbio.items.number import canonical_number
 from ddbio.items.reference import checked_json
 from ddbio.items.rescue import given_twice
@@ -66,7 +60,6 @@ _KEY_TYPES = {"S", "N", "B"}
 _MOST_SCALE = 80
 _NO_BITS: Any = np.frombuffer(b"", np.uint8)
 _NULLS_COUNT, _NULLS_ARE_MISSING = True, False
-_QUOTE = ord('"')
 
 
 class _Column(NamedTuple):
@@ -389,9 +382,7 @@ def _add_members(array: _Array, columns: Mapping[str, _Array], sums: _Words, fir
         An attribute is in its column too.
     """
     texts = text_array(plain_array(array))
-    work, column = _workspace(texts)
-    n_others = text_loops.add_members(work, column, _beside(columns, len(texts)), sums)
-    for row in column.others[:n_others].tolist():
+    for row in add_items(texts, columns, sums):
         item = checked_json(texts[row].as_buffer().to_pybytes(), check_item, RESCUE_NAME)
         for name in filter(columns.__contains__, item):
             if columns[name][row].is_valid:
@@ -407,59 +398,20 @@ def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wor
     DecodeError
         A text does not hold an attribute value; its message begins with ``path``.
     """
-    keys, _ = under
+    keys, nulls_count = under
     texts = text_array(array)
-    work, column = _workspace(texts)
-    n_others = text_loops.add_values(work, column, *under, sums)
-    for entry in column.others[:n_others].tolist():
+    for entry in add_values(texts, keys, sums):
         place = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
         value = checked_json(texts[entry].as_buffer().to_pybytes(), check_value, path)
         key = int(keys[place]), int(keys[place + 1])
         sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
-
-
-def _workspace(texts: _Array) -> tuple[walk.Work, text_loops.Texts]:
-    """Return the memory that the walk over texts reads and writes."""
-    offsets = offsets_of(texts).astype(np.int64)
-    start, n_bytes = int(offsets[0]), int(offsets[-1] - offsets[0])
-    lengths = np.diff(offsets)
-    valid = (valid_of(texts) if texts.null_count else np.ones(len(texts), np.bool_)).astype(np.uint8)
-    # A text without its escapes is shorter: there is space for each before the data.
-    first = int(lengths.max(initial=0)) + PAD
-    data = allocate(first + n_bytes + PAD)
-    if n_bytes:
-        data[first : first + n_bytes] = np.frombuffer(texts.buffers()[2], np.uint8)[start : start + n_bytes]
-    data[first + n_bytes :] = _QUOTE
-    offsets += first - start
-    for row in broken_texts(texts, offsets, data[first : first + n_bytes]):
-        # The walk leaves a text that begins with a quote to the reference, which reports what is wrong.
-        data[offsets[row]] = _QUOTE
-    state = np.zeros(STATE_LENGTH, np.int64)
-    state[UNESCAPED_END] = first
-    work = walk.Work(data, state, *walk.make_buffers())
-    return work, text_loops.Texts(offsets, valid, allocate_words(len(texts)))
-
-
-def _beside(columns: Mapping[str, _Array], n_rows: int) -> text_loops.OtherColumns:
-    """Return a hash table of the columns, and which rows have a value in each."""
-    keys = np.array([plain.name_key(name)[0] for name in columns], np.uint64)
-    size = 1 << (2 * len(keys)).bit_length()
-    slots = np.full(size, -1, np.int64)
-    for number, key in enumerate(keys.tolist()):
-        slot = key & (size - 1)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (size - 1)
-        slots[slot] = number
-    present = np.ones(len(keys) * n_rows, np.uint8)
-    for number, column in enumerate(columns.values()):
-        if column.null_count:
-            present[number * n_rows : (number + 1) * n_rows] = valid_of(column)
-    return text_loops.OtherColumns(slots, keys, present)
+    if nulls_count and texts.null_count:
+        loops.add_nulls(*_validity(texts), keys, sums)
 
 
 def warm() -> None:
     """Compile the loops, or load them from the cache."""
-    text, number = pa.array(["1", None]), pa.array([1, None])
+    text, number, json = pa.array(["1", None]), pa.array([1, None]), {DDB_TYPE: b"JSON"}
     columns: dict[str, _Array] = {
         "S": text,
         "N": number,
@@ -470,8 +422,10 @@ def warm() -> None:
         "M": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
         "struct": pa.array([{"a": 1}, None]),
         "JSON": pa.array(['{"N":"1"}', None]),
-        RESCUE_NAME: pa.array(['{"a":{"N":"1"}}', None]),
+        "texts": pa.array([['{"N":"1"}', None], None], pa.list_(pa.field("element", pa.string(), metadata=json))),
+        # The second row's text holds what its column has no value for.
+        RESCUE_NAME: pa.array([None, '{"S":{"N":"1"}}']),
     }
-    metadata = {"JSON": {DDB_TYPE: b"JSON"}}
+    metadata = {"JSON": json}
     schema = pa.schema([pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()])
     digest_of_batches([pa.RecordBatch.from_pydict(columns, schema=schema)])

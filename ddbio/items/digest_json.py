@@ -9,14 +9,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ddbio.errors import DecodeError
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
-from ddbio.items.kernel import codes, memory
 from ddbio.items.kernel.first_calls import FIRST_CALLS
-from ddbio.items.kernel.tape.digest import LANES, hash_items
+from ddbio.items.kernel.tape.digest import Hasher
 from ddbio.items.kernel.tape.walker import Walker, first_walk, forget_paths
 from ddbio.items.raw_items import RawItemReader, shift_line
 
@@ -26,10 +23,6 @@ if TYPE_CHECKING:
     from ddbio.items.framing import Framing
 
 _PIECE_BYTES = 4 << 20
-_ALL_ROWS = 1 << 62
-_SCRATCH_BYTES = 4096
-_MOST_PATHS = 1 << 14
-"""Paths beyond so many are forgotten after a piece: names may be new in each."""
 
 
 class JsonDigest:
@@ -38,9 +31,7 @@ class JsonDigest:
     def __init__(self) -> None:
         self.digest = Digest()
         self._walker = Walker(first_walk())
-        # At the deepest level may be a set, or a list or map that is empty: the walk takes no level for these.
-        self._lanes = memory.allocate_words(LANES * (codes.MAX_SKIPPED_DEPTH + 2)).view(np.uint64)
-        self._scratch = memory.allocate(_SCRATCH_BYTES)
+        self._hasher = Hasher()
 
     def add(self, body: bytes, framing: Framing) -> None:
         """Add the items of ``body``: one page, or a sequence of documents.
@@ -103,23 +94,12 @@ class JsonDigest:
 
     def _walk(self, piece: bytes, framing: Framing) -> Digest | None:
         walker = self._walker
-        status = codes.GROW_UNESCAPED
-        while status == codes.GROW_UNESCAPED:
-            if not walker.load(memoryview(piece)):
-                return None
-            status = walker.go_on(framing, _ALL_ROWS)
-            if status == codes.GROW_UNESCAPED:
-                walker.widen()
-        if status != codes.DONE:
+        if not walker.walk_whole(memoryview(piece), framing):
             return None
-        while True:
-            high, low, n_bytes = hash_items(walker.walk, walker.n_words, self._lanes, self._scratch)
-            if not n_bytes:
-                break
-            self._scratch = memory.allocate(2 * int(n_bytes))
-        if walker.walk.state[codes.N_PATHS] > _MOST_PATHS:
+        total = self._hasher.total(walker)
+        if walker.has_many_paths:
             forget_paths(walker.walk)
-        return Digest(walker.n_rows, int(high) << 64 | int(low))
+        return Digest(walker.n_rows, total)
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:

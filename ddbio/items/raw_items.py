@@ -42,8 +42,6 @@ PIECE_BYTES = 2 << 20
 MAX_DOCUMENT_BYTES = 32 << 20
 """The largest item, a list of the longest numbers, is 18.4 MB of text."""
 
-_MOST_PATHS = 1 << 14
-"""Paths beyond so many are forgotten after a piece: names may be new in each."""
 _ALL_ROWS = 1 << 62
 _COUNTED_BYTES = 64 * 1024
 _LOOK_BYTES = 64 * 1024
@@ -304,12 +302,7 @@ class RawItemReader:
         """Give the attributes of interest the first nodes of an empty walk."""
         walker = self._walker
         forget_paths(walker.walk)
-        text, status = memoryview(compact_json(self._names).encode()), codes.GROW_UNESCAPED
-        while status == codes.GROW_UNESCAPED:
-            walker.load(text)
-            status = walker.go_on("items", 1)
-            if status == codes.GROW_UNESCAPED:
-                walker.widen()
+        walker.walk_whole(memoryview(compact_json(self._names).encode()), "items")
         nodes = walker.walk.nodes.reshape(-1, paths.NODE_WIDTH)[1 : len(self._names) + 1]
         nodes[:, [paths.KEEPS_PLACE, paths.KEEPS_TEXT, paths.WHOLE]] = 1, 1, -1
 
@@ -329,7 +322,7 @@ class RawItemReader:
         if status != codes.DONE and framing == "page":
             return self._items(0), 0
         items, self._begin = self._items(walker.n_rows, skipped), walker.origin
-        if walker.walk.state[codes.N_PATHS] > _MOST_PATHS:
+        if walker.has_many_paths:
             self._learn_names()
         if items.doubtful.any() and not self._are_legal(items):
             return self._items(0), 0

@@ -18,6 +18,7 @@ from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import ColumnDigest, digest_of_batches
 from ddbio.items.digest_json import JsonDigest
 from ddbio.items.encode import to_dynamodb_json
+from ddbio.items.kernel.tape import texts, walker
 from ddbio.items.reference import RowBuilder, items_of
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
@@ -280,6 +281,51 @@ def test_json_texts_have_the_digests_of_their_values(values, is_ascii, separator
     lists = [[text, None, text] for text in texts]
     batch = pa.record_batch([pa.array(texts, pa.string()), pa.array(lists, schema.field("l").type)], schema=schema)
     assert_same(batch)
+
+
+JSON_SCHEMA = pa.schema([pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})])
+DEEP = '{"L":[' * 70 + "]}" * 70
+
+
+@pytest.mark.parametrize("refused", ['\ufeff{"S":"x"}', DEEP], ids=["mark", "deep"])
+@pytest.mark.parametrize("piece_bytes", [1, 100, 1 << 20])
+def test_texts_that_the_reference_reads(monkeypatch, refused, piece_bytes):
+    """A text that only the plain reference reads leaves the digests of the texts around it as they are."""
+    monkeypatch.setattr(texts, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(walker, "_MOST_PATHS", 2)
+    values = [f'{{"M":{{"é{number % 7}":{{"N":"{number}"}}}}}}' for number in range(50)]
+    for rows in ([refused], [refused, *values], [*values[:20], None, refused, *values[20:], refused, None], values):
+        assert_same(pa.record_batch([pa.array(rows)], schema=JSON_SCHEMA))
+        items = [row and row.replace("{", '{"b":{', 1) + ',"c":{"S":"x"}}' for row in rows]
+        assert_same(pa.record_batch([pa.array(items)], names=["_rescue"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"S":"a"},"w":{"S":"b"}',
+        '{"S":"a"},"v":{"S":"b"}',
+        '{"S":"a"}}\0{"v":{"S":"b"}',
+        '{"S":"a"}}{"v":{"S":"b"}',
+        '{"S":"a"}{"S":"b"}',
+        '{"S":"a"}\0',
+        '{"S":"a"',
+        "",
+    ],
+)
+def test_text_that_is_not_one_value(text):
+    """A text that holds anything beside one value has no digest, whatever is joined to it to walk it."""
+    good = '{"S":"x"}'
+    for rows in ([text], [good, text, good], [good] * 9 + [text]):
+        with pytest.raises(DecodeError, match=r"^a: "):
+            digest_of_batch(pa.record_batch([pa.array(rows)], schema=JSON_SCHEMA))
+
+
+@pytest.mark.parametrize("parts", [('{"a":{"S":"x"}', "}"), ('{"a":{"S":"x"}}\0{}', ""), ('{"a":{"S":"x', 'y"}}')])
+def test_items_that_go_on_in_the_next_row(parts):
+    """Texts that are items only together have no digest."""
+    with pytest.raises(DecodeError, match=r"^_rescue: "):
+        digest_of_batch(pa.record_batch([pa.array(parts)], names=["_rescue"]))
 
 
 def test_what_is_rescued_is_back_in_its_place():

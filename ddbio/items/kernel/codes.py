@@ -39,8 +39,8 @@ NAME_LENGTH: Final = 20
 HAS_LOOKUP: Final = 21
 STATE_LENGTH: Final = 22
 
-FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3}
-ITEMS, EXPORT, PAGE, CHANGES = 0, 1, 2, 3
+FRAMINGS: Final = {"items": 0, "export": 1, "page": 2, "changes": 3, "column": 4}
+ITEMS, EXPORT, PAGE, CHANGES, COLUMN = range(5)
 
 # The nodes of a change: each image is the root of items' nodes.
 WRITE_TIME, KEYS, NEW_IMAGE, OLD_IMAGE, DELETED = 1, 2, 3, 4, 5

@@ -1,4 +1,4 @@
-"""Open and close the frames of items: the lines of an export, and pages.
+"""Open and close the frames of items: the lines of an export, pages, and the texts of a column.
 
 A frame with any other member is refused; the plain reference decides what is wrong with it.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.codes import ERROR, EXPORT
+from ddbio.items.kernel.codes import COLUMN, ERROR, EXPORT
 from ddbio.items.kernel.jit import inner
 from ddbio.items.kernel.memory import load64, out_of_line, peek
 from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
@@ -26,6 +26,8 @@ _PAGE_START = int.from_bytes(b'{"Items"', "little")
 def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
     """Return where the first item of a line or page begins, and 1 within a page; -1 for a page without items."""
     out_of_line()
+    if framing == COLUMN:
+        return place, 0
     start = np.int64(load64(data, place))
     if framing == EXPORT and start == _EXPORT_START:
         return skip_blank(data, place + 8), 0
@@ -63,6 +65,9 @@ def open_document(data: Any, place: int, framing: int, state: Any) -> Any:
 def close_document(data: Any, place: int, framing: int) -> Any:
     """Return where the next document or item begins, and 1 for the latter."""
     place = skip_blank(data, place)
+    if framing == COLUMN:
+        # No JSON holds this byte, so no item goes on in the next text.
+        return (place + 1, 0) if peek(data, place) == 0 else (-ERROR, 0)
     if framing != EXPORT:
         if peek(data, place) == COMMA:
             return skip_blank(data, place + 1), 1

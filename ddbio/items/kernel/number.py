@@ -21,9 +21,6 @@ from ddbio.items.number import MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT
 LONGEST_NUMBER = MAX_DIGITS - MIN_EXPONENT + 16
 """More bytes than the canonical text of any number has."""
 
-MAX_SHORT_DIGITS = 19
-"""As many digits as always fit an unsigned word."""
-
 PLUS, MINUS, POINT, ZERO, NINE = ord("+"), ord("-"), ord("."), ord("0"), ord("9")
 _EXPONENTS = (ord("e"), ord("E"))
 _LARGEST_EXPONENT = 10**17

@@ -18,8 +18,10 @@ from ddbio.errors import DdbioError
 from ddbio.items import digest_columns
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
-from ddbio.items.kernel import arrays
+from ddbio.items.kernel import arrays, memory
 from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.tape import digest, texts, walker
+from ddbio.items.object_pool import ObjectPool
 from ddbio.items.reference import RowBuilder, items_of
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema
@@ -43,30 +45,30 @@ def stretched_offsets(array) -> np.ndarray:
     return offsets
 
 
-def digest_or_refusal(rows, digest):
+def digest_or_refusal(rows, compute):
     """Return the digest of rows, or that there is none."""
     try:
-        return digest(rows)
+        return compute(rows)
     except (DdbioError, UnicodeDecodeError):
         return None
 
 
 def digest_plainly(rows) -> Digest:
     """Return the digest of rows by the reference."""
-    digest = Digest()
-    digest.add_items(items_of(rows))
-    return digest
+    added = Digest()
+    added.add_items(items_of(rows))
+    return added
 
 
 def check_texts(generator) -> None:
     """Compare texts as anybody may have written them, some damaged, with the reference, each for itself."""
     items = [generator.item(list(generator.schema())) for _ in range(3)]
-    texts = [generator.spell(item) for item in items]
-    texts += [mutate(text, generator.random) for text in texts for _ in range(5)]
+    rescued = [generator.spell(item) for item in items]
+    rescued += [mutate(text, generator.random) for text in rescued for _ in range(5)]
     values = [generator.spell(generator.any_value(3)) for _ in range(3)]
     values += [mutate(text, generator.random) for text in values for _ in range(5)]
     json = pa.field("a", pa.string(), metadata={"ddb:type": "JSON"})
-    for field, column in [(pa.field("_rescue", pa.string()), texts), (json, values)]:
+    for field, column in [(pa.field("_rescue", pa.string()), rescued), (json, values)]:
         batch = pa.record_batch([pa.array(column, pa.binary()).view(pa.string())], schema=pa.schema([field]))
         fine = []
         for row in range(batch.num_rows):
@@ -81,8 +83,11 @@ def check_texts(generator) -> None:
 def main() -> None:
     """Digest as many batches as were asked for, and say so."""
     arrays.view_of = digest_columns.view_of = guarded_view
-    digest_columns.allocate = allocate_before_guard
-    digest_columns.allocate_words = lambda count: allocate_before_guard(8 * count).view(np.int64)
+    memory.allocate = memory.allocate_zeros = allocate_before_guard
+    # Every column needs more room than there is, and is walked in several pieces.
+    walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest._SCRATCH_BYTES = 33, 1 << 20, 1
+    texts._PIECE_BYTES, texts._pool = 1000, ObjectPool(1, 0)
     digest_columns.new_sums = lambda n_entries: copy_before_guard(np.zeros(2 * n_entries, np.uint64))
     if IS_BROKEN:
         arrays.offsets_of = stretched_offsets
@@ -101,9 +106,9 @@ def main() -> None:
         batch = RowBuilder(schema, keep_nulls=True).batch(items, MisfitLog())
         for start, length in [(0, N_ROWS), (3, 11), (19, 1)]:
             rows = batch.slice(start, length)
-            digest = digest_of_batches([rows])
+            computed = digest_of_batches([rows])
             if not IS_BROKEN:
-                assert digest == digest_plainly(rows), (number, start, length)
+                assert computed == digest_plainly(rows), (number, start, length)
         if not IS_BROKEN:
             check_texts(generator)
     sys.stdout.write(f"{count} batches, checked: {CHECKED}\n")

@@ -19,27 +19,27 @@ from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
 from ddbio.items.kernel import memory
 from ddbio.items.kernel.jit import CHECKED
-from ddbio.items.kernel.tape import walker
+from ddbio.items.kernel.tape import digest, walker
 
 
 def by_walk(body: bytes, framing: str) -> Digest | str:
     """Return the walk's digest, or why it is refused."""
-    digest = digest_json.JsonDigest()
+    items = digest_json.JsonDigest()
     try:
-        digest.add(body, framing)
+        items.add(body, framing)
     except DecodeError as error:
         return str(error)
-    return digest.digest
+    return items.digest
 
 
 def by_reference(body: bytes, framing: str) -> Digest | str:
     """Return the reference's digest, or why it is refused."""
-    digest = Digest()
+    items = Digest()
     try:
-        digest.add_items(checked_items(body, framing))
+        items.add_items(checked_items(body, framing))
     except DecodeError as error:
         return str(error)
-    return digest
+    return items
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     memory.allocate = memory.allocate_zeros = allocate_before_guard
     # Every document needs more room than there is.
     walker._FIRST_NODES, walker._FIRST_TEXT_BYTES, walker._FIRST_NAMES = 1, 65, 2
-    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest_json._SCRATCH_BYTES = 33, 1 << 20, 1
+    walker._FIRST_TAPE_WORDS, walker._TAPE_RATIO, digest._SCRATCH_BYTES = 33, 1 << 20, 1
     if IS_BROKEN:
         walker.PAD = 0
     seed, count = int(sys.argv[1]), int(sys.argv[2])

@@ -2,8 +2,7 @@
 
 Keys are two words for all entries or two an entry, sums are two words an entry. An entry that is not valid adds
 nothing, or a NULL's hash if NULLs count. Arrow's bits of validity are read from an offset; no bits at all mean that
-everything is valid. Text that is no number is refused; DynamoDB JSON that the walk over items refuses is left to the
-plain reference.
+everything is valid. Text that is no number is refused.
 """
 
 # Compiled code has neither exceptions nor tables of functions.
@@ -16,8 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.items.digest import INDEX, ITEM, NAME, NULL, START, M
-from ddbio.items.kernel.codes import UNESCAPED
-from ddbio.items.kernel.hash.items import hash_item, hash_value
 from ddbio.items.kernel.hash.mixing import (
     NOT_A_NUMBER,
     absorb,
@@ -28,7 +25,7 @@ from ddbio.items.kernel.hash.mixing import (
     wide_number,
     word_number,
 )
-from ddbio.items.kernel.jit import inlined, inner, loop
+from ddbio.items.kernel.jit import inlined, loop
 from ddbio.items.kernel.memory import pointers
 
 if TYPE_CHECKING:
@@ -164,6 +161,14 @@ def add_truths(
 
 
 @loop
+def add_nulls(valid: Any, offset: int, keys: Any, sums: Any) -> None:
+    """Add a NULL where nothing is valid."""
+    for entry in range(len(sums) >> 1):
+        if not _is_valid(valid, offset, entry):
+            _add_null(sums, entry, keys, counts=True)
+
+
+@loop
 def add_containers(
     bounds: Any, inner: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
@@ -241,92 +246,3 @@ def sum_items(sums: Any) -> Any:
         low += right
         high += left + np.uint64(low < right)
     return high, low
-
-
-class Texts(NamedTuple):
-    """Hold a column of texts, and an array for the numbers of those that are left to the reference."""
-
-    offsets: npt.NDArray[np.int64]
-    """Where each text begins in the data of the walk; ``PAD`` quotes follow the last."""
-    valid: npt.NDArray[np.uint8]
-    """A byte a text, 0 where it is null."""
-    others: npt.NDArray[np.int64]
-    """As long as there are texts."""
-
-
-class OtherColumns(NamedTuple):
-    """Hold which other columns have a value in a row, to be found by the first word of their names' keys."""
-
-    slots: npt.NDArray[np.int64]
-    """The number of a column, or -1; a power of two, more than there are columns."""
-    keys: npt.NDArray[np.uint64]
-    present: npt.NDArray[np.uint8]
-    """A byte a row of the first column, then of the next."""
-
-
-@loop
-def add_members(work: Any, texts: Any, beside: Any, sums: Any) -> Any:
-    """Add the attributes of each text to the sum of its row; return how many are left to the reference.
-
-    That is also a row one of whose attributes is in its own column.
-    """
-    return _add_members(pointers(work), pointers(texts), pointers(beside), len(texts.valid), len(beside.slots), sums)
-
-
-@inner
-def _add_members(w: Any, t: Any, b: Any, n_rows: int, n_slots: int, sums: Any) -> Any:
-    n_others = 0
-    for row in range(n_rows):
-        if not t.valid[row]:
-            continue
-        w.state[UNESCAPED] = 0
-        place, n_names = hash_item(w, t.offsets[row])
-        if place != t.offsets[row + 1] or _has_other_column(w, b, n_names, row, n_rows, n_slots - 1):
-            t.others[n_others] = row
-            n_others += 1
-        else:
-            sums[2 * row] += w.lanes[2]
-            sums[2 * row + 1] += w.lanes[3]
-    return n_others
-
-
-@inner
-def _has_other_column(w: Any, b: Any, n_names: int, row: int, n_rows: int, mask: int) -> Any:
-    """Return whether one of the attributes is perhaps in its own column."""
-    for name in range(n_names):
-        key = w.names[name]
-        slot = np.int64(key) & mask
-        while b.slots[slot] >= 0:
-            column = b.slots[slot]
-            if b.keys[column] == key and b.present[column * n_rows + row]:
-                return True
-            slot = (slot + 1) & mask
-    return False
-
-
-@loop
-def add_values(work: Any, texts: Any, keys: Any, nulls_count: bool, sums: Any) -> Any:
-    """Add the attribute value of each text under its key; return how many are left to the reference."""
-    return _add_values(pointers(work), pointers(texts), keys, (len(texts.valid), nulls_count), sums)
-
-
-@inner
-def _add_values(w: Any, t: Any, keys: Any, entries: Any, sums: Any) -> Any:
-    n_entries, nulls_count = entries
-    n_others = 0
-    for entry in range(n_entries):
-        at = 2 * entry if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
-        if t.valid[entry]:
-            w.state[UNESCAPED] = 0
-            if hash_value(w, t.offsets[entry], keys[at], keys[at + 1]) != t.offsets[entry + 1]:
-                t.others[n_others] = entry
-                n_others += 1
-                continue
-            left, right = w.lanes[2], w.lanes[3]
-        elif nulls_count:
-            left, right = finish(keys[at], keys[at + 1], np.uint64(NULL))
-        else:
-            continue
-        sums[2 * entry] += left
-        sums[2 * entry + 1] += right
-    return n_others

@@ -1,19 +1,20 @@
-"""Hash the items of a tape: their digest, whatever their shape."""
+"""Hash the items of a tape, whatever their shape."""
 
 # Compiled code has neither exceptions nor tables of functions.
-# ruff: noqa: C901, PLR0912, PLR0915
+# ruff: noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ddbio.items.digest import ELEMENT_KEY, INDEX, START
 from ddbio.items.digest import ITEM as ITEM_CODE
 from ddbio.items.digest import NAME as NAME_CODE
+from ddbio.items.kernel import memory
 from ddbio.items.kernel.base64 import decode_base64, decoded_length
-from ddbio.items.kernel.codes import BOOL, SS, B, L, N, S
+from ddbio.items.kernel.codes import BOOL, MAX_SKIPPED_DEPTH, SS, B, L, N, S
 from ddbio.items.kernel.hash.mixing import BLOCK_BYTES, absorb, absorb_bytes, finish, last_of, text_number, word_number
 from ddbio.items.kernel.jit import inner, loop
 from ddbio.items.kernel.memory import PAD, peek, pointers, poke
@@ -21,51 +22,119 @@ from ddbio.items.kernel.tape.paths import KEY_LEFT, KEY_RIGHT, NAME, NAME_BYTES,
 from ddbio.items.kernel.tape.walk import CLOSE, FORM_BITS, IN_SET, ITEM, LENGTH_MASK, NUMBER_TEXT, TAG_BITS
 from ddbio.items.kernel.tape.walk import NAME as NAME_TAG
 
-LANES = 6
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ddbio.items.kernel.tape.walker import Walker
+
+    _Words: TypeAlias = npt.NDArray[np.uint64]
+    _Rows: TypeAlias = npt.NDArray[np.int64]
+
+_LANES = 6
 """What a level of nesting has: its key, the sum of its values' hashes, its type and the number of its elements."""
 
 _LEFT_START, _RIGHT_START = (np.uint64(word) for word in START)
 _LEFT_ELEMENT, _RIGHT_ELEMENT = (np.uint64(word) for word in ELEMENT_KEY)
 _ZERO = np.uint64(0)
+_SCRATCH_BYTES = 4096
+# How the key of the next value is known.
+_BY_NODE, _BY_NAME, _BY_KEY = range(3)
+
+
+class Hasher:
+    """Hash the items on the tape of a walker; hold the arrays for that."""
+
+    def __init__(self) -> None:
+        # At the deepest level may be a set, or a list or map that is empty: the walk takes no level for these.
+        self._lanes = memory.allocate_words(_LANES * (MAX_SKIPPED_DEPTH + 2)).view(np.uint64)
+        self._scratch = memory.allocate(_SCRATCH_BYTES)
+
+    def total(self, walker: Walker) -> int:
+        """Return the sum of the items' hashes."""
+        while True:
+            high, low, n_bytes = hash_items(walker.walk, walker.n_words, self._lanes, self._scratch)
+            if not n_bytes:
+                return int(high) << 64 | int(low)
+            self._scratch = memory.allocate(2 * int(n_bytes))
+
+    def add_sums(self, walker: Walker, rows: _Rows, keys: _Words, sums: _Words) -> None:
+        """Add the sum of the hashes of each item's attributes to the two words of its row.
+
+        Parameters
+        ----------
+        rows
+            The row of each item.
+        keys
+            Two words for each row, or two for all: the key of the first attribute, in the place of its name's. Without
+            any, each attribute has its name's.
+        """
+        place, item, n_bytes = 0, 0, 1
+        while n_bytes:
+            span = place, walker.n_words, item
+            place, item, n_bytes = hash_rows(walker.walk, span, (rows, keys, sums), self._lanes, self._scratch)
+            if n_bytes:
+                self._scratch = memory.allocate(2 * int(n_bytes))
 
 
 @loop
 def hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
     """Return the two words, high first, of the sum of the items' hashes, and the bytes that ``scratch`` lacks."""
-    return _hash_items(pointers(walk), n_words, lanes, scratch)
+    _, _, n_bytes, high, low = _hash_items(pointers(walk), (0, n_words, 0), None, None, None, lanes, scratch)
+    return high, low, n_bytes
+
+
+@loop
+def hash_rows(walk: Any, span: Any, columns: Any, lanes: Any, scratch: Any) -> Any:
+    """Add the sums of the items in a span of the tape: from a word to a word, and the number of its first item.
+
+    Return where the span goes on if ``scratch`` is too small, the number of that item, and the bytes that it needs.
+    """
+    rows, keys, sums = columns
+    place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows, keys, sums, lanes, scratch)
+    return place, item, n_bytes
 
 
 @inner
-def _hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
+def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: Any, scratch: Any) -> Any:
+    """Hash by pointers; what is for rows is compiled only if they are not None."""
     data, tape, nodes = walk.data, walk.tape, walk.nodes
+    begin, stop, item = span
     high, low = _ZERO, _ZERO
-    depth, named, name_word = 0, False, 0
-    for at in range(0, n_words, 2):
+    row, depth, named, name_word = 0, 0, _BY_NODE, 0
+    for at in range(begin, stop, 2):
         head, word = peek(tape, at), peek(tape, at + 1)
         tag = head & TAG_BITS
         if tag == ITEM:
-            lanes[2], lanes[3], lanes[4] = _ZERO, _ZERO, _ZERO
+            lanes[2], lanes[3] = _ZERO, _ZERO
+            if rows is not None:
+                begin, row = at, rows[item]
+                named = _BY_KEY if len(keys) > 0 else _BY_NODE
             continue
         if tag == CLOSE:
-            left, right = lanes[LANES * depth + 2], lanes[LANES * depth + 3]
+            left, right = lanes[_LANES * depth + 2], lanes[_LANES * depth + 3]
             if depth == 0:
-                left, right = absorb(_LEFT_START, _RIGHT_START, left, right)
-                left, right = finish(left, right, np.uint64(ITEM_CODE))
-                low += right
-                high += left + np.uint64(low < right)
+                if rows is None:
+                    left, right = absorb(_LEFT_START, _RIGHT_START, left, right)
+                    left, right = finish(left, right, np.uint64(ITEM_CODE))
+                    low += right
+                    high += left + np.uint64(low < right)
+                else:
+                    sums[2 * row] += left
+                    sums[2 * row + 1] += right
+                    item += 1
                 continue
-            base = LANES * depth
+            base = _LANES * depth
             left, right = absorb(lanes[base], lanes[base + 1], left, right)
             left, right = finish(left, right, lanes[base + 4] + np.uint64(1))
             depth -= 1
         elif tag == NAME_TAG:
-            named, name_word = True, word
+            named, name_word = _BY_NAME, word
             continue
         elif tag > ITEM:
             continue
         else:
             # The key of the value: its name, its place in a list, or that of all elements of a set.
-            base = LANES * depth
+            base = _LANES * depth
             if tag >= IN_SET:
                 tag -= IN_SET
                 left, right = _LEFT_ELEMENT, _RIGHT_ELEMENT
@@ -73,9 +142,15 @@ def _hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
                 left, right = absorb(_LEFT_START, _RIGHT_START, lanes[base + 5] - np.uint64(1), _ZERO)
                 left, right = finish(left, right, np.uint64(INDEX))
                 lanes[base + 5] += np.uint64(1)
-            elif named:
-                named = False
+            elif named == _BY_NAME:
+                named = _BY_NODE
                 left, right = _hash_name(data, name_word >> 32, name_word & LENGTH_MASK)
+            elif named == _BY_KEY:
+                named = _BY_NODE
+                left, right = _ZERO, _ZERO
+                if keys is not None:
+                    key = 2 * row if len(keys) > 2 else 0  # noqa: PLR2004 - one key for all
+                    left, right = keys[key], keys[key + 1]
             else:
                 record = (head >> NODE_BITS) * NODE_WIDTH
                 left, right = np.uint64(peek(nodes, record + KEY_LEFT)), np.uint64(peek(nodes, record + KEY_RIGHT))
@@ -85,7 +160,7 @@ def _hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
                     poke(nodes, record + KEY_RIGHT, np.int64(right))
             if tag >= SS:
                 depth += 1
-                base += LANES
+                base += _LANES
                 lanes[base], lanes[base + 1], lanes[base + 2], lanes[base + 3] = left, right, _ZERO, _ZERO
                 lanes[base + 4] = np.uint64(tag)
                 # Elements of a list count from one.
@@ -109,15 +184,42 @@ def _hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
                 start, length = word >> 32, word & LENGTH_MASK
                 size = decoded_length(data, start, length)
                 if size + PAD > len(scratch):
-                    return high, low, size + PAD
+                    return begin, item, size + PAD, high, low
                 decode_base64(scratch, 0, data, start, size)
                 left, right = absorb_bytes(left, right, scratch, 0, size, size + BLOCK_BYTES)
                 left, right = finish(left, right, last_of(size, B + 1))
             else:
                 left, right = finish(left, right, last_of(word if tag == BOOL else 0, tag + 1))
-        lanes[LANES * depth + 2] += left
-        lanes[LANES * depth + 3] += right
-    return high, low, 0
+        lanes[_LANES * depth + 2] += left
+        lanes[_LANES * depth + 3] += right
+    return stop, item, 0, high, low
+
+
+@loop
+def find_rows(walk: Any, n_words: int, rows: Any, column_of_node: Any, present: Any, doubled: Any) -> Any:
+    """Put the rows into ``doubled`` whose item has an attribute with a value in its own column too; return how many.
+
+    Parameters
+    ----------
+    column_of_node
+        The number of the column of each node, or -1.
+    present
+        A byte for each row of the first column, then of the next.
+    """
+    return _find_rows(pointers(walk).tape, n_words, rows, column_of_node, present, doubled)
+
+
+@inner
+def _find_rows(tape: Any, n_words: int, rows: Any, column_of_node: Any, present: Any, doubled: Any) -> Any:
+    item, count = -1, 0
+    for at in range(0, n_words, 2):
+        head = peek(tape, at)
+        item += head & TAG_BITS == ITEM
+        column = column_of_node[head >> NODE_BITS]
+        if column >= 0 and present[column, rows[item]] and (count == 0 or doubled[count - 1] != rows[item]):
+            doubled[count] = rows[item]
+            count += 1
+    return count
 
 
 @inner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ddbio.items.framing import Framing
     from ddbio.items.kernel.tape.paths import Walk
 
+    AnyFraming: TypeAlias = Framing | Literal["column"]
+    """In a column each text is an item, and a byte of zero follows it."""
+
 MOST_BYTES = (1 << 31) - 1
 """Places in the data, and Arrow's offsets of what is made of it, have 31 bits."""
 
@@ -26,6 +29,8 @@ MAX_NODES = 1 << 18
 """Items with more paths are left to the plain reference; only few names of a map count."""
 
 _FIRST_NODES, _FIRST_TEXT_BYTES, _FIRST_NAMES, _FIRST_TAPE_WORDS, _SLOTS_RATIO = 128, 4096, 1024, 2048, 4
+_MOST_PATHS = 1 << 14
+_ALL_ROWS = 1 << 62
 _TAPE_RATIO, _FIRST_SIDE_RATIO, _MAX_SIDE_RATIO = 10, 0.25, 4
 _NAME_SLOT_BITS = np.uint64(32)
 
@@ -50,7 +55,8 @@ def first_walk() -> Walk:
 
 def forget_paths(walk: Walk) -> None:
     """Forget all paths but the item's."""
-    for array in (walk.nodes, walk.lookup, walk.names, walk.state):
+    walk.nodes[: walk.state[codes.N_PATHS] * paths.NODE_WIDTH] = 0
+    for array in (walk.lookup, walk.names, walk.state):
         array[:] = 0
     # No comparison has these bits.
     walk.nodes[[paths.PREFIX_MASK, paths.WHOLE_MASK]] = -1
@@ -98,6 +104,11 @@ class Walker:
         """Return whether that place is within an array of records, where no document begins."""
         return bool(self.walk.state[codes.INSIDE] < 0)
 
+    @property
+    def has_many_paths(self) -> bool:
+        """Return whether paths should be forgotten after this piece: names may be new in each."""
+        return bool(self.walk.state[codes.N_PATHS] > _MOST_PATHS)
+
     def load(self, piece: memoryview | npt.NDArray[np.uint8], *, anew: bool = False) -> bool:
         """Copy the data to its place; return whether it is UTF-8.
 
@@ -144,7 +155,22 @@ class Walker:
         """Let the next rows begin a new tape."""
         self.walk.state[codes.ROWS] = self.walk.state[codes.TAPE] = self.walk.state[codes.UNESCAPED] = 0
 
-    def go_on(self, framing: Framing, max_rows: int) -> int:
+    def walk_whole(self, piece: memoryview | npt.NDArray[np.uint8], framing: AnyFraming) -> bool:
+        """Walk all items of a piece; return False if one of them is refused.
+
+        Raises
+        ------
+        DecodeError
+            It is too much for places of 31 bits.
+        """
+        while self.load(piece):
+            status = self.go_on(framing, _ALL_ROWS)
+            if status != codes.GROW_UNESCAPED:
+                return status == codes.DONE
+            self.widen()
+        return False
+
+    def go_on(self, framing: AnyFraming, max_rows: int) -> int:
         """Walk on from the last place; return how it ended.
 
         Returns DONE; FULL after so many rows; ERROR at an item that is refused; or GROW_UNESCAPED: then the data must
