@@ -196,7 +196,7 @@ class Encoder:
     def _printer(self, prefix: bytes, suffix: bytes) -> KernelEncoder:
         printer = self._printers.get((prefix, suffix))
         if printer is None:
-            printer = KernelEncoder(self._stored, self._keys, self._options, prefix, suffix)
+            printer = KernelEncoder(self._stored, self._keys, self._options, (prefix, suffix))
             self._printers[prefix, suffix] = printer
         return printer
 

@@ -1,4 +1,4 @@
-"""Print rows as lines of plain JSON by the compiled loops: encoded as items first, whose types are then left out.
+"""Print rows as lines of plain JSON by the compiled loops that encode items, without the types of values.
 
 Columns without an exact form in DynamoDB, and rows that are no items, are left to plain Python; its lines are the same.
 """
@@ -16,11 +16,12 @@ from ddbio.items.batch_size import batch_bytes
 from ddbio.items.encode import EncodeOptions
 from ddbio.items.kernel.arrays import bool_array, int64_values, joined_texts, texts_array
 from ddbio.items.kernel.encode.encoder import KernelEncoder
-from ddbio.items.kernel.flat_items import flat_members
 from ddbio.items.schema.arrow import RESCUE_NAME, is_binary, is_decimal, is_list, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ddbio.items.kernel.encode.encoder import Printed
 
 _PIECE_BYTES = 8 << 20
 _OPTIONS = EncodeOptions()
@@ -49,7 +50,7 @@ class JsonLinePrinter:
         # Arrow counts no rows where there are no columns.
         if len(self._plain) == len(fields) > 0 and (self._rescue < 0 or is_text(schema.field(self._rescue).type)):
             try:
-                self._encoder = KernelEncoder(self._plain, {}, _OPTIONS)
+                self._encoder = KernelEncoder(self._plain, {}, _OPTIONS, (b"", b"\n"), is_plain=True)
             except SchemaError:
                 return
 
@@ -79,31 +80,30 @@ class JsonLinePrinter:
         self, encoder: KernelEncoder, rows: pa.RecordBatch, columns: list[Any]
     ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
         printed = encoder.print_batch(pa.RecordBatch.from_arrays(columns, schema=self._plain))
-        found = flat_members(printed.text, printed.offsets, np.zeros(rows.num_rows, np.bool_))
-        if found is None or len(found[0]) >= 1 << 31:
+        if len(printed.text) >= 1 << 31:
             yield rows, None
             return
-        lines = self._lines(rows, *found)
-        start = 0
+        lines, start, pieces = self._lines(rows, printed), 0, list[tuple[pa.RecordBatch, bytes | None]]()
         for row in sorted({each.row for each in printed.refused}):
             if row > start:
-                yield rows.slice(start, row - start), _text_of(lines[start:row])
-            yield rows.slice(row, 1), None
+                pieces.append((rows.slice(start, row - start), _text_of(lines[start:row])))
+            pieces.append((rows.slice(row, 1), None))
             start = row + 1
         if start < rows.num_rows:
-            yield rows.slice(start), _text_of(lines[start:])
+            pieces.append((rows.slice(start), _text_of(lines[start:])))
+        # What is printed next takes the place of the lines.
+        yield from pieces
 
-    def _lines(self, rows: pa.RecordBatch, data: Any, ends: Any) -> Any:
-        places = np.concatenate([[0], ends]).astype(np.int32)
-        buffers = [None, pa.py_buffer(places.data), pa.py_buffer(data.data)]
-        members: Any = pa.Array.from_buffers(pa.string(), len(ends), buffers)
+    def _lines(self, rows: pa.RecordBatch, printed: Printed) -> Any:
+        buffers = [None, pa.py_buffer(printed.offsets.astype(np.int32).data), pa.py_buffer(printed.text.data)]
+        lines: Any = pa.Array.from_buffers(pa.binary(), rows.num_rows, buffers)
         rescued: Any = rows.column(self._rescue) if self._rescue >= 0 else None
         if rescued is None or rescued.null_count == len(rescued):
-            return joined_texts("{", members, "}\n")
+            return lines
         behind, alone, nothing = texts_array(f',"{RESCUE_NAME}":', f'"{RESCUE_NAME}":', "")
-        name = pc.if_else(bool_array(np.diff(places) > 0), behind, alone)
+        name = pc.if_else(bool_array(np.diff(printed.offsets) > len("{}\n")), behind, alone)
         texts = joined_texts(name, rescued.cast(pa.string())).fill_null(nothing)
-        return joined_texts("{", members, texts, "}\n")
+        return joined_texts(pc.binary_slice(lines, 0, -2).cast(pa.string()), texts, "}\n")
 
 
 def _plain_field(field: pa.Field[Any], *, at_top: bool = False) -> pa.Field[Any] | None:

@@ -6,6 +6,7 @@ row is held against the plain reference, and against what a service of its own w
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from item_generator import Generator
 from mutation import mutate
 
 from ddbio.errors import DecodeError, SchemaError
-from ddbio.items.encode import Encoder
+from ddbio.items.encode import EncodeOptions, Encoder
 from ddbio.items.json_text import compact_json
 from ddbio.items.kernel.encode import encoder
 from ddbio.items.kernel.encode import load as encode_load
+from ddbio.items.kernel.encode.encoder import KernelEncoder
 from ddbio.items.kernel.encode.json_columns import Checker, make_checker
 from ddbio.items.kernel.encode.rules import RefusedValueError, read_members
 from ddbio.items.kernel.jit import CHECKED
@@ -65,6 +67,16 @@ def check(batch, encoded) -> None:
         assert (row in refused) == (size < 0), (encoded.refusals, item)
         assert text == (b"" if size < 0 else compact_json(item).encode()), (text, item)
         assert encoded.sizes[row] == max(size, 0), (encoded.sizes[row], size, item)
+
+
+def check_plain(batch, encoded) -> None:
+    """Print the same rows without types: they are as many, and JSON."""
+    printed = KernelEncoder(batch.schema, {}, EncodeOptions(), (b"", b"\n"), is_plain=True).print_batch(batch)
+    assert [each.row for each in printed.refused] == [refusal.row for refusal in encoded.refusals]
+    lines = printed.text.tobytes().splitlines()
+    assert len(lines) == batch.num_rows - len(printed.refused)
+    for line in lines:
+        assert isinstance(json.loads(line), dict)
 
 
 def check_texts(generator) -> None:
@@ -115,6 +127,7 @@ def main() -> None:
                 continue
             if not IS_BROKEN:
                 check(rows, encoded)
+                check_plain(rows, encoded)
             n_taken += length - len(encoded.refusals)
             n_refused += len(encoded.refusals)
         if not IS_BROKEN:

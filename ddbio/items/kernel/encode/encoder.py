@@ -59,10 +59,24 @@ class Refused(NamedTuple):
 
 
 class KernelEncoder:
-    """Print the rows of batches of one schema; keep one per thread."""
+    """Print the rows of batches of one schema; keep one per thread.
+
+    Parameters
+    ----------
+    frame
+        What is printed before each item, and after it.
+    is_plain
+        Whether values are printed without their types, as in plain JSON; sets and columns of JSON have no such form.
+    """
 
     def __init__(
-        self, schema: pa.Schema, keys: Mapping[str, str], options: Any, prefix: bytes = b"", suffix: bytes = b""
+        self,
+        schema: pa.Schema,
+        keys: Mapping[str, str],
+        options: Any,
+        frame: tuple[bytes, bytes] = (b"", b""),
+        *,
+        is_plain: bool = False,
     ) -> None:
         if len(keys) > _MOST_KEYS or not set(keys.values()) <= _KEY_TYPES:
             raise OptionError(f"keys {dict(keys)!r}: give the partition key and perhaps the sort key, each S, N or B")
@@ -71,8 +85,10 @@ class KernelEncoder:
         fields, scales = plain_fields(schema, options)
         self._rules = key_rules(keys, options.index_keys)
         self._program = plan_program(fields, self._rules, scales)
-        self._tables = compile_tables(self._program, len(keys), prefix, suffix)
-        self._frame_bytes = len(prefix) + len(suffix)
+        for node in self._program.nodes:
+            node.is_plain = is_plain
+        self._tables = compile_tables(self._program, len(keys), *frame)
+        self._frame_bytes = sum(map(len, frame))
         self._loader = Loader(self._program, self._tables, self._rules, options)
         self._out = allocate(0)
         self._touched = 0

@@ -50,8 +50,6 @@ _GROWTH = 2
 _SPARSE_RATIO = 4
 """Where a row has one in so many columns or fewer, those that it has are listed first."""
 _DIGITS_ROOM = 128
-_NULL_BYTES = 16
-"""More than what DynamoDB's NULL is printed as."""
 
 _SHIFT = 32
 _LEAVES = {
@@ -108,8 +106,7 @@ class Loader:
             name_of_field(column.field): column for column in program.columns if column.kind != codes.MEMBERS
         }
         self._overhead_bytes = [
-            max(len(node.head.encode()) + len(node.tail), len(node.name_text.encode()) + _NULL_BYTES)
-            for node in program.nodes
+            max(len(node.head.encode()) + len(node.tail), len(node.null.encode())) for node in program.nodes
         ]
         self._numbers = np.array([column.number for column in program.columns], np.intp)
         steps = [0]

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ddbio.items.kernel.encode.rules import KeyRule
 
 _NARROW_SCALE = 100
-_OPENINGS = {codes.STRUCT: '{"M":{', codes.MAP: '{"M":{', codes.LIST: '{"L":[', codes.BOOLEAN: '{"BOOL":'}
-_ENDINGS = {
-    codes.STRUCT: "}},",
-    codes.MAP: "}},",
-    codes.LIST: "]},",
-    codes.BOOLEAN: "},",
-    codes.RAW: ",",
-    codes.MEMBERS: ",",
+_BRACES, _BRACKETS, _QUOTES, _NOTHING = ("{", "}"), ("[", "]"), ('"', '"'), ("", "")
+_EDGES = {
+    **dict.fromkeys((codes.STRUCT, codes.MAP), _BRACES),
+    codes.LIST: _BRACKETS,
+    **dict.fromkeys((codes.BOOLEAN, codes.RAW, codes.MEMBERS), _NOTHING),
 }
+"""What is printed around the content of a value, apart from its type; quotes around others."""
+
+_NUMBERS = {codes.NUMBER, codes.INTEGER, codes.UNSIGNED, codes.WIDE}
 _WIDTH = 32
 
 
@@ -55,6 +55,8 @@ class Node:
     longest: int = 0
     misfit: str = ""
     """Why no value of the column is the index key that it should be."""
+    is_plain: bool = False
+    """Whether values are printed without their types, as in plain JSON."""
 
     @property
     def is_set(self) -> bool:
@@ -70,17 +72,25 @@ class Node:
     @property
     def head(self) -> str:
         """Return the text before the content of a value."""
-        if self.place == "element":
-            return '"'
-        if self.kind in {codes.RAW, codes.MEMBERS}:
-            return self.name_text
-        opening = f'{{"{self.tag}":[' if self.is_set else _OPENINGS.get(self.kind, f'{{"{self.tag}":"')
-        return self.name_text + opening
+        return self.name_text + (f'{{"{self.tag}":' if self._has_type else "") + self._edges[0]
 
     @property
     def tail(self) -> str:
         """Return the text after the content of a value."""
-        return '",' if self.place == "element" else _ENDINGS.get(self.kind, '"},')
+        return self._edges[1] + ("}," if self._has_type else ",")
+
+    @property
+    def null(self) -> str:
+        """Return the text of a null."""
+        return self.name_text + ("null," if self.is_plain else '{"NULL":true},')
+
+    @property
+    def _has_type(self) -> bool:
+        return not self.is_plain and self.place != "element" and self.kind not in {codes.RAW, codes.MEMBERS}
+
+    @property
+    def _edges(self) -> tuple[str, str]:
+        return _NOTHING if self.is_plain and self.kind in _NUMBERS else _EDGES.get(self.kind, _QUOTES)
 
     @property
     def fixed_size(self) -> int:
@@ -249,7 +259,7 @@ def compile_tables(program: Program, n_keys: int, prefix: bytes, suffix: bytes) 
         return [places[each] for each in encoded], [len(each) for each in encoded]
 
     heads, tails = spans(node.head for node in nodes), spans(node.tail for node in nodes)
-    nulls = spans(f'{node.name_text}{{"NULL":true}},' for node in nodes)
+    nulls = spans(node.null for node in nodes)
     frames = spans([prefix, suffix])
     text.extend(bytes(2 * _WIDTH))
     return Tables(
