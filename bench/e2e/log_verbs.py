@@ -38,12 +38,9 @@ from ddbio.cdc.log_rows import LogDecoder
 from ddbio.cdc.plain_lines import PlainLines, plain_lines
 from ddbio.formats.log_columns import EVENT_TIME, EXPIRED, OLD_IMAGE, OLD_RESCUE, OPERATION, SEQUENCE
 from ddbio.formats.parquet import parquet_bytes
-from ddbio.items.change_images import image_batches
 from ddbio.items.digest_columns import ColumnDigest
-from ddbio.items.kernel.arrays import spans_of, valid_of
-from ddbio.items.kernel.flat_items import flat_members
+from ddbio.items.plain_changes import ChangePrinter
 from ddbio.items.row_lines import JsonLinePrinter
-from ddbio.items.schema.arrow import RESCUE_NAME
 from ddbio.lake_formats.keys import key_texts
 from ddbio.testing import FakeDynamoDB
 
@@ -135,7 +132,7 @@ def verbs(place: Place) -> dict[str, slopes.Job]:
             ("gunzip", "decode records", "print records"), lambda _: ["changes", "read", str(place.deliveries)]
         ),
         "changes write": job(
-            ("read text", "read images", "print lines", "gzip lines"),
+            ("read text", "print images", "gzip lines"),
             lambda folder: ["changes", "write", str(place.changes), str(folder / "delivered"), "--json"],
         ),
         "replay": job(
@@ -202,8 +199,7 @@ class LogSteps(Steps):
             "decode records": lambda: [self._decoded(text) for text in self._texts],
             "write records": lambda: [parquet_bytes(pa.Table.from_batches([each]), "zstd") for each in self._records],
             "read text": place.changes.read_bytes,
-            "read images": lambda: image_batches(self._changes),
-            "print lines": lambda: [_members_of(batch) for batch in self._images],
+            "print images": lambda: ChangePrinter().print_changes(memoryview(self._changes)),
             "gzip lines": lambda: [igzip_lib.compress(each.data, 2, igzip_lib.COMP_GZIP) for each in self._plain_lines],
             "sum MD5 of export": lambda: [md5(path.read_bytes()) for path in data_files(place.export)],
             "gunzip export": lambda: [unzipped(path) for path in data_files(place.export)],
@@ -267,12 +263,6 @@ class LogSteps(Steps):
     @cached_property
     def _changes(self) -> bytes:
         return self._place.changes.read_bytes()
-
-    @cached_property
-    def _images(self) -> list[pa.RecordBatch]:
-        found = image_batches(self._changes)
-        assert found is not None
-        return found
 
     @cached_property
     def _plain_lines(self) -> list[PlainLines]:
@@ -420,10 +410,6 @@ def _unnested(rows: pa.Table, name: str) -> pa.Table:
 
 def _hashed(rows: pa.Table, keys: Sequence[str] = ()) -> object:
     return [ColumnDigest(keys).add_rows(batch) for batch in rows.to_batches()]
-
-
-def _members_of(batch: pa.RecordBatch) -> object:
-    return flat_members(*spans_of(batch.column(RESCUE_NAME)), valid_of(batch.column("new_image")))
 
 
 def _print(batch: pa.RecordBatch) -> object:

@@ -20,7 +20,7 @@ from ddbio.cdc.plain_lines import PlainLines, plain_lines, text_parts
 from ddbio.cdc.transform import change_line, change_time, partition_keys
 from ddbio.commit.contents import require_target
 from ddbio.errors import DecodeError, OptionError
-from ddbio.items.change_images import ImageReader
+from ddbio.items.plain_changes import ChangePrinter
 from ddbio.jobs.report import Clock, JobReport
 from ddbio.jobs.stores import open_store
 
@@ -235,7 +235,7 @@ def write_changes(changes: Iterable[bytes], options: ChangesWriteOptions) -> Del
     require_target(store)
     delivery, records, rejected = _Delivery(options, store), 0, 0
     table = None if options.table is None else OneTable(options.table)
-    reader, images, foreign = DeliveredReader(table=table), ImageReader(), 0
+    reader, images, foreign = DeliveredReader(table=table), ChangePrinter(), 0
     for text, seen in _parts(changes):
         lines = plain_lines(text, seen, images, table) if options.records == "lines" else None
         if lines is not None:

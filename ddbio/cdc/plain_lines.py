@@ -26,27 +26,24 @@ from ddbio.formats.log_columns import (
     TABLE,
     TIME_TO_LIVE,
 )
-from ddbio.items.change_images import ImageReader
 from ddbio.items.changes import plainly_encoded
 from ddbio.items.kernel.arrays import (
     bool_array,
     int64_array,
-    int64_values,
     joined_texts,
     offsets_of,
-    spans_of,
     texts_array,
-    valid_of,
 )
-from ddbio.items.kernel.flat_items import flat_members
 from ddbio.items.kernel.members import Marks, Openings
-from ddbio.items.schema.arrow import RESCUE_NAME
+from ddbio.items.plain_changes import ChangePrinter
 from ddbio.items.schema.folded import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
+
+    from ddbio.items.plain_changes import PlainChanges
 
 _OPENINGS = Openings((b"eventName", b"SequenceNumber", b"eventID", *OPENINGS))
 _NAMES = (b'"eventName"', b'"SequenceNumber"', b'"eventID"')
@@ -85,7 +82,7 @@ def text_parts(text: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
 
 
 def plain_lines(
-    text: bytes, seen: set[str] | None = None, images: ImageReader | None = None, table: OneTable | None = None
+    text: bytes, seen: set[str] | None = None, images: ChangePrinter | None = None, table: OneTable | None = None
 ) -> list[PlainLines] | None:
     """Return the line of each change record, or None if the text holds other things, or a record twice.
 
@@ -96,7 +93,7 @@ def plain_lines(
     seen
         Event ids that came before, which are not taken again; those of the text are added.
     images
-        What has read images before.
+        What has printed changes before.
     table
         The table whose changes are wanted: a text with those of others is refused, too.
     """
@@ -108,15 +105,14 @@ def plain_lines(
     except DecodeError:
         return None
     found, start = list[PlainLines](), 0
-    for batch in checked.batches:
-        if batch.num_rows:
-            stop = start + batch.num_rows
-            own = [None if each is None else each[start:stop] for each in checked.members]
-            lines = _lines(batch, own, None if expired is None else expired[start:stop])
-            if lines is None:
-                return None
-            found.append(lines)
-            start = stop
+    for changes in checked.changes:
+        stop = start + len(changes.ends)
+        own = [None if each is None else each[start:stop] for each in checked.members]
+        lines = _lines(changes, own, None if expired is None else expired[start:stop])
+        if lines is None:
+            return None
+        found.append(lines)
+        start = stop
     checked.note(seen)
     return found
 
@@ -147,7 +143,7 @@ def split_records(text: bytes, most: int | None = None, seen: set[str] | None = 
 
 class _Checked(NamedTuple):
     members: list[Any]
-    batches: list[pa.RecordBatch]
+    changes: list[PlainChanges]
     names_service: bool
     event_ids: list[str]
 
@@ -162,25 +158,24 @@ class _Checked(NamedTuple):
             seen.update(self.event_ids)
 
 
-def _checked(text: bytes, seen: set[str] | None = None, images: ImageReader | None = None) -> _Checked | None:
+def _checked(text: bytes, seen: set[str] | None = None, images: ChangePrinter | None = None) -> _Checked | None:
     """Return the members of the records and their images; None where only the reference may judge them."""
     marks = _MARKS.found(text)
     if _TIME in marks or not marks.isdisjoint(_LETTERS) or (_RECORDS in marks and _HAS_RECORDS.search(text)):
         return None
-    members, images = _own_members(text), images or ImageReader()
+    members, images = _own_members(text), images or ChangePrinter()
     try:
-        batches = None if members is None else images.read(bytes(plainly_encoded(text)))
+        changes = None if members is None else images.print_changes(memoryview(plainly_encoded(text)))
     except DecodeError:
         return None
-    if members is None or batches is None or sum(batch.num_rows for batch in batches) != len(members[0]):
+    if members is None or changes is None or sum(len(each.ends) for each in changes) != len(members[0]):
         return None
     event_ids = [] if seen is None or members[2] is None else members[2].to_pylist()
     if (seen and not seen.isdisjoint(event_ids)) or not LINE_MEMBERS.isdisjoint(map(fold, images.names)):
         return None
-    times = [int64_values(batch.column("write_time")) for batch in batches if batch.num_rows]
-    if any(each.min() < 0 or each.max() >= _MOST_MICROS for each in times):
+    if any(len(each.times) and not 0 <= each.times.min() <= each.times.max() < _MOST_MICROS for each in changes):
         return None
-    return _Checked(members, batches, _SERVICE in marks, event_ids)
+    return _Checked(members, changes, _SERVICE in marks, event_ids)
 
 
 def _own_members(text: bytes) -> list[Any] | None:
@@ -200,13 +195,10 @@ def _own_members(text: bytes) -> list[Any] | None:
     return None if named is None else [*members, table_names(named) if len(named) else None]
 
 
-def _lines(batch: pa.RecordBatch, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
-    times = int64_values(batch.column("write_time"))
-    images, offsets = spans_of(batch.column(RESCUE_NAME))
-    printed = flat_members(images, offsets, valid_of(batch.column("new_image")))
-    if printed is None or len(printed[0]) > _MOST_BYTES:
+def _lines(changes: PlainChanges, own: list[Any], expired: npt.NDArray[np.bool_] | None) -> PlainLines | None:
+    data, ends, times = changes
+    if len(data) > _MOST_BYTES:
         return None
-    data, ends = printed
     places = np.concatenate([[0], ends]).astype(np.int32)
     items = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(places.data), pa.py_buffer(data.data)])
     texts: Any = int64_array(times).cast(pa.timestamp("us")).cast(pa.string())

@@ -30,7 +30,6 @@ class _RefusedError(Exception):
 class _ImageLoops(ChangeLoops):
     def __init__(self) -> None:
         super().__init__(pa.schema([]), [], ())
-        self.names = set[str]()
 
     def _rescued(self, fit: Fit | None, log: MisfitLog) -> list[RowTexts]:
         del log
@@ -38,9 +37,8 @@ class _ImageLoops(ChangeLoops):
         found, texts = 0, list[RowTexts]()
         if fit is not None:
             # Every attribute is a misfit.
-            found, written, names = image_items(fit)
+            found, written = image_items(fit)
             texts.append(written)
-            self.names |= names
         if found != counts[[codes.KEYS, codes.NEW_IMAGE, codes.OLD_IMAGE]].sum():
             # One has no attributes.
             raise _RefusedError
@@ -51,41 +49,15 @@ class _ImageLoops(ChangeLoops):
         raise _RefusedError
 
 
-class ImageReader:
-    """Read the images of texts, one after the other, in the memory of the first; keep one per thread."""
-
-    def __init__(self) -> None:
-        self._loops: _ImageLoops | None = None
-
-    @property
-    def names(self) -> set[str]:
-        """The attributes of the images of the last text, as they are written."""
-        return set() if self._loops is None else self._loops.names
-
-    def read(self, body: bytes | memoryview) -> list[pa.RecordBatch] | None:
-        """Return the same as :func:`image_batches`."""
-        if self._loops is None:
-            self._loops = _ImageLoops()
-        self._loops.names.clear()
-        try:
-            return self._loops.decode_batches(body, "changes")
-        except _RefusedError:
-            return None
-
-
-def image_batches(body: bytes | memoryview) -> list[pa.RecordBatch] | None:
-    """Return the changes of a text as batches whose rescue column has their images, or None if the loops refuse one.
-
-    The images of a change are side by side in its row's text: the keys come first, then its new image, then the old
-    one, as in the plain reference.
-    """
-    return ImageReader().read(body)
-
-
 def item_texts(body: bytes | memoryview) -> list[memoryview] | None:
-    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change."""
-    batches = image_batches(body)
-    if batches is None:
+    """Return the images of all changes as items, in texts of some megabytes, or None if the loops refuse a change.
+
+    The images of a change are side by side: the keys come first, then its new image, then the old one, as in the plain
+    reference.
+    """
+    try:
+        batches = _ImageLoops().decode_batches(body, "changes")
+    except _RefusedError:
         return None
     buffers = [batch.column(RESCUE_NAME).buffers()[2] for batch in batches]
     return [memoryview(buffer) for buffer in buffers if buffer is not None]

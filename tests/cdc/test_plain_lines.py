@@ -11,6 +11,7 @@ from item_strategies import ITEMS, VALUES
 
 from ddbio.cdc.plain_lines import plain_lines, split_records, text_parts
 from ddbio.cdc.transform import change_line
+from ddbio.items.plain_changes import ChangePrinter
 
 MICROS = st.integers(0, (1 << 32) * 1_000_000 - 1)
 OWN_NAMES = {"_op", "_sequence", "_event_id", "_event_time", "_expired"}
@@ -91,6 +92,24 @@ def test_many_records_come_with_their_places_and_hours():
     assert [hour for each in lines for hour in each.hours.tolist()] == [
         (1793491203 + number) // 3600 for number in range(15_000)
     ]
+
+
+def test_items_and_maps_with_many_names_are_printed():
+    """An image has as many attributes as it likes; the names of a map beyond the first are not learned."""
+    many = {f"n{number}": {"N": str(number)} for number in range(200)}
+    found = [
+        {**RECORD, "eventID": str(number), "dynamodb": {**RECORD["dynamodb"], "NewImage": {**many, "m": {"M": many}}}}
+        for number in range(2)
+    ]
+    assert read(text_of(found)) == b"".join(f"{change_line(text_of([each]))[0]}\n".encode() for each in found)
+
+
+def test_a_name_of_an_earlier_text_does_not_matter():
+    """A text with an attribute named like a member of the line is refused; the next one is not."""
+    printer = ChangePrinter()
+    own = {**RECORD, "dynamodb": {**RECORD["dynamodb"], "NewImage": {"_sequence": {"S": "a"}}}}
+    assert plain_lines(text_of([own]), images=printer) is None
+    assert plain_lines(text_of([RECORD]), images=printer) is not None
 
 
 RECORD = {"eventName": "MODIFY", "eventID": "1", "dynamodb": {"ApproximateCreationDateTime": 1, "SequenceNumber": "1",

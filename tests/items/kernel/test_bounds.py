@@ -36,6 +36,7 @@ TARGETS = {
     "lake_keys_target.py": Target("", 1, 200, 200),
     "lines_target.py": Target("", 1, 500, 500),
     "members_target.py": Target("True, ", 1, 600, 600),
+    "plain_changes_target.py": Target("True, ", 1, 100, 50),
     "typed_items_target.py": Target("True, ", 1, 600, 100),
     "utf8_target.py": Target("", 1, 500, 0),
 }

@@ -286,11 +286,11 @@ class Rescuer:
             log.add_texts(path, _KINDS[kind], first, count, is_dropped=group.is_dropped)
 
 
-def image_items(fit: Fit) -> tuple[int, RowTexts, set[str]]:
+def image_items(fit: Fit) -> tuple[int, RowTexts]:
     """Return what a scan under a schema without attributes found in images of changes.
 
-    Returns the number of images that have attributes; for each row its images as items, side by side in the order
-    of their nodes, attributes in theirs; and the names of all attributes, as they are written.
+    Returns the number of images that have attributes, and for each row its images as items, side by side in the order
+    of their nodes, attributes in theirs.
     """
     n_entries = int(fit.state[codes.MISFITS])
     table = fit.misfits[: n_entries * MISFIT_WIDTH].reshape(-1, MISFIT_WIDTH).copy()
@@ -308,7 +308,7 @@ def image_items(fit: Fit) -> tuple[int, RowTexts, set[str]]:
     images = _written(fit.data, misfits, numbers, np.argsort(table[:, MISFIT_ROW], kind="stable"), groups)
     rows, firsts = np.unique(images.rows // (codes.OLD_IMAGE + 1), return_index=True)
     lengths = np.add.reduceat(images.lengths, firsts) if len(rows) else images.lengths
-    return len(images.rows), RowTexts(rows, lengths, images.data), {each.name for each in groups}
+    return len(images.rows), RowTexts(rows, lengths, images.data)
 
 
 def _ranks(groups: list[_Group]) -> npt.NDArray[np.int64]:

@@ -1,0 +1,223 @@
+"""Print the images of changes from a tape as members of plain JSON: those of the key, then others of the new image."""
+
+# Compiled code has neither exceptions nor tables of functions.
+# ruff: noqa: C901, PLR0912
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ddbio.items.kernel.codes import BOOL, KEYS, NEW_IMAGE, NULL, OLD_IMAGE, SS, WRITE_TIME, B, M, N, S
+from ddbio.items.kernel.encode.printing import print_text
+from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.memory import PAD, copy_bytes, out_of_line, peek, pointers, poke
+from ddbio.items.kernel.number import LONGEST_NUMBER, canonicalise_number, print_integer
+from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
+from ddbio.items.kernel.tape.paths import ELEMENTS, NAME_BYTES, NAME_HASH, NODE_BITS, NODE_WIDTH, OTHERS
+from ddbio.items.kernel.tape.paths import NAME as NAME_PLACE
+from ddbio.items.kernel.tape.walk import (
+    CLOSE,
+    ENTRY_WORDS,
+    FORM_BITS,
+    IN_SET,
+    LENGTH_MASK,
+    NAME,
+    NUMBER_TEXT,
+    ODD,
+    TAG_BITS,
+)
+from ddbio.items.kernel.text import QUOTE, same_text
+
+REFUSED: Final = -1
+LONGER_BYTES: Final = LONGEST_NUMBER
+"""The most bytes by which an entry of the tape is printed longer than its JSON: those of a number with an exponent."""
+
+_WORDS = np.frombuffer(bytearray(b"true".ljust(8) + b"false".ljust(8) + b"null".ljust(PAD)), np.uint8)
+
+
+class Plain(NamedTuple):
+    """Hold the tape of changes, and what is printed of them."""
+
+    data: npt.NDArray[np.uint8]
+    tape: npt.NDArray[np.int64]
+    nodes: npt.NDArray[np.int64]
+    texts: npt.NDArray[np.uint8]
+    digits: npt.NDArray[np.uint8]
+    members: npt.NDArray[np.int64]
+    """Room for the places of a change's members on the tape: as many as there are names of keys and new images."""
+    levels: npt.NDArray[np.int64]
+    """Room for the brackets that close what a value is in."""
+    out: npt.NDArray[np.uint8]
+    """As long as the data, ``LONGER_BYTES`` more for each entry, and ``PAD``."""
+    ends: npt.NDArray[np.int64]
+    """Where the members of each change end."""
+    times: npt.NDArray[np.int64]
+
+
+@loop
+def print_changes(plain: Any, n_words: int) -> Any:
+    """Print the members of every change, without braces; return how many bytes they take.
+
+    ``REFUSED`` if an image has no attributes, or a number is none.
+    """
+    return _print_changes(pointers(plain), n_words)
+
+
+@inner
+def _print_changes(c: Any, n_words: int) -> Any:
+    at, row, place = 0, 0, 0
+    while place < n_words:
+        # A change: its images in any order, its time, and whether the item is deleted.
+        begin, keys, new = at, 0, 0
+        place += ENTRY_WORDS
+        tag = 0
+        while tag != CLOSE:
+            head = peek(c.tape, place)
+            tag, node = head & TAG_BITS, head >> NODE_BITS
+            if tag == M and KEYS <= node <= OLD_IMAGE:
+                if peek(c.tape, place + ENTRY_WORDS) & TAG_BITS == CLOSE:
+                    return REFUSED
+                if node == KEYS:
+                    keys = place + ENTRY_WORDS
+                elif node == NEW_IMAGE:
+                    new = place + ENTRY_WORDS
+                place = _after_value(c.tape, place)
+                continue
+            if tag == N and node == WRITE_TIME:
+                poke(c.times, row, peek(c.tape, place + 1))
+            place += ENTRY_WORDS
+        count = 0
+        while peek(c.tape, keys) & TAG_BITS != CLOSE:
+            poke(c.members, count, keys)
+            count += 1
+            keys = _after_value(c.tape, keys)
+        n_keys = count
+        while new > 0 and peek(c.tape, new) & TAG_BITS != CLOSE:
+            index = 0
+            while index < n_keys and not _has_same_name(c, peek(c.members, index), new):
+                index += 1
+            # A value of the key is the new image's.
+            poke(c.members, index if index < n_keys else count, new)
+            count += index == n_keys
+            new = _after_value(c.tape, new)
+        for index in range(count):
+            at = _print_member(c, at, peek(c.members, index))
+            if at < 0:
+                return REFUSED
+        # No comma follows the last.
+        at -= at > begin
+        poke(c.ends, row, at)
+        row += 1
+    return at
+
+
+@inner
+def _after_value(tape: Any, place: int) -> Any:
+    """Return the place of the entry after a value, which may begin with its name."""
+    depth = 0
+    while True:
+        tag = peek(tape, place) & TAG_BITS
+        place += ENTRY_WORDS
+        if tag == CLOSE:
+            depth -= 1
+        elif SS <= tag < IN_SET:
+            depth += 1
+        if depth == 0 and tag not in (NAME, ODD):
+            return place
+
+
+@inner
+def _has_same_name(c: Any, place: int, other: int) -> Any:
+    """Return whether two attributes of images have the same name; each name of an image has a node."""
+    one, two = _record_of(c.tape, place), _record_of(c.tape, other)
+    length = peek(c.nodes, one + NAME_BYTES)
+    if peek(c.nodes, one + NAME_HASH) != peek(c.nodes, two + NAME_HASH) or peek(c.nodes, two + NAME_BYTES) != length:
+        return False
+    return same_text(c.texts, peek(c.nodes, one + NAME_PLACE), c.texts, peek(c.nodes, two + NAME_PLACE), length)
+
+
+@inner
+def _record_of(tape: Any, place: int) -> Any:
+    while peek(tape, place) & TAG_BITS == ODD:
+        place += ENTRY_WORDS
+    return (peek(tape, place) >> NODE_BITS) * NODE_WIDTH
+
+
+@inner
+def _print_text(c: Any, at: int, source: Any, span: int) -> Any:
+    poke(c.out, at, QUOTE)
+    at = print_text(c.out, at + 1, source, span >> 32, span & LENGTH_MASK)
+    poke(c.out, at, QUOTE)
+    return at + 1
+
+
+@inner
+def _print_number(c: Any, at: int, form: int, word: int) -> Any:
+    """Print a number; return the place after it, or a negative one if DynamoDB has no such number."""
+    start, length = word >> 32, word & LENGTH_MASK
+    if form == NUMBER_TEXT:
+        return copy_bytes(c.out, at, c.data, start, length)
+    if form == 0:
+        at, _ = canonicalise_number(c.out, at, c.data, start, length, c.digits)
+    else:
+        at, _ = print_integer(c.out, at, np.uint64(-word if word < 0 else word), word < 0, form - 1)
+    return at
+
+
+@inner
+def _print_member(c: Any, at: int, place: int) -> Any:
+    """Print the name of the member at ``place``, its value and a comma; return the place after them in the output.
+
+    It is negative if DynamoDB has no such number.
+    """
+    out_of_line()
+    depth, name = 0, 0
+    while True:
+        head, word = peek(c.tape, place), peek(c.tape, place + 1)
+        place += ENTRY_WORDS
+        tag = head & TAG_BITS
+        if tag == NAME:
+            name = word
+        if tag in (NAME, ODD):
+            continue
+        if tag == CLOSE:
+            # No comma follows the last.
+            at -= peek(c.out, at - 1) == COMMA
+            depth -= 1
+            poke(c.out, at, peek(c.levels, depth))
+            at += 1
+        else:
+            record, name_length = (head >> NODE_BITS) * NODE_WIDTH, ELEMENTS
+            if tag >= IN_SET:
+                tag -= IN_SET
+            else:
+                name_length = peek(c.nodes, record + NAME_BYTES)
+            if name_length >= 0:
+                name = peek(c.nodes, record + NAME_PLACE) << 32 | name_length
+            if name_length != ELEMENTS:
+                at = _print_text(c, at, c.data if name_length == OTHERS else c.texts, name)
+                poke(c.out, at, COLON)
+                at += 1
+            if tag >= SS:
+                poke(c.out, at, OPEN_OBJECT if tag == M else OPEN_ARRAY)
+                poke(c.levels, depth, CLOSE_OBJECT if tag == M else CLOSE_ARRAY)
+                at += 1
+                depth += 1
+                continue
+            if tag in (S, B):
+                at = _print_text(c, at, c.data, word)
+            elif tag == BOOL:
+                at = copy_bytes(c.out, at, _WORDS, 8 - 8 * word, 5 - word)
+            elif tag == NULL:
+                at = copy_bytes(c.out, at, _WORDS, 16, 4)
+            else:
+                at = _print_number(c, at, (head >> FORM_BITS) & 0xFF, word)
+                if at < 0:
+                    return at
+        poke(c.out, at, COMMA)
+        at += 1
+        if depth == 0:
+            return at
