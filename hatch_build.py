@@ -1,12 +1,15 @@
-"""Give the distribution a README with absolute links, and a wheel the jar of ``dynamodb-pushdown``.
+"""Give the distribution a README with absolute links, and a wheel the compiled loops and ``dynamodb-pushdown``'s jar.
 
-A package index shows README and no other file. The jar is made where PySpark and a JDK are.
+A package index shows README and no other file. The loops are compiled for the platform of this machine, or for that of
+``DDBIO_WHEEL_PLATFORM``; with ``any`` the wheel has none. The jar is made where PySpark and a JDK are.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -41,24 +44,44 @@ class ReadmeHook(MetadataHookInterface):
         metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, repository)}
 
 
-class JarHook(BuildHookInterface):
-    """Compile the shim into a wheel if a JDK and PySpark are here; users without it compile it when they first ask."""
+class WheelHook(BuildHookInterface):
+    """Compile what a wheel has beside Python; an editable installation gets nothing."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the jar to a wheel, but not to an installation that is edited."""
+        """Add the library of the loops with the tag of its platform, and the jar."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if version == "editable":
+            return
+        self._folder = tempfile.TemporaryDirectory()
+        self._add_library(Path(self._folder.name), build_data)
+        self._add_jar(Path(self._folder.name), build_data)
+
+    def _add_library(self, folder: Path, build_data: dict[str, Any]) -> None:
+        platform = os.environ.get("DDBIO_WHEEL_PLATFORM", "")
+        if platform == "any":
+            return
+        # In a process of its own: numba reads from the environment what it compiles for.
+        command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--level", "all", "--print-tag"]
+        command += ["--platform", platform] if platform else []
+        command += ["--output", str(folder / "library")]
+        done = subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - ours
+        build_data["force_include"][str(folder / "library")] = "ddbio/items/kernel/_loops.abi3.so"
+        build_data["pure_python"] = False
+        build_data["tag"] = f"cp311-abi3-{done.stdout.split()[-1]}"
+
+    def _add_jar(self, folder: Path, build_data: dict[str, Any]) -> None:
+        """Compile the jar if a JDK and PySpark are here; otherwise users compile it when they first ask for it."""
         pyspark = importlib.util.find_spec("pyspark")
         javac = _load(Path(self.root, "ddbio", "spark", "javac.py"))
         compiler = javac.find_javac()
-        if version == "editable" or pyspark is None or pyspark.origin is None or compiler is None:
+        if pyspark is None or pyspark.origin is None or compiler is None:
             return
-        self._folder = tempfile.TemporaryDirectory()
-        jar = Path(self._folder.name, javac.JAR_NAME)
+        jar = folder / javac.JAR_NAME
         try:
             javac.compile_jar(compiler, Path(pyspark.origin).parent / "jars", jar)
-        except (OSError, javac.subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             self.app.display_warning(f"the wheel has no jar of dynamodb-pushdown: {error}")
             return
         build_data["force_include"][str(jar)] = f"ddbio/spark/java/{javac.JAR_NAME}"

@@ -31,7 +31,6 @@ MEASURED = {
     "validate": "validate",
     "plan": "plan scan",
     "simulate": "simulate scan, simulate load",
-    "first_use": "warm",
     "demo": "demo",
     "functions": (
         "ddbio.spark.functions.decode_column, ddbio.spark.functions.encode_column, "
@@ -39,7 +38,7 @@ MEASURED = {
     ),
     "versions": "ddbio.spark.scan, ddbio.spark.write",
     "spark_source": "ddbio.spark.register",
-    "spark_start": "ddbio.spark.ship_loops",
+    "spark_start": "ddbio.spark.register",
 }
 """What each case runs or calls, as whoever uses it does."""
 

@@ -24,15 +24,14 @@ _NAMES = {
     "ddbio.jobs.prices": "Cost CostLine",
     "ddbio.errors": (
         "AccessDeniedError DdbioError DecodeError EncodeError EndpointError ExportIncompleteError GapError "
-        "LimitError NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError "
+        "KernelError LimitError NotFoundError OptionError PartialWriteError SchemaError ServiceError TargetError "
         "ThrottledError ValidationError"
     ),
     "ddbio.cdc.gaps": "Gap",
     "ddbio.folders.listing": "ListedFile",
     "ddbio.export.bulk_reports": "BulkSummary",
-    "ddbio.jobs.report": "FileReport MisfitReport WarmReport",
+    "ddbio.jobs.report": "FileReport MisfitReport",
     "ddbio.jobs.watch": "Progress",
-    "ddbio.advice.warm": "warm",
     "ddbio.options": "Credentials",
     "ddbio.public": "last_report register",
 }

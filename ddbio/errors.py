@@ -14,6 +14,7 @@ DdbioError
 ├── TargetError          (OSError)          the target is not empty, not writable or full; has .uri
 ├── PartialWriteError    (RuntimeError)     has .accepted .rejected .rejects_uri
 ├── ExportIncompleteError (ValueError)      manifest, count or checksum mismatch
+├── KernelError           (ImportError)      the compiled loops are missing, or cannot be loaded or built
 └── ValidationError      (ValueError)       source and sink differ; has .report
 
 Every constructor hands all its arguments to ``Exception.__init__``, so that an error survives pickling from a worker.
@@ -63,6 +64,10 @@ class EncodeError(DdbioError, ValueError):
         self.row = row
         self.attribute = attribute
         self.rule = rule
+
+
+class KernelError(DdbioError, ImportError):
+    """Report that the compiled loops are missing, or cannot be loaded or built."""
 
 
 class NotFoundError(DdbioError, LookupError):

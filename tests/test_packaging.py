@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from readme_renderer import markdown
 
+from ddbio.items.kernel.compiler.build import PLATFORMS, host_platform
+from ddbio.items.kernel.library import FILE_NAME
 from ddbio.spark.javac import find_javac
 
 pytestmark = pytest.mark.nightly
@@ -59,13 +61,33 @@ def test_wheel_holds_the_package_and_what_spark_looks_for(wheel):
     assert "ddbio/spark/java/ddbio/spark/PushdownSource.java" in names
 
 
+def test_wheel_has_the_compiled_loops_of_its_platform(wheel):
+    """Its tag names the platform, every Python from 3.11 on, and an old C library; the library has all levels."""
+    target = PLATFORMS[host_platform()]
+    assert wheel.name.endswith(f"-cp311-abi3-{target.wheel_tag}.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.read(f"ddbio/items/kernel/{FILE_NAME}")
+    assert all(level.name.encode() + b"\0" in library for level in target.levels)
+    versions = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_([\d.]+)", library)}
+    assert max(versions) <= (2, 17)
+
+
+def test_a_wheel_for_any_platform_has_no_library(tmp_path):
+    """Where no library can be built, numba compiles the loops."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=os.environ | {"DDBIO_WHEEL_PLATFORM": "any"})
+    (path,) = tmp_path.glob("*-py3-none-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert not any(name.endswith(FILE_NAME) for name in archive.namelist())
+
+
 def test_metadata_says_where_it_runs_and_where_it_comes_from(metadata):
     """Systems that it runs on, addresses, and only extras that something imports."""
     systems = {line.split(" :: ", 1)[1] for line in metadata.get_all("Classifier") if line.startswith("Operating")}
     assert systems == {"MacOS", "POSIX :: Linux"}
     assert {line.partition(",")[0] for line in metadata.get_all("Project-URL")} >= {"Repository", "Documentation"}
     assert set(metadata.get_all("Provides-Extra")) == {
-        *("avro", "bench", "charts", "cli", "delta", "demo", "iceberg", "lint", "quality", "spark", "test"),
+        *("avro", "bench", "charts", "cli", "delta", "demo", "iceberg", "jit", "lint", "quality", "spark", "test"),
     }
 
 
@@ -130,6 +152,6 @@ def test_floor_lock_holds_the_floors(metadata):
     pinned = dict(re.findall(r"^([\w-]+)==([\w.]+)", lock, re.MULTILINE))
     own = re.compile(r"([\w-]+).*?>=([\w.]+)(?!.*extra == '(?!cli))")
     wanted = {found[1]: found[2] for line in metadata.get_all("Requires-Dist") if (found := own.match(line))}
-    assert {"boto3", "click", "numba", "pyarrow"} <= wanted.keys()
+    assert {"boto3", "click", "numpy", "pyarrow"} <= wanted.keys()
     for name, floor in wanted.items():
         assert pinned[name] == floor or pinned[name].startswith(f"{floor}."), name

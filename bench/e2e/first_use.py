@@ -1,13 +1,10 @@
-"""Take the first calls of a process: in a fresh home, in the next process, and where loops were shipped.
-
-``small`` calls are of some kilobytes, which the plain reference answers where nothing is compiled; all small calls of a
-fresh home compile nothing. ``decode`` and ``encode`` are of more than it answers.
-"""
+"""Measure the first calls of a process in a fresh home: imports, small calls, and calls of some megabytes."""
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -49,26 +46,23 @@ print(json.dumps(steps))
 
 
 def main() -> None:
-    """Append one row; goals on an idle machine of two cores, in a fresh home: a small call in 1 s, a decode in 10 s.
-
-    Where code was shipped, a decode is to take 1 s.
-    """
-    asked = record.parser("first_use").parse_args()
-    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as other:
-        shipped = f"{other}/shipped"
-        subprocess.run([sys.executable, "-m", "ddbio", "warm", "--to", shipped], check=True, stdout=subprocess.DEVNULL)
-        figures = {
-            "cold": take(home),
-            "warm": take(home),
-            "shipped": take(f"{other}/empty", DDBIO_KERNEL_DIR=shipped),
-        }
-    record.append("first_use", asked, figures)
+    """Append one row with the medians of some processes; goal: the first decode in 1 s, with the imports."""
+    arguments = record.parser("first_use")
+    arguments.add_argument("--rounds", type=int, default=5)
+    asked = arguments.parse_args()
+    runs = [take() for _ in range(asked.rounds)]
+    figures = {
+        step: {unit: round(statistics.median(run[step][unit] for run in runs), 3) for unit in units}
+        for step, units in runs[0].items()
+    }
+    record.append("first_use", asked, {"steps": figures})
 
 
-def take(home: str, **environment: str) -> dict[str, Any]:
-    """Return what a process whose loops are kept in ``home`` takes for its first steps."""
-    environment = {**os.environ, "XDG_CACHE_HOME": home, **environment}
-    done = subprocess.run([sys.executable, "-c", _FIRST], env=environment, stdout=subprocess.PIPE, check=True)
+def take() -> dict[str, Any]:
+    """Return what a process takes for its first steps."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home}
+        done = subprocess.run([sys.executable, "-c", _FIRST], env=environment, stdout=subprocess.PIPE, check=True)
     steps: dict[str, Any] = json.loads(done.stdout)
     return steps
 

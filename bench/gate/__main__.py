@@ -1,7 +1,7 @@
 """Count the instructions of the pure kernels, and fail where they are more than a baseline's by over 1.5 %.
 
 The baseline is the newest row of ``results/gate.jsonl`` of the same Python, numba, LLVM, numpy and pyarrow: the
-kernels are compiled for one portable processor, and callgrind shows the same one everywhere, so that the machine's own
+kernels are compiled for processors with AVX2, and callgrind shows the same one everywhere, so that the machine's own
 does not matter. Where there is no such row, the commit that this tree branched off is counted here as well.
 ``--baseline`` appends a row; ``--against REV`` compares with any commit.
 """
@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any
 from bench.e2e import record
 from bench.gate import callgrind
 from bench.gate.kernels import NAMES
-from ddbio.items.kernel.cache import portable_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 BASELINE = record.ROOT / "results" / "gate.jsonl"
 THRESHOLD = 0.015
+LEVEL = "v3"
+"""The highest level of x86-64 that callgrind can run."""
 
 Counts = dict[str, int]
 
@@ -80,19 +81,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def count(folder: Path) -> Counts:
-    """Return the instructions of each kernel of the tree in a folder; what it needs is compiled before."""
-    # Nothing of the caller's environment changes a count; compiled kernels are kept from run to run.
+    """Compile the kernels of the tree in a folder, and return the instructions of each."""
+    # Nothing of the caller's environment changes a count.
+    library = folder / "build" / "kernel" / "_loops_gate.so"
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(Path.home()),
         "PYTHONPATH": os.pathsep.join(map(str, dict.fromkeys([folder, record.ROOT]))),
         "PYTHONHASHSEED": "0",
-        **{name: os.environ[name] for name in ("XDG_CACHE_HOME",) if name in os.environ},
-        **portable_environment(),
     }
-    command = [sys.executable, "-m", "bench.gate.kernels"]
     # Python finds a module in the current folder first.
-    subprocess.run(command, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
+    build = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--level", LEVEL, "--if-changed", "--output", library]
+    subprocess.run(build, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment["DDBIO_KERNEL"] = str(library)
+    command = [sys.executable, "-m", "bench.gate.kernels"]
     counts = callgrind.instructions(command, environment, folder)
     return {name: counts[name] for name in NAMES}
 

@@ -320,28 +320,19 @@ def _failed(check: str, error: DdbioError, level: Level = "problem", action: str
 
 
 def _environment() -> Iterator[Finding]:
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("boto3", "pyarrow", "numba"))
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("boto3", "numpy", "pyarrow"))
     found = f"ddbio {__version__}, Python {platform.python_version()}, {libraries}, {platform.platform(terse=True)}"
     yield Finding("environment", "ok", found)
 
 
 def _kernel() -> Iterator[Finding]:
-    # They load the compiler, in a second or more.
-    from ddbio.advice.warm import warm_here  # noqa: PLC0415
-    from ddbio.items.kernel.cache import NotCompiledError, cache_folder, without_compiling  # noqa: PLC0415
+    from ddbio.items.kernel.library import LIBRARY  # noqa: PLC0415 - it loads numpy
 
-    try:
-        without_compiling(warm_here)
-    except NotCompiledError:
-        text, action = "not all loops are compiled: the first job waits for that", "ddbio warm"
-        if cache_folder() is None:
-            text = "no folder for loops is private: every process compiles them"
-            action = (
-                "let XDG_CACHE_HOME name a folder that only you and root can write to, also above it; then ddbio warm"
-            )
-        yield Finding("kernel", "warning", text, action)
+    if LIBRARY is not None:
+        yield Finding("kernel", "ok", f"the compiled loops are loaded, for processors of level {LIBRARY.LEVEL}")
     else:
-        yield Finding("kernel", "ok", "all loops are compiled")
+        text = "there is no library of compiled loops for this platform: every process compiles them, in half a minute"
+        yield Finding("kernel", "warning", text, "python -m ddbio.items.kernel.compiler")
 
 
 def _spark() -> Iterator[Finding]:

@@ -514,5 +514,4 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "view history": reads_place("source", sid="Log"),
     "view latest": (*reads_place("source", sid="Log"), *reads_place("target", sid="Lake")),
-    "warm": (),
 }

@@ -21,7 +21,6 @@ from ddbio.budget.local import (
     LocalBudget,
     RequestCounts,
 )
-from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,7 +247,6 @@ class BudgetClient:
         self._closed = Event()
         self._has_left = False
         self._lock = Lock()
-        COMPILATIONS.watch(self._tell_compiling)
 
     def acquire(self, units: float) -> Grant:
         """Wait until a request of estimated ``units`` may be sent; see `Budget.acquire`."""
@@ -335,7 +333,6 @@ class BudgetClient:
             What could not be reported to the driver.
         """
         self._closed.set()
-        COMPILATIONS.unwatch(self._tell_compiling)
         with self._lock:
             is_lost = self._channel is None and self._unreported != RequestCounts()
         is_worth_it = self._address not in _out_of_reach and self._pause_seconds <= next_pause(FIRST_PAUSE_SECONDS)
@@ -411,11 +408,6 @@ class BudgetClient:
         # Without a rate nothing has to be asked, and a closed port should delay nobody.
         return self._timeout_seconds if self._static_portion else _SHORT_TIMEOUT_SECONDS
 
-    def _tell_compiling(self) -> None:
-        """Tell the driver whether this process compiles loops."""
-        with self._lock:
-            self._try(lambda channel: channel.send(("compiling", COMPILATIONS.is_running)))
-
     def _connect_in_background(self) -> None:
         try:
             self._connect(self._timeout_seconds)
@@ -443,8 +435,6 @@ class BudgetClient:
             unreported = astuple(self._unreported)
             if self._unreported != RequestCounts() and self._try(lambda channel: channel.send(("add", *unreported))):
                 self._unreported = RequestCounts()
-        if COMPILATIONS.is_running:
-            self._tell_compiling()
 
     def _begin_attempt(self, channel: MessageChannel) -> None:
         channel.send(("attempt", *(self._attempt or ())[:2]))

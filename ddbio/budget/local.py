@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ddbio.budget.job_limits import JobLimits
 from ddbio.budget.pacing import Pacer, ThrottleScope
 from ddbio.errors import LimitError
-from ddbio.items.kernel.compiling import Compilations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -273,8 +272,6 @@ class LocalBudget:
         """What of its limits the job exceeded, or None."""
         self.is_followed = False
         """Whether somebody looks at the counts of worker processes while the job runs."""
-        self.compilations = Compilations()
-        """Those of worker processes."""
         self.job = job
         self._logged = _Logged(_PROGRESS_SECONDS if job is not None else math.inf)
 

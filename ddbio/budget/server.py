@@ -156,12 +156,6 @@ class _Listener(socketserver.ThreadingTCPServer):
         with self._lock:
             self._workers += change
 
-    def count_compiling(self, *, is_compiling: bool) -> None:
-        """Note that a worker begins to compile loops, or has ended."""
-        with self._lock:
-            compilations = self.budget.compilations
-            (compilations.begin if is_compiling else compilations.end)()
-
     def hang_up(self) -> None:
         with self._lock:
             for connection in self._connections:
@@ -216,7 +210,6 @@ class _Worker(socketserver.BaseRequestHandler):
     server: _Listener
     # Of which task, and which attempt of it.
     _attempt: tuple[str, int] | None = None
-    _is_compiling = False
 
     def handle(self) -> None:
         channel = MessageChannel(self.request, _HANDSHAKE_SECONDS)
@@ -230,7 +223,6 @@ class _Worker(socketserver.BaseRequestHandler):
                     self._respond(channel, *channel.receive())
             finally:
                 self.server.count_worker(-1)
-                self._note_compiling(is_compiling=False)
         finally:
             channel.close()
 
@@ -252,9 +244,8 @@ class _Worker(socketserver.BaseRequestHandler):
             case "flush":
                 channel.send(None)
             case "report":
-                *counts, run_seconds, is_compiling = values
+                *counts, run_seconds = values
                 budget.add(RequestCounts(*counts), run_seconds)
-                self._note_compiling(is_compiling=bool(is_compiling))
                 channel.send(not budget.is_closed)
             case _:
                 self._note(verb, *values)
@@ -271,16 +262,8 @@ class _Worker(socketserver.BaseRequestHandler):
                 budget.throttled(ThrottleScope(scope), detail)
             case "add":
                 budget.add(RequestCounts(*values))
-            case "compiling":
-                (is_compiling,) = values
-                self._note_compiling(is_compiling=bool(is_compiling))
             case _:
                 raise ValueError(f"no such message: {verb}")
-
-    def _note_compiling(self, *, is_compiling: bool) -> None:
-        if is_compiling != self._is_compiling:
-            self._is_compiling = is_compiling
-            self.server.count_compiling(is_compiling=is_compiling)
 
     def _queue_state(self, position: float) -> list[float | None] | None:
         try:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ddbio.budget.client import FIRST_PAUSE_SECONDS, connect_to_driver, next_pause
 from ddbio.budget.local import BudgetClosedError, Granted, RequestCounts
-from ddbio.items.kernel.compiling import COMPILATIONS
 
 if TYPE_CHECKING:
     from ddbio.budget.client import BudgetAddress, BudgetClient, MessageChannel
@@ -211,7 +210,7 @@ class UnlimitedBudget:
             with self._lock:
                 counts, self._counts = self._counts, RequestCounts()
             try:
-                self._channel.send(("report", *astuple(counts), self.run_seconds(), COMPILATIONS.is_running))
+                self._channel.send(("report", *astuple(counts), self.run_seconds()))
             except (OSError, ValueError):
                 with self._lock:
                     self._counts.add(counts)

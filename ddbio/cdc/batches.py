@@ -7,11 +7,9 @@ the same changes again and writes the same files.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,31 +41,6 @@ if TYPE_CHECKING:
 
     Decode: TypeAlias = Callable[[bytes], LogRows | None]
 
-_MAPS = Path("/proc/self/maps")
-# https://man7.org/linux/man-pages/man2/madvise.2.html
-_DONTNEED = 4
-_LOADER = "libllvmlite"
-
-
-def release_loader() -> None:
-    """Let the system have the pages of LLVM's code, some 50 MiB that are read while compiled loops are loaded.
-
-    Code is never written, so what is used again is read from its file again. Only Linux is asked.
-    """
-    try:
-        lines = _MAPS.read_text().splitlines()
-        advise = ctypes.CDLL(None).madvise
-    except (OSError, AttributeError):
-        return
-    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for line in lines:
-        words = line.split(None, 5)
-        # Only what is read and run: pages that were written to would be lost.
-        if len(words) > 5 and words[1] == "r-xp" and _LOADER in words[5]:  # noqa: PLR2004 - the last is the file
-            begin, end = (int(each, 16) for each in words[0].split("-"))
-            advise(begin, end - begin, _DONTNEED)
-
-
 log = logging.getLogger("ddbio.capture")
 
 _SEEN = "seen"
@@ -76,7 +49,6 @@ RECENT_CHANGES = 250_000
 _EVENT_IDS = pa.schema([tagged_field(EVENT_ID, pa.string(), "S")])
 _MOMENT = 0.001
 _REMEMBERED_BATCHES = 64
-_LOADED_BATCHES = 16
 # Of another capture so many are searched for those that have changes of some shards.
 _SEARCHED_BATCHES = 1_000
 
@@ -138,8 +110,7 @@ class ChangeLog:
         self._table, self._kind, self._recent = stream.table, stream.kind, KeySet(RECENT_CHANGES)
         self.lineage, self._last_at = 1, 0.0
         self._decoder: LogDecoder | None = None
-        self._is_loaded = False
-        self.number = self.records = self.files = self.foreign = self._written = 0
+        self.number = self.records = self.files = self.foreign = 0
         if (columns := read_columns(self._state)) is not None:
             self._use(columns)
 
@@ -163,9 +134,6 @@ class ChangeLog:
                 return None
             self.choose_columns(changes)
         rows = None if self._decoder is None else self._decoder.decode(body)
-        if rows is not None and not self._is_loaded:
-            self._is_loaded = True
-            release_loader()
         self.foreign += 0 if rows is None else rows.foreign
         return rows
 
@@ -300,10 +268,6 @@ class ChangeLog:
                 self._state.store.uri,
             )
         self.number, self._last_at = number, record["at"]
-        self._written += 1
-        if self._written % _LOADED_BATCHES == 1:
-            # Whatever loops these changes took are loaded.
-            release_loader()
         self._write(tables)
         # What the batch took is not needed until the next one is full.
         tables.clear()

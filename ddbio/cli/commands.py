@@ -360,12 +360,6 @@ _ROWS = (
         help="Print the prices of a region, with their source and the day as of which they are known."),
     Command("prices refresh", "", options="PricesRefreshOptions", run="jobs.costs:refresh_prices",
         help="Ask the AWS Price List for the prices of --region, and store them for plans; asking is free."),
-    Command("warm", "", call="irregular:warm",
-        help="Compile all loops ahead of their first use, or load stored ones.",
-        parameters=(
-            _flag("--to", metavar="PLACE",
-                help="Compile for every processor of this kind, into a folder or .zip to ship."),
-        )),
     Command("demo", "", more="master conf", call="demo:demo",
         help="Scan 336,776 real flights from an embedded DynamoDB through Spark into Parquet, and validate them.",
         parameters=(

@@ -10,7 +10,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -324,14 +323,3 @@ def show_prices(options: of.PriceOptions) -> PriceBook:
     from ddbio.jobs.costs import book_of
 
     return book_of(options.region, options.prices)
-
-
-def warm(*, as_json: bool, to: str | None) -> None:
-    """Compile all loops, and print where they are."""
-    from ddbio.advice.warm import warm_all
-
-    began = time.monotonic()
-    folder = warm_all(to)
-    seconds = round(time.monotonic() - began, 3)
-    done = {"seconds": seconds, "folder": None if folder is None else str(folder)}
-    click.echo(json.dumps(done) if as_json else f"the kernel is ready after {seconds:.1f} s; stored in {folder}")

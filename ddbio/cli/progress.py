@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ddbio.budget import LocalBudget, Usage
     from ddbio.export.read import ExportReadPlan
-    from ddbio.items.kernel.compiling import Compilations
     from ddbio.jobs.waiting import Job
     from ddbio.jobs.watch import JobOutline
     from ddbio.load.copy import CopyPlan
@@ -83,12 +82,10 @@ def _plan_text(plan: Any) -> str:
 @contextmanager
 def shown(outline: JobOutline, budget: LocalBudget) -> Iterator[None]:
     """Show on stderr what a budget has counted, while the context is open."""
-    from ddbio.items.kernel.compiling import COMPILATIONS
-
     end = _End()
     budget.is_followed = True
     # Here: what comes while the thread starts is part of the job.
-    pace = Pace(outline, budget.usage(), COMPILATIONS, budget.compilations)
+    pace = Pace(outline, budget.usage())
     # As rich decides, which is imported if there is a bar to be drawn.
     show = _bar if sys.stderr.isatty() or os.environ.get("FORCE_COLOR") else _lines
     thread = threading.Thread(target=show, args=(outline, budget, pace, end), name="ddbio-progress", daemon=True)
@@ -134,12 +131,10 @@ def _lines(outline: JobOutline, budget: LocalBudget, pace: Pace, end: _End) -> N
 
 
 class Pace:
-    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``, but for those of compiling."""
+    """Tell how fast a job goes, by the items of the last ``WINDOW_SECONDS``."""
 
-    def __init__(self, outline: JobOutline, begun: Usage, *compilations: Compilations) -> None:
+    def __init__(self, outline: JobOutline, begun: Usage) -> None:
         self._outline, self._begun = outline, begun
-        self._compilations = compilations
-        self._compiled = self._ended()
         self._seen = deque([begun])
         # What was read before, as a sample, is no part of the job.
         self._before = begun.items - outline.done
@@ -151,14 +146,8 @@ class Pace:
     def describe(self, usage: Usage) -> str:
         """Return one line on how far the job is: items, MB/s, units/s against the budget, time left.
 
-        Before the first request, and while loops are compiled, by workers too, there are no rates, and none of these
-        seconds is part of a later one.
+        Before the first request there are no rates, and its seconds are part of no rate.
         """
-        compiled = self._ended()
-        if any(each.is_running for each in self._compilations) or compiled != self._compiled:
-            self._compiled = compiled
-            self._seen = deque([usage])
-            return f"{self.items(usage):,} items  compiling loops"
         if usage.requests == self._begun.requests:
             self._seen = deque([usage])
             return f"{self.items(usage):,} items  starting"
@@ -179,9 +168,6 @@ class Pace:
         if rate > 0 and left > 0:
             words.append(f"{format_duration(left / rate)} left")
         return "  ".join(words)
-
-    def _ended(self) -> int:
-        return sum(each.ended for each in self._compilations)
 
 
 class JobWatch:

@@ -24,7 +24,6 @@ from ddbio.formats.text_writers import TEXT_ENDINGS, write_dynamodb_json, write_
 from ddbio.items.decode import from_dynamodb_json, infer_schema_of_body
 from ddbio.items.framing import check_object, checked_items, framing_of
 from ddbio.items.json_text import WrittenNumber, compact_json, parse_documents, parse_json
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.typed_items import TypedLines, typed_lines
 from ddbio.items.plain_json import has_map, json_type, restore
 from ddbio.items.python_rows import item_columns
@@ -192,11 +191,6 @@ def read_json(data: bytes, options: ReadOptions = _NO_OPTIONS, columns: pa.Schem
     DecodeError
         If the text is anything else.
     """
-    return FIRST_CALLS.answer(len(data), read_json_by_loops, read_json_plainly, data, options, columns)
-
-
-def read_json_by_loops(data: bytes, options: ReadOptions, columns: pa.Schema | None = None) -> pa.Table:
-    """Return the rows as ``read_json`` does, by the loops unless only plain Python can tell what they are."""
     schema, found = options.schema, None
     has_rescue = (schema is not None or columns is not None) and _RESCUE_MEMBER in data
     typed = None if has_rescue else typed_lines(data)

@@ -24,10 +24,8 @@ from ddbio.items.kernel.column_chunks import (
     REPETITIONS,
     TEXT_BYTES,
     UNCOMPRESSED,
-    chunks_by_loop,
-    chunks_plainly,
+    read_column_chunks,
 )
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +80,7 @@ def facts_of_chunks(tail: bytes, metadata: pq.FileMetaData) -> NDArray[np.int64]
     size = int.from_bytes(tail[-_END_BYTES : -len(_MARK)], "little")
     text = tail[-_END_BYTES - size : -_END_BYTES]
     groups, leaves = metadata.num_row_groups, metadata.num_columns
-    facts = FIRST_CALLS.answer(size, chunks_by_loop, chunks_plainly, text, groups, leaves)
+    facts = read_column_chunks(text, groups, leaves)
     schema: Any = metadata.schema
     columns = [schema.column(place) for place in range(leaves)]
     kinds = np.array([_KINDS.get(each.physical_type, _NO_KIND) for each in columns], np.int64)

@@ -19,7 +19,6 @@ from ddbio.items.framing import NOT_ITEMS, Framing, checked_items, framed_items,
 from ddbio.items.kernel.arrays import offsets_of
 from ddbio.items.kernel.decode.decoder import SLICE_BYTES, KernelDecoder
 from ddbio.items.kernel.decode.inference import give_back, observe_items, walk_whole
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.lines import Rows, join_rows
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.text import is_utf8
@@ -51,7 +50,6 @@ __all__ = [
     "infer_schema_of_bodies",
     "infer_schema_of_body",
     "iterate_items",
-    "warm",
 ]
 
 
@@ -110,16 +108,6 @@ class Decoder(KernelDecoder):
         """
         batch = super().decode(data, framing)
         return self._with_times(batch) if self._times else batch
-
-    def decode_plainly(self, data: bytes, framing: Framing) -> pa.RecordBatch:
-        """Return what ``decode`` returns, by the plain reference.
-
-        Raises
-        ------
-        DecodeError, SchemaError
-            As ``decode``.
-        """
-        return self.with_times(super().decode_plainly(data, framing))
 
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
         """Return what ``decode`` returns in pieces of a few megabytes.
@@ -199,12 +187,7 @@ def from_dynamodb_json(
         given = _columns_of(body, framing) if schema is None else schema
         ruled = rules.apply(arrow_schema_of(given), sampled_forms(rules.sampled, [(body, framing)]))
         return _decode(body, framing, ruled, kept)
-    return FIRST_CALLS.answer(len(body), _decode, _decode_plainly, body, framing, schema, kept)
-
-
-def _decode_plainly(body: bytes | memoryview, framing: Framing, schema: Any, nulls: Nulls) -> pa.RecordBatch:
-    columns = arrow_schema_of(_inferred_plainly(body, framing) if schema is None else schema)
-    return Decoder(columns, nulls=nulls).decode_plainly(bytes(body), framing)
+    return _decode(body, framing, schema, kept)
 
 
 def _columns_of(body: bytes | memoryview, framing: Framing) -> pa.Schema:
@@ -297,15 +280,7 @@ def infer_schema_of_body(data: Buffer) -> ItemSchema:
         The bytes are none of these; the message has the line.
     """
     body, framing = framed_items(data)
-    return FIRST_CALLS.answer(len(body), _inferred, _inferred_plainly, body, framing)
-
-
-def _inferred(body: bytes | memoryview, framing: Framing) -> ItemSchema:
     return infer_schema_of_bodies([(body, framing)])
-
-
-def _inferred_plainly(body: bytes | memoryview, framing: Framing) -> ItemSchema:
-    return ItemSchema.of_items(_items(bytes(body), framing))
 
 
 def infer_schema_of_bodies(parts: Sequence[tuple[bytes | memoryview, Framing]]) -> ItemSchema:
@@ -458,8 +433,3 @@ def _framing(text: bytes) -> Framing:
         return "export" if framing_of(text) == "export" else "items"
     except DecodeError:
         return "items"
-
-
-def warm() -> None:
-    """Compile the loop that joins rows, or load it from the cache."""
-    RowDecoder(pa.schema([("a", pa.string())])).decode(pa.array(["{}"]))

@@ -407,25 +407,3 @@ def _add_values(array: _Array, path: str, under: tuple[_Words, bool], sums: _Wor
         sums[2 * entry : 2 * entry + 2] += np.array(plain.value_hash(key, value), np.uint64)
     if nulls_count and texts.null_count:
         loops.add_nulls(*_validity(texts), keys, sums)
-
-
-def warm() -> None:
-    """Compile the loops, or load them from the cache."""
-    text, number, json = pa.array(["1", None]), pa.array([1, None]), {DDB_TYPE: b"JSON"}
-    columns: dict[str, _Array] = {
-        "S": text,
-        "N": number,
-        "decimal": number.cast(pa.decimal128(38)),
-        "float": number.cast(pa.float64()),
-        "BOOL": number.cast(pa.bool_()),
-        "L": pa.array([[1], None]),
-        "M": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
-        "struct": pa.array([{"a": 1}, None]),
-        "JSON": pa.array(['{"N":"1"}', None]),
-        "texts": pa.array([['{"N":"1"}', None], None], pa.list_(pa.field("element", pa.string(), metadata=json))),
-        # The second row's text holds what its column has no value for.
-        RESCUE_NAME: pa.array([None, '{"S":{"N":"1"}}']),
-    }
-    metadata = {"JSON": json}
-    schema = pa.schema([pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()])
-    digest_of_batches([pa.RecordBatch.from_pydict(columns, schema=schema)])

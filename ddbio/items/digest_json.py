@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ddbio.errors import DecodeError
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.tape.digest import Hasher
 from ddbio.items.kernel.tape.walker import Walker, first_walk, forget_paths
 from ddbio.items.raw_items import RawItemReader, shift_line
@@ -118,21 +117,6 @@ def digest_of_json(body: bytes | memoryview, framing: Framing) -> Digest:
     DecodeError
         The bytes are not DynamoDB JSON in this framing.
     """
-    return FIRST_CALLS.answer(len(body), _of_body, _of_body_plainly, bytes(body), framing)
-
-
-def _of_body(body: bytes, framing: Framing) -> Digest:
     items = JsonDigest()
-    items.add(body, framing)
+    items.add(bytes(body), framing)
     return items.digest
-
-
-def _of_body_plainly(body: bytes, framing: Framing) -> Digest:
-    digest = Digest()
-    digest.add_items(checked_items(body, framing))
-    return digest
-
-
-def warm() -> None:
-    """Compile the walk, or load it from the cache."""
-    JsonDigest().add(b"{}", "items")

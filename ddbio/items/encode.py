@@ -14,17 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ddbio.errors import DdbioError, EncodeError, SchemaError
+from ddbio.errors import EncodeError, SchemaError
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
-from ddbio.items.batch_size import batch_bytes
-from ddbio.items.json_text import compact_json
 from ddbio.items.kernel.arrays import plain_array
 from ddbio.items.kernel.encode.encoder import KernelEncoder
-from ddbio.items.kernel.encode.rules import RefusedValueError, check_row
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.object_pool import ObjectPool
-from ddbio.items.reference import items_of
-from ddbio.items.schema.arrow import fields_within, is_binary, is_list, is_text
 from ddbio.items.schema.declare import time_forms
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.items.time_columns import stored_batch, stored_columns, with_forms
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.aws.table_description import IndexKey
     from ddbio.items.schema.item_schema import ItemSchema
 
-__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json", "warm"]
+__all__ = ["EncodeOptions", "EncodedItems", "Encoder", "Refusal", "to_dynamodb_json"]
 
 _MAX_POOLED, _MAX_POOLED_BYTES = 16, 64 << 20
 
@@ -241,11 +235,7 @@ def to_dynamodb_json(
     encoder = _pool.take(key) or Encoder(wanted)
     batches = (cast_batch(batch, wanted) for batch in checked_batches(reader))
     first = list(itertools.islice(batches, 2))
-    if len(first) == 1:
-        batch = first[0]
-        text = FIRST_CALLS.answer(batch_bytes(batch), encoder.encode_lines, _plain_lines, batch)
-    else:
-        text = _lines_of(encoder, itertools.chain(first, batches))
+    text = _lines_of(encoder, itertools.chain(first, batches))
     _pool.give_back(key, encoder, encoder.retained_bytes)
     return text
 
@@ -256,28 +246,6 @@ def _lines_of(encoder: Encoder, batches: Iterable[pa.RecordBatch]) -> bytes:
         lines.append(encoder.encode_lines(batch, first_row=row))
         row += batch.num_rows
     return b"".join(lines)
-
-
-def _plain_lines(batch: pa.RecordBatch) -> bytes | None:
-    """Return what the loops print by the reference; None if it has another form for a type, or may refuse a row."""
-    if not all(_is_plain(each.type) for each in batch.schema):
-        return None
-    try:
-        items = list(items_of(batch))
-        for item in items:
-            check_row(item)
-    except (DdbioError, RefusedValueError, UnicodeDecodeError):
-        return None
-    return "".join(f"{compact_json(item)}\n" for item in items).encode()
-
-
-def _is_plain(arrow_type: Any) -> bool:
-    if pa.types.is_struct(arrow_type) or is_list(arrow_type):
-        return all(_is_plain(each.type) for each in fields_within(arrow_type))
-    types = pa.types
-    return any(
-        check(arrow_type) for check in (is_text, is_binary, types.is_integer, types.is_boolean, types.is_decimal128)
-    )
 
 
 def require_all(refusals: Iterable[Refusal]) -> None:
@@ -306,11 +274,3 @@ def cast_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
                 f"{target.name}: the column is {column.type}, the schema's {target.type}: {error}"
             ) from None
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def warm() -> None:
-    """Compile the loops that check and print, or load them from the cache."""
-    batch = pa.RecordBatch.from_pydict({"a": ["a"], "_rescue": ['{"b":{"S":"b"}}']})
-    encoder = Encoder(batch.schema)
-    for rows in (batch, pa.RecordBatch.from_pylist([{}], batch.schema)):
-        encoder.encode_lines(rows)

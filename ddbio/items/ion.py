@@ -140,8 +140,3 @@ def _set(match: re.Match[bytes]) -> bytes:
 
     elements = match[2] if match[1] == b"SS" else _ELEMENT.sub(element, match[2])
     return b"$dynamodb_" + match[1] + b"::" + _LIST + elements + _LIST_END
-
-
-def warm() -> None:
-    """Compile the loop, or load it from the cache."""
-    list(IonReader(PIECE_BYTES).pieces(b"{Item:{a:1.}}"))

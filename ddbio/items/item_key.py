@@ -23,7 +23,7 @@ from ddbio.items.decode import Decoder
 from ddbio.items.encode import EncodeOptions
 from ddbio.items.kernel.arrays import binary_array, plain_array, spans_of, take_rows, text_array, valid_of, words_of
 from ddbio.items.kernel.encode.fields import plain_fields, time_array
-from ddbio.items.kernel.hash.keys import PREFIX_BYTES, hash_keys, print_decimals, print_numbers
+from ddbio.items.kernel.hash.keys import DIGITS_ROOM, PREFIX_BYTES, hash_keys, print_decimals, print_numbers
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.number import LONGEST_NUMBER
 from ddbio.items.number import MAX_DIGITS, canonical_number
@@ -345,15 +345,16 @@ def _numbers(column: pa.Array[Any]) -> _Spans:
     """Return the canonical texts of numbers."""
     ends = np.zeros(len(column) + 1, np.int64)
     out = np.empty(LONGEST_NUMBER * len(column) + PAD, np.uint8)
+    digits = np.zeros(DIGITS_ROOM, np.uint8)
     given: Any = column.type
     if pa.types.is_decimal128(given) and 0 <= given.scale <= MAX_DIGITS:
-        print_decimals(words_of(column, 2), given.scale, out, ends[1:])
+        print_decimals(words_of(column, 2), given.scale, digits, out, ends[1:])
         return out, ends
     texts: Any = text_array(column)
     data, offsets = spans_of(texts)
     if pa.types.is_integer(given):
         return data, offsets
-    refused = print_numbers(data, offsets, out, ends[1:])
+    refused = print_numbers(data, offsets, digits, out, ends[1:])
     if refused >= 0:
         canonical_number(texts[refused].as_buffer().to_pybytes().decode(errors="replace"))
     return out, ends
@@ -386,7 +387,7 @@ def _hashed(contents: Sequence[_Spans], tags: np.ndarray[Any, Any]) -> _Words:
     # The keys of no row are longer than the longest of each together.
     widest = sum(int((each[1:] - each[:-1]).max(initial=0)) for each in places) + len(tags) * PREFIX_BYTES
     hashes = np.empty(n_rows, np.uint64)
-    hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places, tags, end, hashes)
+    hash_keys(np.concatenate([*parts, np.zeros(widest + 2 * PAD, np.uint8)]), places.ravel(), tags, end, hashes)
     return hashes
 
 

@@ -443,8 +443,3 @@ def shift_line(error: DecodeError, lines: int) -> DecodeError:
         return error
     line = error.line + lines
     return DecodeError(_LINE.sub(f"line {line}", str(error), count=1), line=line)
-
-
-def warm() -> None:
-    """Compile the walk, or load it from the cache."""
-    RawItemReader({"a": "S"}, takes_illegal=True).decode_batches(b'{"a":1}', "items")

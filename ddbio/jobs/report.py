@@ -363,11 +363,3 @@ class Clock:
     def times(self) -> dict[str, Any]:
         """Return both, rounded, by the names of their fields in reports."""
         return {"seconds": round(self.seconds(), 3), "cpu_seconds": round(self.cpu_seconds(), 3)}
-
-
-@dataclass(frozen=True)
-class WarmReport(Report):
-    """How long compiling all loops took, and the folder where they are stored; null if nowhere."""
-
-    seconds: float
-    folder: str | None

@@ -15,7 +15,6 @@ from ddbio.errors import SchemaError
 from ddbio.items.item_key import canonical_texts, key_columns
 from ddbio.items.kernel.arrays import spans_of
 from ddbio.items.kernel.crc import tables_of
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.schema.arrow import tag_of_field
@@ -98,7 +97,7 @@ def keys_and_buckets(rows: pa.RecordBatch, keys: Sequence[str], count: int) -> t
     size = sum(int(places[-1] - places[0]) for _, places in spans) + (3 * len(parts) - 1) * rows.num_rows
     if size > _MOST_BYTES or len(parts) > _MOST_KEYS:
         return _plainly(parts, count)
-    return FIRST_CALLS.answer(size, functools.partial(_by_loop, spans, size), _plainly, parts, count)
+    return _by_loop(spans, size, parts, count)
 
 
 def _plainly(parts: Sequence[tuple[str, Any]], count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
@@ -125,12 +124,6 @@ def _by_loop(
 @functools.cache
 def _tables() -> npt.NDArray[np.uint64]:
     return tables_of(CRC_32)
-
-
-def warm() -> None:
-    """Compile the loop."""
-    spans, parts = [spans_of(pa.array(["a"]))], [("S", pa.array(["a"]))]
-    _by_loop(spans, 3, parts, 1)
 
 
 def buckets_of(keys: pa.Array[Any], count: int) -> pa.Array[Any]:

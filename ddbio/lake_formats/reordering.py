@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ddbio.items.kernel.arrays import int64_array, offsets_of, valid_of, view_of
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.kernel.gather import gather_lists, gather_texts
 from ddbio.items.kernel.memory import PAD
 
@@ -43,8 +42,7 @@ def reordered(arrays: Sequence[pa.Array[Any]], order: Order) -> pa.Array[Any]:
         return nothing
     # Joined just before it is read, a column is still in the processor's cache.
     column: Any = joined(arrays)
-    found: pa.Array[Any] = FIRST_CALLS.answer(column.nbytes, _taken, _plainly, column, order)
-    return found
+    return _taken(column, order)
 
 
 def _plainly(column: Any, order: Order) -> pa.Array[Any]:
@@ -92,8 +90,3 @@ def _fresh(buffers: list[pa.Buffer | None], size: int) -> npt.NDArray[np.uint8]:
     buffers.append(buffer)
     found: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
     return found
-
-
-def warm() -> None:
-    """Compile the loops."""
-    _taken(pa.array([["a"]], pa.list_(pa.string())), np.zeros(1, np.int64))

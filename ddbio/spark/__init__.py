@@ -10,7 +10,6 @@ except ModuleNotFoundError as error:
 from ddbio.spark.file_sizes import sized_files
 from ddbio.spark.frames import read_export, scan, write, write_batch
 from ddbio.spark.lookup import lookup
-from ddbio.spark.loops import ship_loops, use_shipped_loops
 from ddbio.spark.pushdown_jar import jar
 from ddbio.spark.registration import apply_batch, last_report, register
 
@@ -22,11 +21,7 @@ __all__ = [
     "read_export",
     "register",
     "scan",
-    "ship_loops",
     "sized_files",
     "write",
     "write_batch",
 ]
-
-# Whatever a worker runs of ddbio on Spark imports this package first.
-use_shipped_loops()

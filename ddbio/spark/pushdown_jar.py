@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 
 from ddbio.errors import OptionError
+from ddbio.private_folder import private_folder
 from ddbio.spark import javac
 
 # Tests run on each of them: an interface that is Spark's own may be another one in the next.
@@ -47,10 +48,7 @@ def _require_version(version: str) -> None:
 
 
 def _compiled() -> Path:
-    # It loads what compiles loops, and who looks for data sources waits for nothing.
-    from ddbio.items.kernel.cache import cache_folder  # noqa: PLC0415 - see above
-
-    folder = cache_folder()
+    folder = private_folder("spark")
     if folder is None:
         raise OptionError("the jar of dynamodb-pushdown has no place: let XDG_CACHE_HOME name a folder of your own")
     digest = hashlib.blake2b(digest_size=8)

@@ -203,8 +203,3 @@ def _tables(polynomial: int) -> Any:
     from ddbio.items.kernel.crc import tables_of  # noqa: PLC0415
 
     return tables_of(polynomial)
-
-
-def warm() -> None:
-    """Compile the loop."""
-    checksum("CRC32C", b"")

@@ -3,8 +3,6 @@
 import itertools
 import json
 import shlex
-import subprocess
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,7 +15,6 @@ from botocore import xform_name
 import ddbio
 from ddbio.advice import doctor as doctors
 from ddbio.aws.endpoint_probe import Reach
-from ddbio.items.kernel.cache import NotCompiledError
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.proxy import Upstream
 from ddbio.testing.server import HttpReply, Server
@@ -488,18 +485,12 @@ def test_a_check_that_fails_by_itself_is_a_finding(monkeypatch):
         ("_spark", {"is_spark_installed": lambda: False}, "ok", "PySpark is not installed"),
         ("_spark", {"describe_spark": lambda: "Spark 4.0.5, Java 17"}, "ok", "Spark 4.0.5, Java 17"),
         ("_spark", {"describe_spark": "Spark needs Java 17 or newer"}, "problem", "Spark needs Java 17"),
-        ("_kernel", {"warm_here": None}, "ok", "all loops are compiled"),
-        ("_kernel", {"warm_here": NotCompiledError()}, "warning", "not all loops are compiled"),
-        (
-            "_kernel",
-            {"warm_here": NotCompiledError(), "cache_folder": None},
-            "warning",
-            "no folder for loops is private",
-        ),
+        ("_kernel", {}, "ok", "the compiled loops are loaded"),
+        ("_kernel", {"LIBRARY": None}, "warning", "there is no library of compiled loops for this platform"),
     ],
 )
 def test_this_machine(monkeypatch, function, changes, level, text):
-    """Java is needed where PySpark is; loops are best compiled before the first job."""
+    """Java is needed where PySpark is; a platform without compiled loops is slow."""
 
     def answers(value):
         def answer(*_):
@@ -515,8 +506,7 @@ def test_this_machine(monkeypatch, function, changes, level, text):
         elif function == "_spark":
             monkeypatch.setattr(doctors, name, value)
         else:
-            module = {"warm_here": "ddbio.advice.warm", "cache_folder": "ddbio.items.kernel.cache"}[name]
-            monkeypatch.setattr(f"{module}.{name}", answers(value))
+            monkeypatch.setattr(f"ddbio.items.kernel.library.{name}", value)
     (found,) = MACHINE[function]()
     assert (found.level, text in found.found, found.action is None) == (level, True, level == "ok")
 
@@ -555,19 +545,3 @@ def test_a_location_that_is_not_on_s3_is_refused(location):
     """It is wrong usage, and says what to give."""
     with pytest.raises(ddbio.OptionError, match="s3://bucket/prefix"):
         ddbio.doctor(location=location)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_a_new_machine_has_no_compiled_loops(tmp_path):
-    """The real check tells a cache that is empty from one that is filled by the command that it gives."""
-
-    def run(*words):
-        environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
-        done = subprocess.run([sys.executable, *words], env=environment, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    look = ("-c", "from ddbio.advice.doctor import _kernel; print(next(_kernel()).level)")
-    assert run(*look) == "warning"
-    run("-m", "ddbio", "warm")
-    assert run(*look) == "ok"

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 
 import pytest
 
@@ -74,25 +73,6 @@ def test_a_command_whose_output_is_closed_succeeds(closed):
     """As a script may start it that wants nothing but the exit code."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "ddbio", "table", "--help"]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-def test_warm_compiles_what_a_process_elsewhere_loads(tmp_path):
-    """Loops are kept in the user's cache folder; a process that has a folder of shipped ones compiles nothing."""
-    cache, shipped, empty = tmp_path / "cache", tmp_path / "shipped", tmp_path / "empty"
-    ready = json.loads(process_of("warm", "--json", XDG_CACHE_HOME=str(cache)).stdout)
-    assert ready["folder"].startswith(str(cache))
-    assert list(cache.rglob("scan.scan-*.nbc"))
-    assert json.loads(process_of("warm", "--to", shipped, "--json").stdout)["folder"] == str(shipped)
-    loaded = process_of("warm", "--json", XDG_CACHE_HOME=str(empty), DDBIO_KERNEL_DIR=str(shipped))
-    assert json.loads(loaded.stdout)["folder"].startswith(str(empty))
-    assert not list(empty.rglob("*.nbc"))
-    archive = tmp_path / "ddbio_loops.zip"
-    assert json.loads(process_of("warm", "--to", archive, "--json").stdout)["folder"] == str(archive)
-    names = zipfile.ZipFile(archive).namelist()
-    assert any(name.startswith("scan.scan-") for name in names)
-    assert {name.rpartition(".")[2] for name in names} == {"nbc"}
 
 
 def test_help_imports_no_verb():

@@ -2,13 +2,11 @@
 
 import contextlib
 import time
-from contextlib import closing
 
 import pytest
 
-from ddbio.budget import BudgetClient, BudgetServer, LocalBudget, UnlimitedBudget, Usage
+from ddbio.budget import LocalBudget, Usage
 from ddbio.cli.progress import Pace, shown
-from ddbio.items.kernel.compiling import COMPILATIONS, Compilations
 from ddbio.jobs.watch import JobOutline
 
 
@@ -29,53 +27,12 @@ def test_rates_are_those_of_the_last_seconds():
     assert line == "600 items  0.1 MB/s  3 of 3 RCU/s  4.0 s left"
 
 
-def test_seconds_of_compiling_are_no_part_of_the_rates():
-    """While loops are compiled no rate and no time left is shown; afterwards both are those of the seconds since."""
-    compilations = Compilations()
-    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(0.0, 0), compilations)
-    compilations.begin()
-    assert pace.describe(_usage(1.0, 10)) == "10 items  compiling loops"
-    with compilations.running():
-        pass
-    compilations.end()
-    assert pace.describe(_usage(30.0, 20)) == "20 items  compiling loops"
-    assert pace.describe(_usage(31.0, 120)) == "120 items  0.1 MB/s  3 RCU/s  8.8 s left"
-    with compilations.running():
-        pass
-    # What began and ended between two looks was not seen, and is no part of the rate either.
-    assert pace.describe(_usage(51.0, 130)) == "130 items  compiling loops"
-
-
 def test_seconds_before_the_first_request_are_no_part_of_the_rates():
-    """While tasks start, and workers load and compile, no rate of nothing is shown."""
+    """While tasks start, and workers load their libraries, no rate of nothing is shown."""
     pace = _pace()
     nothing = Usage(0, 0, 0.0, 0, {}, 0.0, None)
     assert pace.describe(nothing) == "0 items  starting"
     assert pace.describe(_usage(1.0, 500)) == "500 items  0.2 MB/s  15 RCU/s  1.0 s left"
-
-
-def test_loops_that_workers_compile_are_told():
-    """Those of the job's worker processes count as those of this one do."""
-    budget, here = LocalBudget(None), Compilations()
-    pace = Pace(JobOutline("scan t", "RCU", 1000, None), _usage(0.0, 0), here, budget.compilations)
-    with BudgetServer(budget) as server:
-        with closing(BudgetClient(server.address, fallback_units_per_second=None)) as client:
-            client.settle(client.acquire(1.0), 1.0)
-            with COMPILATIONS.running():
-                wait_until(lambda: budget.compilations.is_running)
-                assert pace.describe(_usage(1.0, 10)) == "10 items  compiling loops"
-            wait_until(lambda: not budget.compilations.is_running)
-        assert pace.describe(_usage(2.0, 10)) == "10 items  compiling loops"
-        assert "RCU/s" in pace.describe(_usage(3.0, 10))
-        # A worker that vanishes while it compiles holds up no line.
-        with closing(BudgetClient(server.address, fallback_units_per_second=None)) as client, COMPILATIONS.running():
-            client.acquire(1.0)
-            wait_until(lambda: budget.compilations.is_running)
-            client._channel.close()
-            wait_until(lambda: not budget.compilations.is_running)
-        with COMPILATIONS.running(), closing(UnlimitedBudget(server.address)):
-            wait_until(lambda: budget.compilations.is_running)
-        wait_until(lambda: not budget.compilations.is_running)
 
 
 def wait_until(condition):

@@ -11,7 +11,7 @@ from ddbio.errors import DecodeError
 from ddbio.formats import csv_rows
 from ddbio.formats.csv_rows import read_csv
 from ddbio.formats.file_format import ReadOptions
-from ddbio.formats.json_rows import read_json, read_json_by_loops, read_json_plainly
+from ddbio.formats.json_rows import read_json, read_json_plainly
 from ddbio.items.encode import Encoder
 
 
@@ -207,6 +207,6 @@ def test_an_attribute_of_two_types_is_read_wherever_the_rows_lie(first, later):
 )
 def test_loops_and_plain_way_give_the_same_rows(text):
     """Blank lines, rows without members and members that are null are the same by both ways of reading."""
-    fast, plain = read_json_by_loops(text, ReadOptions()), read_json_plainly(text, ReadOptions())
+    fast, plain = read_json(text, ReadOptions()), read_json_plainly(text, ReadOptions())
     assert items(fast) == items(plain)
     assert set(fast.schema.names) == set(plain.schema.names) - {"_rescue"}

@@ -57,14 +57,10 @@ from ddbio.items.framing import checked_items
 from ddbio.items.ion import IonReader
 from ddbio.items.ion_values import ion_line, ion_to_json_lines
 from ddbio.items.kernel.decode.decoder import KernelDecoder
-from ddbio.items.kernel.first_calls import FIRST_CALLS
 from ddbio.items.schema.arrow import normalize_schema
 from ddbio.items.schema.file import schema_to_json
 from ddbio.storage.local_store import LocalStore
 from ddbio.storage.staged import FileNaming
-
-# The loops are what is tried, whether they are compiled or not.
-FIRST_CALLS._left_bytes = -1
 
 _BLANKS = [" ", "\n", "\r\n", "\r", "\t", "\0", "\ufeff"]
 _JSON = [*_BLANKS, "}\n{", "null\n", "9" * 40, "0." + "1" * 40, *'"\\{}[],:é']

@@ -408,7 +408,10 @@ def test_items_without_a_schema_take_one_walk_to_the_same_rows(items, nulls, esc
     wanted = Decoder(decode._columns_of(body, framing), nulls=nulls).decode(body, framing)
     assert columns.equals(decode._columns_of(body, framing), check_metadata=True)
     assert batch is None or batch.equals(wanted, check_metadata=True)
-    assert batch is not None or any(pa.types.is_map(inner) for field in wanted.schema for inner in types_in(field.type))
+    # Columns of maps have several paths, and the JSON of a column may take more memory than there was.
+    has_json = b"JSON" in wanted.schema.serialize().to_pybytes()
+    has_maps = any(pa.types.is_map(inner) for field in wanted.schema for inner in types_in(field.type))
+    assert batch is not None or has_json or has_maps
 
 
 def types_in(arrow_type):

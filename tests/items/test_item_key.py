@@ -47,7 +47,7 @@ def xxh64_of(texts):
     ends = np.cumsum([0, *map(len, texts)])
     hashes = np.zeros(len(texts), np.uint64)
     data = np.concatenate([data, np.zeros(max(map(len, texts)) + 64, np.uint8)])
-    hash_keys(data, ends[np.newaxis, :], np.zeros(1, np.uint8), int(ends[-1]), hashes)
+    hash_keys(data, ends, np.zeros(1, np.uint8), int(ends[-1]), hashes)
     return [int(value) for value in hashes]
 
 

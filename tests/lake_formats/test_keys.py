@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from ddbio.errors import SchemaError
-from ddbio.lake_formats import keys as lake_keys
 from ddbio.lake_formats.keys import buckets_of, key_texts, keys_and_buckets
 
 TYPES = {"S": pa.string(), "N": pa.int64(), "B": pa.binary()}
@@ -40,14 +39,9 @@ def test_a_key_is_its_types_and_values(types, columns, wanted):
     assert key_texts(made.slice(0, 0), keys).to_pylist() == []
 
 
-@pytest.mark.parametrize("by_loop", [False, True])
 @pytest.mark.parametrize("types", ["S", "N", "B", "SS", "SN", "NB"])
-def test_keys_and_buckets_are_the_same_by_the_loop(types, by_loop, monkeypatch):
+def test_keys_and_buckets_are_the_same_by_the_loop(types):
     """The compiled loop and Arrow with zlib tell the same keys and buckets, of whole batches, slices and none."""
-    if by_loop:
-        lake_keys.warm()
-    else:
-        monkeypatch.setattr(lake_keys.FIRST_CALLS, "answer", lambda _, __, plainly, *given: plainly(*given))
     values = {
         "S": ["", "a|b", "\\", "日本 é", "x" * 70, *(f"user#{number}" for number in range(300))],
         "N": [0, -1, 2**60, 7, 7, *range(300)],

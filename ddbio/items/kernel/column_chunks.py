@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddbio.errors import DecodeError
-from ddbio.items.kernel.jit import loop
+from ddbio.items.kernel.jit import int8, int64, loop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def _table() -> Any:
 _TABLE = _table()
 
 
-def chunks_by_loop(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]:
+def read_column_chunks(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]:
     """Return the facts of each row group's column chunks.
 
     Raises
@@ -91,15 +91,8 @@ def chunks_by_loop(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]
     """
     count = _count(footer, groups, leaves)
     stack, facts = np.array(_FIRST_LEVELS), np.full(count * FACTS, -1, np.int64)
-    found = _read_chunks(np.frombuffer(footer, np.int8), _TABLE, leaves, stack, facts)
+    found = _read_footer(np.frombuffer(footer, np.int8), _TABLE, leaves, stack, facts)
     return _whole(facts, found, groups, leaves)
-
-
-def chunks_plainly(footer: bytes, groups: int, leaves: int) -> NDArray[np.int64]:
-    """Return what ``chunks_by_loop`` returns, by the same code without compiling it."""
-    stack, facts = [*_FIRST_LEVELS], [-1] * (_count(footer, groups, leaves) * FACTS)
-    found = _read_chunks.py_func(footer, _TABLE.tolist(), leaves, stack, facts)
-    return _whole(np.array(facts, np.int64), found, groups, leaves)
 
 
 def _count(footer: bytes, groups: int, leaves: int) -> int:
@@ -118,11 +111,9 @@ _DAMAGED = "its footer is damaged: it is not as the format says"
 _FIRST_LEVELS = [_FILE] + [0] * (_LEVELS * _LEVEL - 1)
 
 
-@loop
-def _read_chunks(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -> Any:
+@loop(int8[:], int64[:], int64, int64[:], int64[:])
+def _read_footer(data: Any, members: Any, leaves: int, stack: Any, facts: Any) -> Any:
     """Write the facts of each column chunk; return how many there are, or -1 if the footer is damaged.
-
-    Python runs it as it is, too, with lists.
 
     Parameters
     ----------

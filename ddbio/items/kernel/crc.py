@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, loop, uint8, uint64
 from ddbio.items.kernel.memory import load64, peek
 
 _WORD_BYTES = 8
@@ -38,7 +38,7 @@ def tables_of(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     return tables.ravel()
 
 
-@loop
+@loop(uint8[:], uint64[:], uint64)
 def crc(data: Any, tables: Any, state: Any) -> Any:
     """Return the register behind the bytes, which it was before them."""
     return crc_of(data, 0, len(data), tables, state)

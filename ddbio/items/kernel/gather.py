@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int32, int64, loop, uint8
 from ddbio.items.kernel.memory import copy_bytes_unpadded, peek, pointers, poke
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class _Lists(NamedTuple):
     ends: npt.NDArray[np.int32]
 
 
-@loop
+@loop(uint8[:], int32[:], int64[:], uint8[:], int32[:])
 def gather_texts(data: Any, places: Any, order: Any, out: Any, ends: Any) -> None:
     """Write the texts of the rows that ``order`` names one behind the other, and where each one ends.
 
@@ -48,7 +48,7 @@ def _gather_texts(arrays: Any, count: int, data_end: int) -> None:
         poke(ends, number, at)
 
 
-@loop
+@loop(int32[:], int64[:], int64[:], int32[:])
 def gather_lists(places: Any, order: Any, elements: Any, ends: Any) -> None:
     """Write which elements the lists of the rows that ``order`` names have, and where each list ends among them.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop, uint8
 from ddbio.items.kernel.memory import copy32, load64, out_of_line, peek, poke, special32
 from ddbio.items.kernel.number import (
     LONGEST_NUMBER,
@@ -248,7 +248,7 @@ _RECORD, _RECORD_BYTES = int.from_bytes(b"Record", "little"), len("Record")
 _TWO_BYTES, _FOUR_BYTES, _SIX_BYTES = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF
 
 
-@loop
+@loop(uint8[:], int64, int64, uint8[:], int64[:], uint8[:])
 def print_ion(data: Any, place: int, stop: int, out: Any, levels: Any, digits: Any) -> Any:
     """Print whole lines; return what became of them, where the next line begins, and how many bytes were printed.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ddbio.items.kernel.crc import crc_of
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, loop, uint8, uint64
 from ddbio.items.kernel.memory import copy_bytes_unpadded, pointers, poke
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Arrays(NamedTuple):
     out: npt.NDArray[np.uint8]
 
 
-@loop
+@loop(Texts, Texts, uint8[:], uint64[:], Keys)
 def write_keys(first: Any, second: Any, tags: Any, tables: Any, keys: Any) -> None:
     """Write ``S:text`` for each row, or ``S:text|N:text`` if there are two tags."""
     _write_keys(pointers(_Arrays(first.data, second.data, tables, keys.out)), first, second, tags, keys)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop, uint8
 from ddbio.items.kernel.memory import (
     PAD,
     copy32,
@@ -40,7 +40,7 @@ _SCALAR, _BUT_TYPE = (
 )
 
 
-@loop
+@loop(uint8[:], int64, uint8[:])
 def split_items(data: Any, place: int, out: Any) -> Any:
     """Print the items after the bracket at ``place``; return how many, or -1, and how many bytes were printed.
 
@@ -184,7 +184,7 @@ class Rows(NamedTuple):
     """Where each row begins in what was joined last."""
 
 
-@loop
+@loop(Rows, int64, int64, int64)
 def join_rows(rows: Any, row: int, most_rows: int, most_bytes: int) -> Any:
     """Join rows from ``row`` on; return the next row, and how many bytes these are.
 
@@ -233,7 +233,7 @@ class _Texts(NamedTuple):
     out: npt.NDArray[np.uint8]
 
 
-@loop
+@loop(uint8[:], int64[:], int64[:], int64[:], uint8[:], uint8[:], int64[:])
 def take_texts(  # noqa: PLR0913, PLR0917 - compiled code has no objects
     texts: Any, begins: Any, ends: Any, rows: Any, separator: Any, out: Any, starts: Any
 ) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ddbio.items.kernel import memory
 from ddbio.items.kernel.base64 import PAIRS, decode_whole_base64, decoded_length
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop
 from ddbio.items.kernel.memory import PAD, copy_bytes, equal32, load64, lowest_bit, peek, pointers, poke
 from ddbio.items.kernel.text import QUOTE, same_text, text_end
 
@@ -153,7 +153,7 @@ def _array(values: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, is_tex
     return array.cast(pa.string()) if is_text else array
 
 
-@loop
+@loop(_Search, int64)
 def find_marks(search: Any, stop: int) -> Any:
     """Return a bit for each text that begins before ``stop``; behind that are ``PAD`` bytes at least."""
     return _find_marks(pointers(search), len(search.bounds) - 1, stop)
@@ -181,7 +181,7 @@ def _find_marks(w: Any, n_openings: int, stop: int) -> Any:
     return found
 
 
-@loop
+@loop(_Walk, int64, int64, int64)
 def find_members(walk: Any, stop: int, most: int, base64: int) -> Any:
     """Find the values; return 0, or -1 if the text is refused."""
     n_members = len(walk.words)

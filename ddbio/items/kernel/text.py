@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ddbio.items.kernel.codes import ERROR, GROW_UNESCAPED, UNESCAPED, UNESCAPED_END
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop, uint8
 from ddbio.items.kernel.memory import (
     PAD,
     copy32,
@@ -303,7 +303,7 @@ def load_utf8(body: Any, target: npt.NDArray[np.uint8], at: int, marks: npt.NDAr
     return bool(check_and_mark_utf8(data, np.zeros(PAD + _STEP, np.uint8), target, at, marks))
 
 
-@loop
+@loop(uint8[:], uint8[:])
 def check_utf8(data: Any, edge: Any) -> Any:
     """Return whether ``data`` is UTF-8.
 
@@ -315,7 +315,7 @@ def check_utf8(data: Any, edge: Any) -> Any:
     return _check_utf8(data, edge, None, 0, None)
 
 
-@loop
+@loop(uint8[:], uint8[:], uint8[:], int64, uint8[:])
 def check_and_mark_utf8(data: Any, edge: Any, target: Any, at: int, marks: Any) -> Any:
     """Copy ``data`` while it is UTF-8, and set a bit for each byte that ends a text; return whether all of it is."""
     return _check_utf8(data, edge, target, at, marks)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddbio.items.kernel import memory
 from ddbio.items.kernel.codes import ERROR, INSTANCE, NAMES, NAMES_MASK, STATE_LENGTH
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import boolean, inner, int64, loop
 from ddbio.items.kernel.lines import end_of_text
 from ddbio.items.kernel.memory import PAD, copy_bytes, peek, pointers, poke
 from ddbio.items.kernel.number import MINUS, NINE, ZERO
@@ -123,7 +123,7 @@ def _has_exponent(data: Any, place: int, end: int) -> Any:
     return False
 
 
-@loop
+@loop(_Walk, int64, int64, boolean)
 def type_items(walk: Any, stop: int, room: int, has_nulls: bool) -> Any:  # noqa: FBT001 - compiled code
     """Print the objects before ``stop``; return the bytes of lines and of names, or a negative status.
 

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from guard import IS_BROKEN, copy_before_guard
 
 from ddbio.items.kernel import column_chunks
-from ddbio.items.kernel.column_chunks import FACTS, _read_chunks
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.column_chunks import FACTS, _read_footer
+from ddbio.items.kernel.declarations import LOOPS
+from ddbio.items.kernel.library import CHECKED
 
 LEAVES, GROUPS = 4, 2
 
@@ -51,14 +52,15 @@ def guarded(values: list[int]) -> np.ndarray:
 def main() -> None:
     """Read as many footers as were asked for."""
     chance, whole = random.Random(int(sys.argv[1])), 0
+    (in_python,) = (loop.function for loop in LOOPS if loop.name == "column_chunks._read_footer")
     table, levels = column_chunks._TABLE.tolist(), column_chunks._FIRST_LEVELS
     for _ in range(int(sys.argv[2])):
         text = footer(chance)
         data = copy_before_guard(text).view(np.int8)
         facts, plain = guarded([-1] * (LEAVES * GROUPS * FACTS)), [-1] * (LEAVES * GROUPS * FACTS)
         members = guarded(table[:40] if IS_BROKEN else table)
-        found = _read_chunks(data, members, LEAVES, guarded(levels), facts)
-        assert found == _read_chunks.py_func(text, table, LEAVES, [*levels], plain)
+        found = _read_footer(data, members, LEAVES, guarded(levels), facts)
+        assert found == in_python(text, table, LEAVES, [*levels], plain)
         assert facts.tolist() == plain
         whole += found == LEAVES * GROUPS
     sys.stdout.write(f"{whole > 0}, checked: {CHECKED}\n")

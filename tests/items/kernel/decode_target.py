@@ -20,7 +20,7 @@ from ddbio.errors import DecodeError
 from ddbio.items.changes import ChangeDecoder
 from ddbio.items.kernel import memory
 from ddbio.items.kernel.decode.decoder import KernelDecoder
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import walker
 
 

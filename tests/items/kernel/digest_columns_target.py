@@ -19,7 +19,7 @@ from ddbio.items import digest_columns
 from ddbio.items.digest import Digest
 from ddbio.items.digest_columns import digest_of_batches
 from ddbio.items.kernel import arrays, memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import digest, texts, walker
 from ddbio.items.object_pool import ObjectPool
 from ddbio.items.reference import RowBuilder, items_of

@@ -18,7 +18,7 @@ from ddbio.items import digest_json
 from ddbio.items.digest import Digest
 from ddbio.items.framing import checked_items
 from ddbio.items.kernel import memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import digest, walker
 
 

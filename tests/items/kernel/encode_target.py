@@ -22,7 +22,7 @@ from ddbio.items.kernel.encode import load as encode_load
 from ddbio.items.kernel.encode.encoder import KernelEncoder
 from ddbio.items.kernel.encode.json_columns import Checker, make_checker
 from ddbio.items.kernel.encode.rules import RefusedValueError, read_members
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.reference import RowBuilder, items_of
 from ddbio.items.rescue import MisfitLog
 from ddbio.items.schema.arrow import normalize_schema

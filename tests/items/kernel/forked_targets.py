@@ -1,7 +1,7 @@
 """Run targets, each in a fork of one process that has loaded the loops, and say how each ended.
 
 ``python forked_targets.py '[["decode_target.py", "50000", "100"]]'``: a target replaces what allocates arrays, and may
-die of a segmentation fault, so it has a process; but the loops are compiled, or loaded, only once for all.
+die of a segmentation fault, so it has a process; but what it imports is loaded only once for all.
 """
 
 from __future__ import annotations
@@ -29,11 +29,28 @@ class Ended(NamedTuple):
 
 def run(*runs: tuple[str, ...], checked: bool) -> dict[tuple[str, ...], Ended]:
     """Run targets with their arguments, all with the same build of the loops, and return how each ended."""
-    environment = {**os.environ, "DDBIO_KERNEL_CHECKED": "1" if checked else "0"}
+    environment = {**os.environ, "DDBIO_KERNEL": str(checked_library())} if checked else dict(os.environ)
     command = [sys.executable, "-X", "faulthandler=0", __file__, json.dumps(runs)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {each: Ended(*ended) for each, ended in zip(runs, json.loads(done.stdout), strict=True)}
+
+
+def checked_library() -> Path:
+    """Build the library whose loads and stores check bounds, unless it is current, and return its path."""
+    path = FOLDER.parents[2] / "build" / "kernel" / "_loops_checked.so"
+    command = [
+        sys.executable,
+        "-m",
+        "ddbio.items.kernel.compiler",
+        "--level",
+        "checked",
+        "--if-changed",
+        "--output",
+        str(path),
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return path
 
 
 def run_in_fork(target: str, *arguments: str) -> Ended:
@@ -62,9 +79,6 @@ def run_in_fork(target: str, *arguments: str) -> Ended:
 def main() -> None:
     """Load the loops, and run what the argument names."""
     sys.path.insert(0, str(FOLDER.parents[2]))
-    from ddbio.advice.warm import warm_here  # noqa: PLC0415 - who only imports this module needs no loops
-
-    warm_here()
     sys.stdout.write(json.dumps([run_in_fork(*each) for each in json.loads(sys.argv[1])]))
 
 

@@ -15,7 +15,7 @@ from observation import assert_same_shape
 
 from ddbio.items.kernel import memory
 from ddbio.items.kernel.decode import inference
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import walker
 from ddbio.items.object_pool import ObjectPool
 

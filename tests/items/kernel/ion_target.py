@@ -21,7 +21,7 @@ from ddbio.items.framing import checked_items
 from ddbio.items.ion import IonReader
 from ddbio.items.ion_values import ion_line, ion_to_json_lines
 from ddbio.items.kernel import ion
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 
 TOKENS = [
     *(b"'", b'"', b"{{", b"}}", b"{", b"}", b"[", b"]", b",", b":", b"::", b" ", b"\n", b"\t", b"\0", b"\\", b"\\x41"),

@@ -14,8 +14,8 @@ import numpy as np
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel.crc import tables_of
-from ddbio.items.kernel.jit import CHECKED
 from ddbio.items.kernel.lake_keys import CRC_32, Keys, Texts, write_keys
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.memory import PAD
 
 

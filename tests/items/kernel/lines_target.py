@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.lines import ROOM_RATIO, Rows, join_rows, split_items
 from ddbio.items.kernel.memory import PAD
 

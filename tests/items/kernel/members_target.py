@@ -14,7 +14,7 @@ import numpy as np
 from guard import IS_BROKEN, allocate_before_guard, copy_before_guard
 
 from ddbio.items.kernel import memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.members import Marks, Openings
 from ddbio.items.kernel.memory import PAD
 

@@ -17,7 +17,7 @@ from ddbio.errors import DecodeError
 from ddbio.items import plain_changes
 from ddbio.items.change_lines import checked_changes
 from ddbio.items.kernel import memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import walker
 from ddbio.items.plain_changes import ChangePrinter
 

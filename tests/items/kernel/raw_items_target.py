@@ -17,7 +17,7 @@ from ddbio.errors import DecodeError
 from ddbio.items.capacity import item_size_bytes
 from ddbio.items.framing import checked_items
 from ddbio.items.kernel import memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.tape import walker
 from ddbio.items.raw_items import RawItemReader
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ddbio.advice.warm import warm_here
 from ddbio.items.kernel.decode.decoder import KernelDecoder
 from ddbio.items.schema.item_schema import ItemSchema
 
@@ -47,7 +46,6 @@ def test_decoding_takes_three_times_its_bytes_beyond_the_output(count, n_attribu
     items = list(sparse_items(count, n_attributes, n_present))
     schema = ItemSchema.of_items(items).to_arrow()
     lines, page = lines_and_page(items)
-    warm_here()
     decoder = KernelDecoder(schema)
     gc.collect()
     tracemalloc.start()
@@ -87,7 +85,6 @@ def grow(n_attributes, n_present):
     lines, _ = lines_and_page(sample)
     lines += b"\n"
     data = lines * (1 + 10_000_000 // len(lines))
-    warm_here()
     decoder = KernelDecoder(schema)
     before = peak_bytes()
     batch = decoder.decode(data, "items")

@@ -19,7 +19,7 @@ from mutation import mutate
 from ddbio.errors import DecodeError
 from ddbio.items.json_text import parse_documents
 from ddbio.items.kernel import memory
-from ddbio.items.kernel.jit import CHECKED
+from ddbio.items.kernel.library import CHECKED
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.typed_items import typed_lines
 

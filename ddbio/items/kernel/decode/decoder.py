@@ -144,19 +144,6 @@ class KernelDecoder:
         """
         return self.combine(self._decode(data, framing, in_one=True))
 
-    def decode_plainly(self, data: bytes, framing: Framing) -> pa.RecordBatch:
-        """Return what ``decode`` returns, by the plain reference.
-
-        Raises
-        ------
-        DecodeError, SchemaError
-            As ``decode``.
-        """
-        log = MisfitLog()
-        batch = self._decode_plainly(data, framing, log)
-        self._add_log(log)
-        return batch
-
     def decode_batches(self, data: Buffer, framing: Framing) -> list[pa.RecordBatch]:
         """Return what ``decode`` returns in pieces of a few megabytes.
 

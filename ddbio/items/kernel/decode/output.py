@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ddbio.items.kernel.jit import loop
+from ddbio.items.kernel.jit import int32, int64, loop, uint8
 from ddbio.items.kernel.memory import peek, poke
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-@loop
+@loop(int64[:], int64[:], int32[:], uint8[:])
 def spread_texts(rows: Any, lengths: Any, offsets: Any, bits: Any) -> None:
     """Fill the offsets and the validity of a column of which some rows, in their order, have a text.
 

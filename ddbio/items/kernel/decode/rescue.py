@@ -80,7 +80,7 @@ class Rescue(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-@loop
+@loop(Found)
 def group_misfits(found: Any) -> Any:
     """Put misfits of one attribute, kind and place into one group.
 
@@ -147,7 +147,7 @@ def _is_alike(f: Any, entry: int, other: int) -> Any:
     )
 
 
-@loop
+@loop(Rescue)
 def write_rescues(rescue: Any) -> Any:
     """Write an object for each row that has a rescued misfit; return how many rows and bytes these are.
 

@@ -18,7 +18,7 @@ from ddbio.items.kernel.base64 import decoded_length, is_base64
 from ddbio.items.kernel.codes import TAGS, L, N, S
 from ddbio.items.kernel.encode.codes import ABSENT, BAD, MAX_DEPTH, MAX_NAME_BYTES, RAW_WORDS, VALUE
 from ddbio.items.kernel.encode.printing import has_duplicates
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import boolean, inner, int64, loop
 from ddbio.items.kernel.memory import load64, out_of_line, peek, pointers, poke
 from ddbio.items.kernel.number import is_canonical, parse_number
 from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
@@ -139,7 +139,7 @@ def make_checker(nodes: Mapping[str, int], rules: Mapping[str, KeyRule]) -> tupl
     return checker, places
 
 
-@loop
+@loop(Texts, Checker, int64, int64, boolean, int64)
 def check_texts(texts: Any, checker: Any, first: int, depth: int, is_members: bool, key: int) -> Any:  # noqa: FBT001
     """Check the texts of a column whose words begin at ``first``; return how many rows are left to the reference.
 

@@ -6,7 +6,7 @@ value that says whether there is one. Values that can be refused before printing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from ddbio.items.kernel.arrays import (
 from ddbio.items.kernel.encode import codes
 from ddbio.items.kernel.encode.fields import time_array, unfit_times
 from ddbio.items.kernel.encode.json_columns import Texts, check_texts, make_checker
-from ddbio.items.kernel.encode.printing import LONGEST_ESCAPE, list_present
+from ddbio.items.kernel.encode.printing import LONGEST_ESCAPE, Work, list_present
 from ddbio.items.kernel.encode.rules import RefusedValueError, read_members, read_value
 from ddbio.items.kernel.memory import PAD
 from ddbio.items.kernel.number import LONGEST_NUMBER
@@ -60,26 +60,6 @@ _QUOTE = ord('"')
 
 Live = npt.NDArray[np.bool_] | None
 """Which values have a parent; None if all."""
-
-
-class Work(NamedTuple):
-    """Hold what one run of the loop reads and writes."""
-
-    data: npt.NDArray[np.uint8]
-    words: npt.NDArray[np.int64]
-    states: npt.NDArray[np.uint8]
-    index: npt.NDArray[np.int64]  # type: ignore[assignment] # not the method of tuples
-    first: npt.NDArray[np.int64]
-    limit: npt.NDArray[np.int64]
-    marks: npt.NDArray[np.int64]
-    slots: npt.NDArray[np.int64]
-    digits: npt.NDArray[np.uint8]
-    refusals: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    stops: npt.NDArray[np.int64]
-    present: npt.NDArray[np.int64]
-    """The steps of the columns that each row has, if those are few; they end where ``stops`` says."""
 
 
 class TooLargeError(Exception):

@@ -53,7 +53,8 @@ from ddbio.items.kernel.encode.codes import (
     VALUE,
     WIDE,
 )
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.encode.program import Tables
+from ddbio.items.kernel.jit import boolean, inner, int64, loop, uint8
 from ddbio.items.kernel.memory import (
     copy32,
     copy_bytes,
@@ -179,7 +180,27 @@ class _Out(NamedTuple):
     text: npt.NDArray[np.uint8]
 
 
-@loop
+class Work(NamedTuple):
+    """Hold what one run of the loop reads and writes."""
+
+    data: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.int64]
+    states: npt.NDArray[np.uint8]
+    index: npt.NDArray[np.int64]  # type: ignore[assignment] # not the method of tuples
+    first: npt.NDArray[np.int64]
+    limit: npt.NDArray[np.int64]
+    marks: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int64]
+    digits: npt.NDArray[np.uint8]
+    refusals: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    present: npt.NDArray[np.int64]
+    """The steps of the columns that each row has, if those are few; they end where ``stops`` says."""
+
+
+@loop(int64[:], int64[:], uint8[:], int64, int64[:], int64[:])
 def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any, present: Any) -> Any:
     """List the columns that each row has: those of a row end in ``present`` where ``stops`` says.
 
@@ -214,7 +235,7 @@ def list_present(places: Any, columns: Any, states: Any, n_rows: int, stops: Any
     return total
 
 
-@loop
+@loop(Tables, Work, uint8[:], int64, boolean)
 def print_rows(tables: Any, work: Any, out: Any, n_rows: int, is_sparse: bool) -> Any:  # noqa: FBT001 - compiled code
     """Print the rows; fill the ends and sizes of items and the refusals; return how many rows were refused.
 

@@ -25,7 +25,7 @@ from ddbio.items.kernel.hash.mixing import (
     wide_number,
     word_number,
 )
-from ddbio.items.kernel.jit import inlined, loop
+from ddbio.items.kernel.jit import boolean, inlined, int64, loop, uint8, uint64
 from ddbio.items.kernel.memory import pointers
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Bytes(NamedTuple):
     data: npt.NDArray[np.uint8]
 
 
-@loop
+@loop(uint8[:], int64[:], int64, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_bytes(
     data: Any, offsets: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
@@ -94,7 +94,7 @@ def add_bytes(
     return FINE
 
 
-@loop
+@loop(uint8[:], int64[:], uint8[:], uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_number_texts(
     data: Any, offsets: Any, digits: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
@@ -113,7 +113,7 @@ def add_number_texts(
     return FINE
 
 
-@loop
+@loop(uint64[:], boolean, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_words(words: Any, is_signed: bool, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
     """Add whole numbers of one word."""
     for entry in range(len(words)):
@@ -131,7 +131,7 @@ def add_words(words: Any, is_signed: bool, valid: Any, offset: int, keys: Any, n
     return FINE
 
 
-@loop
+@loop(uint64[:], int64, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_decimals(words: Any, scale: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
     """Add numbers of two words, low first, over ten to the power of ``scale``."""
     for entry in range(len(words) >> 1):
@@ -145,7 +145,7 @@ def add_decimals(words: Any, scale: int, valid: Any, offset: int, keys: Any, nul
     return FINE
 
 
-@loop
+@loop(uint8[:], int64, int64, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_truths(
     bits: Any, bits_offset: int, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
@@ -160,7 +160,7 @@ def add_truths(
     return FINE
 
 
-@loop
+@loop(uint8[:], int64, uint64[:], uint64[:])
 def add_nulls(valid: Any, offset: int, keys: Any, sums: Any) -> None:
     """Add a NULL where nothing is valid."""
     for entry in range(len(sums) >> 1):
@@ -168,7 +168,7 @@ def add_nulls(valid: Any, offset: int, keys: Any, sums: Any) -> None:
             _add_null(sums, entry, keys, counts=True)
 
 
-@loop
+@loop(int64[:], uint64[:], int64, uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_containers(
     bounds: Any, inner: Any, code: int, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any
 ) -> Any:
@@ -187,7 +187,7 @@ def add_containers(
     return FINE
 
 
-@loop
+@loop(uint64[:], uint8[:], int64, uint64[:], boolean, uint64[:])
 def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: bool, sums: Any) -> Any:
     """Add maps of which ``inner`` has one entry each."""
     for entry in range(len(sums) >> 1):
@@ -200,7 +200,7 @@ def add_structs(inner: Any, valid: Any, offset: int, keys: Any, nulls_count: boo
     return FINE
 
 
-@loop
+@loop(uint8[:], int64[:], uint64[:])
 def key_names(data: Any, offsets: Any, keys: Any) -> None:
     """Fill in the key of each name."""
     within = pointers(Bytes(data)).data
@@ -210,7 +210,7 @@ def key_names(data: Any, offsets: Any, keys: Any) -> None:
         keys[2 * entry], keys[2 * entry + 1] = finish(left, right, last_of(stop - place, NAME))
 
 
-@loop
+@loop(int64[:], uint64[:])
 def key_places(bounds: Any, keys: Any) -> None:
     """Fill in the key of each element's place in its list."""
     for row in range(len(bounds) - 1):
@@ -220,7 +220,7 @@ def key_places(bounds: Any, keys: Any) -> None:
             keys[2 * entry], keys[2 * entry + 1] = finish(left, right, np.uint64(INDEX))
 
 
-@loop
+@loop(int64[:], uint64[:], int64[:], uint64[:])
 def drop_repeated(bounds: Any, keys: Any, slots: Any, inner: Any) -> None:
     """Take away what a map has under a name that comes again; ``slots`` are a power of two, at least twice a map's."""
     mask = np.uint64(len(slots) - 1)
@@ -236,7 +236,7 @@ def drop_repeated(bounds: Any, keys: Any, slots: Any, inner: Any) -> None:
             slots[slot] = entry + 1
 
 
-@loop
+@loop(uint64[:])
 def sum_items(sums: Any) -> Any:
     """Return the two words, high first, of the sum modulo 2**128 of the hashes of items with these sums."""
     high, low = _ZERO, _ZERO

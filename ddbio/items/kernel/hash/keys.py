@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop, uint8, uint64
 from ddbio.items.kernel.memory import copy_bytes, load64, peek, pointers, poke
 from ddbio.items.kernel.number import canonicalise_number, print_decimal128
 
@@ -86,24 +86,24 @@ class _Data(NamedTuple):
     data: npt.NDArray[np.uint8]
 
 
-@loop
+@loop(uint8[:], int64[:], uint8[:], int64, uint64[:])
 def hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
     """Hash per row each key's tag, its content's length and its content, put together from ``at``.
 
-    A key's content lies in ``data`` from ``contents[key, row]`` to ``contents[key, row + 1]``; a tag of 0 is left out,
-    with the length. ``data`` is long enough for the longest row.
+    ``contents`` holds for each key in turn where its content lies in ``data``: that of a row ends where the next one's
+    begins. A tag of 0 is left out, with the length. ``data`` is long enough for the longest row.
     """
     _hash_keys(pointers(_Data(data)).data, contents, tags, at, hashes)
 
 
 @inner
 def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> None:
-    n_keys = contents.shape[0]
-    for row in range(contents.shape[1] - 1):
+    n_places = len(hashes) + 1
+    for row in range(len(hashes)):
         stop = at
-        for key in range(n_keys):
-            place = contents[key, row]
-            size = contents[key, row + 1] - place
+        for key in range(len(tags)):
+            place = contents[key * n_places + row]
+            size = contents[key * n_places + row + 1] - place
             if tags[key]:
                 poke(data, stop, tags[key])
                 for index in range(4):
@@ -113,26 +113,25 @@ def _hash_keys(data: Any, contents: Any, tags: Any, at: int, hashes: Any) -> Non
         hashes[row] = xxh64(data, at, stop)
 
 
-_DIGITS_ROOM = 64
+DIGITS_ROOM = 64
+"""Bytes that a loop writes the digits of a number to."""
 
 
-@loop
-def print_decimals(words: Any, scale: int, out: Any, ends: Any) -> None:
+@loop(uint64[:], int64, uint8[:], uint8[:], int64[:])
+def print_decimals(words: Any, scale: int, digits: Any, out: Any, ends: Any) -> None:
     """Print numbers of two words, low first, over ten to the power of ``scale``; fill in where each one ends."""
-    digits = np.zeros(_DIGITS_ROOM, np.uint8)
     at = 0
     for row in range(len(ends)):
         at, _ = print_decimal128(out, at, np.int64(words[2 * row]), np.int64(words[2 * row + 1]), scale, digits)
         ends[row] = at
 
 
-@loop
-def print_numbers(data: Any, offsets: Any, out: Any, ends: Any) -> Any:
+@loop(uint8[:], int64[:], uint8[:], uint8[:], int64[:])
+def print_numbers(data: Any, offsets: Any, digits: Any, out: Any, ends: Any) -> Any:
     """Print numbers given as texts, and fill in where each one ends; return the first that is none, else -1.
 
     An entry without text has none.
     """
-    digits = np.zeros(_DIGITS_ROOM, np.uint8)
     at = 0
     for row in range(len(offsets) - 1):
         if offsets[row + 1] > offsets[row]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ddbio.items.digest import BLOCK, FINAL, LEAST_EXPONENT, N
-from ddbio.items.kernel.jit import inlined, inner
+from ddbio.items.kernel.jit import inlined, inner, intrinsic
 from ddbio.items.kernel.memory import load64, out_of_line, peek
 from ddbio.items.kernel.number import parse_number, unscaled
 
@@ -27,17 +24,8 @@ _FIRST_KEPT = np.array([mask & (1 << 64) - 1 for mask in _KEPT], np.uint64)
 _SECOND_KEPT = np.array([mask >> 64 for mask in _KEPT], np.uint64)
 
 
-def _multiply_fold(_typing: Any, _one: Any, _other: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        folded = builder.xor(product, builder.lshr(product, ir.Constant(wide, 64)))
-        return builder.trunc(folded, ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-_fold: Any = intrinsic(_multiply_fold)
+_fold: Any = intrinsic("multiply_fold")
+"""Return the two halves of the product of two words, one XOR the other."""
 
 
 @inlined

@@ -32,7 +32,7 @@ from ddbio.items.kernel.codes import (
     TEXT,
     N,
 )
-from ddbio.items.kernel.jit import inlined, inner, loop
+from ddbio.items.kernel.jit import boolean, inlined, inner, int64, loop
 from ddbio.items.kernel.memory import PAD, copy32, copy_bytes, out_of_line, peek, pointers, poke
 from ddbio.items.kernel.number import (
     MINUS,
@@ -105,7 +105,7 @@ class Fill(NamedTuple):
     words: npt.NDArray[np.int64]
 
 
-@loop
+@loop(int64[:])
 def clear_counts(nodes: Any) -> None:
     """Forget the counts of the nodes, and the digits of their numbers."""
     for record in range(0, len(nodes), NODE_WIDTH):
@@ -116,7 +116,7 @@ def clear_counts(nodes: Any) -> None:
         nodes[record + WHOLE] = -nodes[record + KEEPS_TEXT]
 
 
-@loop
+@loop(int64[:], int64[:], int64, boolean, boolean)
 def plan_columns(columns: Any, nodes: Any, n_rows: int, keep_nulls: bool, may_doubt: bool) -> Any:  # noqa: FBT001
     """Place the buffers of all columns; return their bytes, or ``DOUBTFUL`` if asked whether all values fit."""
     n_columns = len(columns) // COLUMN_WIDTH
@@ -239,7 +239,7 @@ def _room(n_bytes: int) -> Any:
     return 0 if n_bytes == 0 else (n_bytes + 2 * PAD - 1) // PAD * PAD
 
 
-@loop
+@loop(Fill, int64)
 def fill_columns(fill: Any, n_words: int) -> None:
     """Fill the planned buffers."""
     f = pointers(fill)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from ddbio.items.kernel import memory
 from ddbio.items.kernel.base64 import decode_base64, decoded_length
 from ddbio.items.kernel.codes import BOOL, MAX_SKIPPED_DEPTH, SS, B, L, N, S
 from ddbio.items.kernel.hash.mixing import BLOCK_BYTES, absorb, absorb_bytes, finish, last_of, text_number, word_number
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import boolean, inner, int64, loop, uint8, uint64
 from ddbio.items.kernel.memory import PAD, peek, pointers, poke
-from ddbio.items.kernel.tape.paths import KEY_LEFT, KEY_RIGHT, NAME, NAME_BYTES, NODE_BITS, NODE_WIDTH
+from ddbio.items.kernel.tape.paths import KEY_LEFT, KEY_RIGHT, NAME, NAME_BYTES, NODE_BITS, NODE_WIDTH, Walk
 from ddbio.items.kernel.tape.walk import CLOSE, FORM_BITS, IN_SET, ITEM, LENGTH_MASK, NUMBER_TEXT, TAG_BITS
 from ddbio.items.kernel.tape.walk import NAME as NAME_TAG
 
@@ -70,27 +70,40 @@ class Hasher:
         """
         place, item, n_bytes = 0, 0, 1
         while n_bytes:
-            span = place, walker.n_words, item
-            place, item, n_bytes = hash_rows(walker.walk, span, (rows, keys, sums), self._lanes, self._scratch)
+            arrays = Rows(rows, keys, sums)
+            place, item, n_bytes = hash_rows(
+                walker.walk, place, walker.n_words, item, arrays, self._lanes, self._scratch
+            )
             if n_bytes:
                 self._scratch = memory.allocate(2 * int(n_bytes))
 
 
-@loop
+@loop(Walk, int64, uint64[:], uint8[:])
 def hash_items(walk: Any, n_words: int, lanes: Any, scratch: Any) -> Any:
     """Return the two words, high first, of the sum of the items' hashes, and the bytes that ``scratch`` lacks."""
     _, _, n_bytes, high, low = _hash_items(pointers(walk), (0, n_words, 0), None, None, None, lanes, scratch)
     return high, low, n_bytes
 
 
-@loop
-def hash_rows(walk: Any, span: Any, columns: Any, lanes: Any, scratch: Any) -> Any:
-    """Add the sums of the items in a span of the tape: from a word to a word, and the number of its first item.
+class Rows(NamedTuple):
+    """The rows of items, and what belongs to them."""
+
+    rows: npt.NDArray[np.int64]
+    """The row of each item."""
+    keys: npt.NDArray[np.uint64]
+    """Two words for each row, two for all, or none: the key of the first attribute, in the place of its name's."""
+    sums: npt.NDArray[np.uint64]
+    """Two words for each row."""
+
+
+@loop(Walk, int64, int64, int64, Rows, uint64[:], uint8[:])
+def hash_rows(walk: Any, begin: int, end: int, item: int, rows: Any, lanes: Any, scratch: Any) -> Any:
+    """Add the sums of the items between two words of the tape; ``item`` is the number of the first.
 
     Return where the span goes on if ``scratch`` is too small, the number of that item, and the bytes that it needs.
     """
-    rows, keys, sums = columns
-    place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows, keys, sums, lanes, scratch)
+    span = begin, end, item
+    place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows.rows, rows.keys, rows.sums, lanes, scratch)
     return place, item, n_bytes
 
 
@@ -195,28 +208,28 @@ def _hash_items(walk: Any, span: Any, rows: Any, keys: Any, sums: Any, lanes: An
     return stop, item, 0, high, low
 
 
-@loop
-def find_rows(walk: Any, n_words: int, rows: Any, column_of_node: Any, present: Any, doubled: Any) -> Any:
+@loop(Walk, int64, int64[:], int64[:], boolean[:], int64[:])
+def find_rows(walk: Any, n_words: int, rows: Any, places: Any, present: Any, doubled: Any) -> Any:
     """Put the rows into ``doubled`` whose item has an attribute with a value in its own column too; return how many.
 
     Parameters
     ----------
-    column_of_node
-        The number of the column of each node, or -1.
+    places
+        For each node where its column begins in ``present``, or -1.
     present
-        A byte for each row of the first column, then of the next.
+        Whether the first column has a value in each row, then the next column.
     """
-    return _find_rows(pointers(walk).tape, n_words, rows, column_of_node, present, doubled)
+    return _find_rows(pointers(walk).tape, n_words, rows, places, present, doubled)
 
 
 @inner
-def _find_rows(tape: Any, n_words: int, rows: Any, column_of_node: Any, present: Any, doubled: Any) -> Any:
+def _find_rows(tape: Any, n_words: int, rows: Any, places: Any, present: Any, doubled: Any) -> Any:
     item, count = -1, 0
     for at in range(0, n_words, 2):
         head = peek(tape, at)
         item += head & TAG_BITS == ITEM
-        column = column_of_node[head >> NODE_BITS]
-        if column >= 0 and present[column, rows[item]] and (count == 0 or doubled[count - 1] != rows[item]):
+        place = places[head >> NODE_BITS]
+        if place >= 0 and present[place + rows[item]] and (count == 0 or doubled[count - 1] != rows[item]):
             doubled[count] = rows[item]
             count += 1
     return count

@@ -42,7 +42,7 @@ from ddbio.items.kernel.codes import (
     UNESCAPED_END,
     N,
 )
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import boolean, inner, int64, loop
 from ddbio.items.kernel.memory import PAD, out_of_line, peek, pointers, poke
 from ddbio.items.kernel.number import ZERO, parse_number, print_integer, unscaled
 from ddbio.items.kernel.skip import CLOSE_OBJECT
@@ -109,7 +109,7 @@ class Fit(NamedTuple):
     state: npt.NDArray[np.int64]
 
 
-@loop
+@loop(Fit, int64, boolean, boolean)
 def find_misfits(fit: Any, n_words: int, keep_nulls: bool, has_images: bool) -> Any:  # noqa: FBT001 - compiled code
     """List the misfits; return how it ended: called again, it needs the tape as it was before.
 

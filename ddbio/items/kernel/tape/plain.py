@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ddbio.items.kernel.codes import BOOL, KEYS, NEW_IMAGE, NULL, OLD_IMAGE, SS, WRITE_TIME, B, M, N, S
 from ddbio.items.kernel.encode.printing import print_text
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop
 from ddbio.items.kernel.memory import PAD, copy_bytes, out_of_line, peek, pointers, poke
 from ddbio.items.kernel.number import LONGEST_NUMBER, canonicalise_number, print_integer
 from ddbio.items.kernel.skip import CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT
@@ -57,7 +57,7 @@ class Plain(NamedTuple):
     times: npt.NDArray[np.int64]
 
 
-@loop
+@loop(Plain, int64)
 def print_changes(plain: Any, n_words: int) -> Any:
     """Print the members of every change, without braces; return how many bytes they take.
 

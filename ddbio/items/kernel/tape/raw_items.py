@@ -19,7 +19,7 @@ from ddbio.items.kernel.codes import BOOL, NULL, SS, B, L, N
 from ddbio.items.kernel.encode.codes import MAX_DEPTH, MAX_ITEM_BYTES, MAX_NAME_BYTES
 from ddbio.items.kernel.encode.printing import has_duplicates
 from ddbio.items.kernel.hash.keys import PREFIX_BYTES, xxh64
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop
 from ddbio.items.kernel.memory import PAD, copy_bytes, out_of_line, peek, pointers, poke
 from ddbio.items.kernel.number import MINUS, POINT, ZERO, canonicalise_number, print_integer
 from ddbio.items.kernel.tape.paths import NAME_BYTES, NODE_BITS, NODE_WIDTH, OTHERS
@@ -77,7 +77,7 @@ class Check(NamedTuple):
     """Whether an item was not walked, at first; afterwards whether it is not clearly legal."""
 
 
-@loop
+@loop(Check, int64)
 def check_items(check: Any, n_words: int) -> None:
     """Note each item's span, size, hash of its key and values asked for, and whether it is doubtful."""
     _check_items(pointers(check), n_words)

@@ -12,10 +12,10 @@ import numpy as np
 from ddbio.items.capacity import CONTAINER_BYTES, ELEMENT_BYTES
 from ddbio.items.kernel.base64 import decoded_length
 from ddbio.items.kernel.codes import BOOL, NULL, SS, B, L, N
-from ddbio.items.kernel.jit import inner, loop
+from ddbio.items.kernel.jit import inner, int64, loop
 from ddbio.items.kernel.memory import peek, pointers, poke
 from ddbio.items.kernel.number import MINUS, NINE, ZERO
-from ddbio.items.kernel.tape.paths import NAME_BYTES, NODE_BITS, NODE_WIDTH
+from ddbio.items.kernel.tape.paths import NAME_BYTES, NODE_BITS, NODE_WIDTH, Walk
 from ddbio.items.kernel.tape.walk import CLOSE, FORM_BITS, IN_SET, ITEM, NAME, NUMBER_TEXT, TAG_BITS
 
 _LENGTH_MASK = 0xFFFFFFFF
@@ -25,7 +25,7 @@ _POWERS = np.array([100**pairs for pairs in range(_MAX_PAIRS)], np.uint64)
 _EXPONENTS = (ord("e"), ord("E"))
 
 
-@loop
+@loop(Walk, int64, int64[:])
 def measure_items(walk: Any, n_words: int, sizes: Any) -> None:
     """Put the bytes of each item into ``sizes``."""
     _measure_items(pointers(walk), n_words, sizes)

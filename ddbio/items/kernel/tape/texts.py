@@ -144,16 +144,16 @@ class _TextHasher:
         spans = nodes[of_items][:, [paths.NAME, paths.NAME_BYTES]].tolist()
         names = [walk.texts[start : start + length].tobytes() for start, length in spans]
         node_of_name = dict(zip(names, of_items.tolist(), strict=True))
-        column_of_node, present = np.full(len(nodes), -1), list[Any]()
+        places, present = np.full(len(nodes), -1), list[Any]()
         for name, column in columns.items():
             node = node_of_name.get(name.encode())
             if node is not None and column.null_count < len(column):
-                column_of_node[node] = len(present)
+                places[node] = len(present) * len(column)
                 present.append(valid_of(column))
         if not present:
             return []
         doubled = memory.allocate_words(len(rows))
-        count = find_rows(walk, self._walker.n_words, rows, column_of_node, np.array(present), doubled)
+        count = find_rows(walk, self._walker.n_words, rows, places, np.concatenate(present), doubled)
         return doubled[:count].tolist()  # type: ignore[no-any-return]
 
 

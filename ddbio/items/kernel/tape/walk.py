@@ -68,7 +68,7 @@ from ddbio.items.kernel.codes import (
     S,
 )
 from ddbio.items.kernel.framing import close_document, open_document
-from ddbio.items.kernel.jit import inlined, inner, loop
+from ddbio.items.kernel.jit import inlined, inner, int64, loop
 from ddbio.items.kernel.memory import equal32_words, load64, out_of_line, peek, pointers, poke, rare
 from ddbio.items.kernel.number import (
     LONGEST_NUMBER,
@@ -107,6 +107,7 @@ from ddbio.items.kernel.tape.paths import (
     WHOLE,
     WHOLE_LENGTH,
     WHOLE_MASK,
+    Walk,
     find_path,
     insert_path,
     inside_value,
@@ -144,21 +145,21 @@ _MOST_DIGITS_OF_INT64 = 19
 _MOST = np.uint64(1 << 63)
 
 
-@loop
+@loop(Walk, int64, int64)
 def walk_items(walk: Any, end: int, framing: int) -> Any:
     """Walk the items from the state's place on, in any framing but changes; return how it ended."""
     walk.state[NAMES_MASK] = len(walk.names) - 1
     return _walk_items(pointers(walk), end, framing, _sizes(walk), None)
 
 
-@loop
+@loop(Walk, int64)
 def walk_changes(walk: Any, end: int) -> Any:
     """Walk the images of changes as ``walk_items`` walks items."""
     walk.state[NAMES_MASK] = len(walk.names) - 1
     return _walk_items(pointers(walk), end, CHANGES, _sizes(walk), CHANGES)
 
 
-@loop
+@loop(Walk, int64, int64)
 def skip_item(walk: Any, end: int, framing: int) -> Any:
     """Pass the item at the state's place by its brackets alone; it has no attributes on the tape.
 

@@ -1,0 +1,46 @@
+"""Build the library of the compiled loops: ``python -m ddbio.items.kernel.compiler``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from ddbio.errors import KernelError
+
+
+def main() -> None:
+    """Build the library, and print its path, unless the library is current."""
+    # Whoever builds it has none, or an old one.
+    os.environ["DDBIO_KERNEL"] = "jit"
+    from ddbio.items.kernel.compiler import build  # noqa: PLC0415 - after the environment
+
+    host = build.host_platform()
+    parser = argparse.ArgumentParser(prog="python -m ddbio.items.kernel.compiler", description=__doc__)
+    parser.add_argument(
+        "--platform", default=host, help=f"one of {', '.join(build.PLATFORMS)}; default is this machine's"
+    )
+    parser.add_argument("--level", default="host", help="host: this processor's; all; checked, for tests; v2, v3, v4")
+    parser.add_argument("--output", type=Path, default=build.own_library(), help="default is where ddbio looks for it")
+    parser.add_argument("--print-tag", action="store_true", help="print the tag of the platform's wheel")
+    parser.add_argument("--if-changed", action="store_true", help="do nothing if the library is current")
+    asked = parser.parse_args()
+    if asked.if_changed and build.is_current(asked.output):
+        # Its time tells that it is current, as after a change of branches.
+        asked.output.touch()
+        return
+    began = time.monotonic()
+    sys.stderr.write(f"compiling the loops for {asked.platform}, which takes up to a minute\n")
+    try:
+        build.build(asked.platform, asked.output, asked.level)
+    except KernelError as error:
+        sys.exit(f"{parser.prog}: {error}")
+    sys.stdout.write(f"built {asked.output} in {time.monotonic() - began:.0f} s\n")
+    if asked.print_tag:
+        sys.stdout.write(f"{build.PLATFORMS[asked.platform].wheel_tag}\n")
+
+
+if __name__ == "__main__":
+    main()

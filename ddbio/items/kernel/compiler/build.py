@@ -1,0 +1,227 @@
+"""Build the library of the loops: compile each loop for each level of processors, and link the objects.
+
+A build of the same sources by the same numba, LLVM and Zig has the same bytes. Zig's linker makes libraries for other
+platforms too, so aarch64 needs no machine of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ddbio.errors import KernelError
+from ddbio.items.kernel.library import FILE_NAME, sources
+
+if TYPE_CHECKING:
+    from ddbio.items.kernel.compiler.objects import CompiledLoop
+
+GLUE = Path(__file__).with_name("loops.c")
+HOST, ALL, CHECKED = "host", "all", "checked"
+"""Instead of the name of a level: this processor's, each of them, or a build that checks bounds, for tests."""
+
+_COMPILERS = ("llvmlite", "numba", "ziglang")
+_MARK = b"ddbio sources "
+
+
+class Level(NamedTuple):
+    """A set of instructions."""
+
+    name: str
+    cpu: str
+    """LLVM's name for a processor that has them."""
+    condition: str
+    """A C expression that is true if the processor has them."""
+
+
+class Platform(NamedTuple):
+    """A system and a family of processors."""
+
+    triple: str
+    zig_target: str
+    levels: tuple[Level, ...]
+    """From the lowest to the highest. The library has each loop for each level."""
+    wheel_tag: str
+
+
+def _x86_64(number: int) -> Level:
+    return Level(f"v{number}", f"x86-64-v{number}", f"x86_64_level() >= {number}")
+
+
+_ARM = (Level("v8", "generic", "1"),)
+_GLIBC = "manylinux_2_17_{0}.manylinux2014_{0}"
+
+PLATFORMS = {
+    "linux-x86_64": Platform(
+        "x86_64-unknown-linux-gnu",
+        "x86_64-linux-gnu.2.17",
+        (_x86_64(2), _x86_64(3), _x86_64(4)),
+        _GLIBC.format("x86_64"),
+    ),
+    "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "aarch64-linux-gnu.2.17", _ARM, _GLIBC.format("aarch64")),
+}
+
+
+def host_platform() -> str:
+    """Return the name of this machine's platform, whether or not ``PLATFORMS`` has it."""
+    machine = platform.machine().lower()
+    return f"{sys.platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
+
+
+def build(name: str, path: Path, level: str, processes: int | None = None) -> None:
+    """Build the library of a platform.
+
+    Parameters
+    ----------
+    name
+        A key of ``PLATFORMS``.
+    level
+        The name of a level, ``host``, ``all`` or ``checked``.
+    processes
+        How many processes compile; one per processor by default.
+
+    Raises
+    ------
+    KernelError
+        There is no such platform, or a compiler is not installed.
+    """
+    if name not in PLATFORMS:
+        raise KernelError(
+            f"no library can be built for {name}, only for {' and '.join(PLATFORMS)}: set DDBIO_KERNEL=jit"
+        )
+    for module in _COMPILERS:
+        if importlib.util.find_spec(module) is None:
+            raise KernelError(f"{module} is not installed, which builds the loops: pip install 'ddbio[jit]'")
+    target = PLATFORMS[name]
+    if level == HOST:
+        level = _host_level(target) if name == host_platform() else ALL
+    if level == CHECKED:
+        chosen = [target.levels[0]._replace(name=CHECKED)]
+    else:
+        chosen = [known for known in target.levels if level in {known.name, ALL}]
+    if not chosen:
+        raise KernelError(f"{name} has no level {level}: it has {', '.join(known.name for known in target.levels)}")
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = {each.name: _compile_all(target, each, processes or os.cpu_count() or 1) for each in chosen}
+        objects = []
+        for loop in (loop for loops in compiled.values() for loop in loops):
+            objects.append(Path(folder, f"{loop.symbol}.o"))
+            objects[-1].write_bytes(loop.content)
+        Path(folder, "table.h").write_text(_table(chosen, compiled), "utf-8")
+        shutil.copy(GLUE, folder)
+        _link(target, Path(folder), objects, path)
+
+
+def is_current(path: Path) -> bool:
+    """Return whether a library was built from the sources as they are."""
+    return path.is_file() and _MARK + source_digest().encode() in path.read_bytes()
+
+
+def source_digest() -> str:
+    """Return a digest of the sources and of the versions of the compilers."""
+    digest = hashlib.sha256(repr([version(name) for name in _COMPILERS]).encode())
+    for source in sources():
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def own_library() -> Path:
+    """Return the path at which ddbio looks for its library."""
+    return GLUE.parents[1] / FILE_NAME
+
+
+def _host_level(target: Platform) -> str:
+    """Return the highest level that this processor has."""
+    from llvmlite import binding  # noqa: PLC0415 - only builds need it
+
+    has = binding.get_host_cpu_features()
+    needs = {
+        "v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+        "v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+    }
+    names = [level.name for level in target.levels if all(map(has.get, needs.get(level.name, ())))]
+    return names[-1]
+
+
+def _compile_all(target: Platform, level: Level, processes: int) -> list[CompiledLoop]:
+    """Compile all loops in several processes, which read from the environment what numba optimises for."""
+    is_checked = level.name == CHECKED
+    # Numba runs here: what it optimises for another family of processors is what this family has.
+    cpu = level.cpu if target.triple.startswith(platform.machine()) else "generic"
+    settings = {
+        "DDBIO_KERNEL": "jit",
+        "DDBIO_KERNEL_CHECKED": "1" if is_checked else "0",
+        "NUMBA_CPU_NAME": cpu,
+        "NUMBA_CPU_FEATURES": "",
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            names = pool.submit(_names_of_loops).result()
+            futures = [pool.submit(_compile, name, target.triple, level) for name in names]
+            return [future.result() for future in futures]
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _names_of_loops() -> list[str]:
+    from ddbio.items.kernel.compiler.objects import import_loops  # noqa: PLC0415 - in a process with its own settings
+
+    return sorted(loop.name for loop in import_loops())
+
+
+def _compile(name: str, triple: str, level: Level) -> CompiledLoop:
+    from ddbio.items.kernel.compiler.objects import Target, compile_loop, import_loops  # noqa: PLC0415 - see above
+
+    (loop,) = (loop for loop in import_loops() if loop.name == name)
+    return compile_loop(loop, Target(triple, level.cpu, level.name))
+
+
+def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]]) -> str:
+    """Return the C text with the table of the loops, and the choice among the levels."""
+    names = [level.name for level in levels]
+    lines = [f"int32_t {loop.symbol}(int64_t *);" for loops in compiled.values() for loop in loops]
+    quoted = ", ".join(f'"{name}"' for name in names)
+    lines += [
+        f"static const char *const level_names[] = {{{quoted}}};",
+        f'#define LEVELS "{" or ".join(names)}"',
+        f'static const char sources[] = "{_MARK.decode()}{source_digest()}";',
+        "static struct loop loops[] = {",
+    ]
+    for versions in zip(*compiled.values(), strict=True):
+        functions = ", ".join(loop.symbol for loop in versions)
+        loop = versions[0]
+        lines.append(f'    {{"{loop.name}", "{loop.arguments}", "{loop.result}", {{{functions}}}}},')
+    lines += ["};", f"enum {{ N_LOOPS = {len(next(iter(compiled.values())))} }};", "static int best_level(void) {"]
+    lines += [f"    if ({levels[place].condition}) return {place};" for place in reversed(range(len(levels)))]
+    return "\n".join([*lines, "    return -1;", "}", ""])
+
+
+def _link(target: Platform, folder: Path, objects: list[Path], path: Path) -> None:
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target.zig_target]
+    command += ["-shared", "-O2", "-s", "-fvisibility=hidden", GLUE.name]
+    made = folder / FILE_NAME
+    command += [*(file.name for file in objects), "-o", made.name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
+    if done.returncode:
+        raise KernelError(f"the library cannot be linked: {done.stderr.strip()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Processes that have loaded an older library keep its file.
+    moved = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.copy(made, moved)
+    moved.replace(path)

@@ -1,0 +1,122 @@
+"""Load the library of the compiled loops.
+
+The library is the extension module ``_loops`` beside this file. It cannot be loaded from a zip archive, so there it is
+extracted to a private folder. ``DDBIO_KERNEL`` selects another library by its path; ``jit`` lets numba compile the
+loops in this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from ddbio.errors import KernelError
+from ddbio.private_folder import private_folder
+
+FILE_NAME = "_loops.abi3.so"
+"""The library uses the stable ABI of Python 3.11: later versions load the same file."""
+
+CONSTANTS = ("capacity.py", "digest.py", "number.py", "rescue.py", "schema/arrow.py", "schema/shape.py")
+"""Modules beside the kernel with constants that loops use."""
+
+BUILD_COMMAND = "python -m ddbio.items.kernel.compiler"
+
+_LOG = logging.getLogger("ddbio.kernel")
+_MODULE, _JIT = "_loops", "jit"
+_DIGEST_LETTERS = 32
+
+
+def load_library() -> Any:
+    """Load the library, and return its module; None if numba is to compile the loops.
+
+    Raises
+    ------
+    KernelError
+        There is no library that this processor runs, and numba is not installed.
+    """
+    selected = os.environ.get("DDBIO_KERNEL", "")
+    if selected == _JIT:
+        return None
+    try:
+        path = Path(selected) if selected else _own_library()
+        if path is None:
+            problem = f"there is no library of compiled loops for this platform: run {BUILD_COMMAND}"
+        elif not selected and _is_stale(path):
+            problem = f"the library of compiled loops is older than their source: run {BUILD_COMMAND}"
+        else:
+            return _load(path)
+    except ImportError as error:
+        problem = f"the library of compiled loops cannot be loaded: {error}"
+    if selected or find_spec("numba") is None:
+        raise KernelError(f"{problem} (it needs pip install 'ddbio[jit]')")
+    _LOG.warning("%s; numba compiles the loops in this process, which takes up to half a minute", problem)
+    return None
+
+
+def _load(path: Path) -> Any:
+    loader = ExtensionFileLoader(_MODULE, str(path))
+    spec = spec_from_file_location(_MODULE, path, loader=loader)
+    if spec is None:
+        raise ImportError(f"{path} is no extension module")
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def _own_library() -> Path | None:
+    path = Path(__file__).with_name(FILE_NAME)
+    if path.is_file():
+        return path
+    try:
+        # Only loaders of archives find a file here that the system does not.
+        content = __spec__.loader.get_data(str(path))  # type: ignore[union-attr]
+    except OSError:
+        return None
+    return _extracted(content)
+
+
+def _extracted(content: bytes) -> Path:
+    """Write the library to a private folder, unless the same bytes are there, and return its path."""
+    digest = hashlib.sha256(content).hexdigest()
+    folder = private_folder("kernel")
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="ddbio-"))
+    path = folder / f"{_MODULE}-{digest[:_DIGEST_LETTERS]}.so"
+    try:
+        if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            return path
+    except FileNotFoundError:
+        pass
+    handle, name = tempfile.mkstemp(dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(path)
+    return path
+
+
+def _is_stale(path: Path) -> bool:
+    """Compare times in a checkout, whose sources may change; those of an installed package do not."""
+    if not Path(path.parents[3], "pyproject.toml").is_file():
+        return False
+    built = path.stat().st_mtime_ns
+    return any(source.stat().st_mtime_ns > built for source in sources())
+
+
+def sources() -> list[Path]:
+    """Return the files that the library is made from: the kernel, and modules whose constants it uses."""
+    kernel = Path(__file__).parent
+    constants = (kernel.parent / name for name in CONSTANTS)
+    return sorted([*kernel.rglob("*.py"), *kernel.rglob("*.c"), *constants])
+
+
+LIBRARY: Any = load_library()
+"""The module of the compiled library, or None: numba compiles the loops."""
+
+CHECKED = os.environ.get("DDBIO_KERNEL_CHECKED") == "1" if LIBRARY is None else LIBRARY.LEVEL == "checked"
+"""Whether loads and stores check the bounds of arrays, as in the build for tests."""
