@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 
 FaultKind: TypeAlias = Literal["error_before", "error_after", "reset_before", "reset_after"]
 
-READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan", "SubscribeToShard"})
-WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem"})
+READS = frozenset({"BatchGetItem", "GetItem", "GetRecords", "Query", "Scan", "SubscribeToShard", "TransactGetItems"})
+# A PartiQL statement that only reads counts as a write too: what it is shows only in its text.
+WRITES = frozenset(
+    {
+        "BatchExecuteStatement", "BatchWriteItem", "DeleteItem", "ExecuteStatement", "ExecuteTransaction", "PutItem",
+        "TransactWriteItems", "UpdateItem",
+    }
+)  # fmt: skip
 _LIMITS = (
     "ProvisionedThroughputExceeded",
     "KeyRangeThroughputExceeded",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ddbio.items.attribute import Item
 
 
@@ -35,11 +37,28 @@ def invalid_values(message: str) -> Refusal:
     return invalid("One or more parameter values were invalid: " + message)
 
 
+def violations(problems: Sequence[str]) -> Refusal:
+    """Return the ValidationException of all constraints of the model that a request breaks."""
+    noun = "error" if len(problems) == 1 else "errors"
+    return invalid(f"{len(problems)} validation {noun} detected: {'; '.join(problems)}")
+
+
 def constraint(value: object, member: str, rule: str) -> Refusal:
     """Return the ValidationException of one member that breaks its model's constraint."""
-    return invalid(
-        f"1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: Member must {rule}"
+    return violations([f"Value '{value}' at '{member}' failed to satisfy constraint: Member must {rule}"])
+
+
+def constraint_of_map(shown: str, member: str, most: int) -> Refusal:
+    """Return the ValidationException of a map of lists, one of which is empty or too long."""
+    rule = f"[Member must have length less than or equal to {most}, Member must have length greater than or equal to 1]"
+    return violations(
+        [f"Value '{shown}' at '{member}' failed to satisfy constraint: Map value must satisfy constraint: {rule}"]
     )
+
+
+def required_parameter(name: str) -> Refusal:
+    """Return the ValidationException of a request without a parameter, where the model is not asked."""
+    return invalid(f"The parameter '{name}' is required but was not present in the request")
 
 
 def lacking(feature: str) -> Refusal:
@@ -74,6 +93,11 @@ def not_found(message: str = "Requested resource not found") -> Refusal:
     return Refusal(_SERVICE + "ResourceNotFoundException", message)
 
 
+def access_denied(message: str) -> Refusal:
+    """Return DynamoDB's AccessDeniedException."""
+    return Refusal(_CORAL_SERVICE + "AccessDeniedException", message)
+
+
 def table_not_found(message: str) -> Refusal:
     """Return the error of calls about backups for a missing table."""
     return Refusal(_SERVICE + "TableNotFoundException", message)
@@ -98,6 +122,21 @@ def condition_failed(item: Item | None) -> Refusal:
     """Return DynamoDB's ConditionalCheckFailedException, with the item that failed the condition if it is shown."""
     shown: dict[str, Any] = {} if item is None else {"Item": item}
     return Refusal(_SERVICE + "ConditionalCheckFailedException", "The conditional request failed", **shown)
+
+
+def canceled(reasons: list[dict[str, Any]]) -> Refusal:
+    """Return DynamoDB's TransactionCanceledException, with the reason of each item."""
+    codes = ", ".join(reason["Code"] for reason in reasons)
+    return Refusal(
+        _SERVICE + "TransactionCanceledException",
+        f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
+        CancellationReasons=reasons,
+    )
+
+
+def duplicate_item() -> Refusal:
+    """Return DynamoDB's DuplicateItemException."""
+    return Refusal(_SERVICE + "DuplicateItemException", "Duplicate primary key exists in table")
 
 
 def throttled(reason: str, resource: str) -> Refusal:

@@ -14,7 +14,7 @@ from ddbio.errors import DecodeError
 from ddbio.items.attribute import AttributeValue, Item, decode_base64, encode_base64
 from ddbio.items.number import canonical_number
 from ddbio.testing.pricing import item_bytes
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,18 +31,10 @@ _SURELY_SHORT = MAX_NAME_BYTES // 4
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _T = TypeVar("_T")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.NamingRules
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
+_NAME = re.compile(r"[a-zA-Z0-9_.-]+")
+_SHORTEST_NAME, _LONGEST_NAME = 3, 255
 _SURROGATE = re.compile(r"\\u[dD]")
 _TABLE_ARN = re.compile(r"arn:[^:]*:dynamodb:[^:]*:[^:]*:table/([^/]+)")
-# Expressions that decide over items belong to a full emulator.
-_LACKING = (
-    "AttributeUpdates",
-    "ConditionalOperator",
-    "Expected",
-    "KeyConditions",
-    "QueryFilter",
-    "ScanFilter",
-)
 
 
 def to_json(value: Any) -> bytes:
@@ -53,7 +45,7 @@ def to_json(value: Any) -> bytes:
         raise malformed() from None
 
 
-def stored_item(item: Any) -> tuple[Item, int]:
+def stored_item(item: Any, too_large: str = "Item size has exceeded the maximum allowed size") -> tuple[Item, int]:
     """Return an item as the service stores it, and its size in bytes; refuse what it would not store."""
     canonical = _map(item, 0)
     try:
@@ -61,7 +53,7 @@ def stored_item(item: Any) -> tuple[Item, int]:
     except UnicodeEncodeError:
         raise malformed() from None
     if size_bytes > MAX_ITEM_BYTES:
-        raise invalid_values("Item size has exceeded the maximum allowed size")
+        raise invalid_values(too_large)
     return canonical, size_bytes
 
 
@@ -91,10 +83,11 @@ def _number_text(text: str) -> str:
     try:
         return canonical_number(text)
     except DecodeError as error:
-        raise _number_refusal(text, str(error)) from None
+        raise number_refusal(text, str(error)) from None
 
 
-def _number_refusal(text: str, problem: str) -> Refusal:
+def number_refusal(text: str, problem: str) -> Refusal:
+    """Return the refusal of a number that cannot be stored."""
     if "significant digits" in problem:
         return invalid("Attempting to store more than 38 significant digits in a Number")
     if "outside" in problem:
@@ -134,12 +127,12 @@ def _null(content: Any, _: int) -> bool:
     return content
 
 
-def _set_of(canonical: Callable[[Any, int], str], kind: str) -> Callable[[Any, int], list[str]]:
+def _set_of(canonical: Callable[[Any, int], str], empty: str) -> Callable[[Any, int], list[str]]:
     def elements(content: Any, depth: int) -> list[str]:
         if type(content) is not list:
             raise malformed()
         if not content:
-            raise invalid_values(f"An {kind} set  may not be empty")
+            raise invalid_values(empty)
         members = [canonical(element, depth) for element in content]
         if len(set(members)) != len(members):
             raise invalid_values(f"Input collection [{', '.join(members)}] contains duplicates.")
@@ -191,9 +184,9 @@ _CANONICAL: dict[str, Callable[[Any, int], Any]] = {
     "B": _binary,
     "BOOL": _boolean,
     "NULL": _null,
-    "SS": _set_of(_string, "string"),
-    "NS": _set_of(_number, "number"),
-    "BS": _set_of(_binary, "binary"),
+    "SS": _set_of(_string, "An string set  may not be empty"),
+    "NS": _set_of(_number, "An number set  may not be empty"),
+    "BS": _set_of(_binary, "Binary sets should not be empty"),
     "L": _list,
     "M": _map,
 }
@@ -204,9 +197,6 @@ class Request:
 
     def __init__(self, members: dict[str, Any]) -> None:
         self.members = members
-        for name in _LACKING:
-            if name in members:
-                raise lacking(name)
 
     @classmethod
     def parse(cls, body: bytes) -> Request:
@@ -242,12 +232,12 @@ class Request:
         """Return a boolean member; absent is false."""
         return bool(self._typed(name, bool))
 
-    def integer(self, name: str, low: int, high: int | None = None) -> int | None:
+    def integer(self, name: str, low: int | None = None, high: int | None = None) -> int | None:
         """Return an integer member within its bounds."""
         value = self._typed(name, int)
         if value is None:
             return None
-        if value < low:
+        if low is not None and value < low:
             raise constraint(value, _member(name), f"have value greater than or equal to {low}")
         if high is not None and value > high:
             raise constraint(value, _member(name), f"have value less than or equal to {high}")
@@ -288,14 +278,36 @@ def canonical_map(values: Any) -> Item:
 
 def checked_name(text: str, member: str) -> str:
     """Return the name in a table's name or ARN; refuse one that no table or index can have."""
+    problems = name_problems(text, _member(member), 1 if member == "TableName" else _SHORTEST_NAME)
+    if problems:
+        raise violations(problems)
+    return _plain_name(text)
+
+
+@lru_cache(maxsize=4096)
+def name_problems(text: str, place: str, least: int) -> tuple[str, ...]:
+    """Return what is wrong with a table's name or ARN, in the words of the service."""
+    name = _plain_name(text)
+    rules = (
+        (not name or _NAME.fullmatch(name) is not None, f"satisfy regular expression pattern: {_NAME.pattern}"),
+        (len(name) >= least, f"have length greater than or equal to {least}"),
+        (len(name) <= _LONGEST_NAME, f"have length less than or equal to {_LONGEST_NAME}"),
+    )
+    return tuple(
+        f"Value '{name}' at '{place}' failed to satisfy constraint: Member must {rule}"
+        for is_kept, rule in rules
+        if not is_kept
+    )
+
+
+def table_in_arn(text: str) -> str | None:
+    """Return the name of the table in an ARN, or None if the text is no ARN of a table."""
     arn = _TABLE_ARN.match(text)
-    name = arn[1] if arn else text
-    if _NAME.fullmatch(name) is None:
-        raise invalid(
-            f"Invalid table/index name in {member}. Table/index names must be between 3 and 255 characters long, "
-            "and may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'"
-        )
-    return name
+    return arn[1] if arn else None
+
+
+def _plain_name(text: str) -> str:
+    return table_in_arn(text) or text
 
 
 def constraint_null(name: str) -> Exception:

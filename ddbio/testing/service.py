@@ -62,6 +62,7 @@ from ddbio.testing.server import (
     is_worth_compressing,
     reply_coding,
 )
+from ddbio.testing.validation import validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -173,7 +174,7 @@ class Service:
         body = inflated(request.body, request.headers.get("content-encoding"))
         with self._lock:
             fault = self._begin(name)
-            asked = Request.parse(body)
+            asked = validated(name, Request.parse(body))
             self.database.check_storms(name, asked)
             reply = operation(self.database, asked)
         if fault is not None:

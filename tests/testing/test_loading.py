@@ -111,7 +111,7 @@ def test_table_keeps_its_own_key():
     assert len(rows(database)) == 2
     with pytest.raises(OptionError, match="exists with the key pk"):
         load(database, "tab", [], "pk:N")
-    with pytest.raises(OptionError, match="name"):
+    with pytest.raises(OptionError, match="regular expression pattern"):
         load(database, "a?", [], "pk:N")
 
 

@@ -139,6 +139,7 @@ def _like(source: Table, name: str) -> Table:
         indexes=indexes,
         store=ItemStore(),
         ready_at=0.0,
+        tags={},
         **settings,
     )
 

@@ -63,7 +63,7 @@ def delete_table(database: Database, request: Request) -> dict[str, Any]:
 
 def list_tables(database: Database, request: Request) -> dict[str, Any]:
     """List the names of tables in order."""
-    limit = request.integer("Limit", 1, _MAX_LISTED) or _MAX_LISTED
+    limit = request.integer("Limit") or _MAX_LISTED
     after = request.text("ExclusiveStartTableName") or ""
     names = sorted(name for name in database.tables if name > after)
     reply: dict[str, Any] = {"TableNames": names[:limit]}
@@ -142,7 +142,7 @@ class _Change:
         self._database = database
         self._table = table
         self._request = request
-        mode = request.text("BillingMode", ("PROVISIONED", "PAY_PER_REQUEST"))
+        mode = request.text("BillingMode")
         was_on_demand = "BillingModeSummary" in table.description
         on_demand = was_on_demand if mode is None else mode == "PAY_PER_REQUEST"
         self._billing = Billing(on_demand=on_demand, defaults=database.defaults)
@@ -151,6 +151,7 @@ class _Change:
         table = self._table
         if bills:
             described = self._billing.description(self._request.members)
+            self._check_changes(described)
             table.throughput = self._billing.throughput(self._request.members)
             _redescribe(table.description, described)
             table.description.pop("BillingModeSummary", None)
@@ -168,6 +169,22 @@ class _Change:
                     self._delete(self._index(name))
                 case _:
                     raise malformed()
+
+    def _check_changes(self, described: dict[str, Any]) -> None:
+        """Refuse the numbers that a provisioned table has already."""
+        if self._billing.on_demand or "BillingModeSummary" in self._table.description:
+            return
+        current, asked = self._table.description["ProvisionedThroughput"], described["ProvisionedThroughput"]
+        if current == asked:
+            numbers = ". ".join(
+                f"Current {member} provisioned for the table: {current[member]}. Requested {member}: {asked[member]}"
+                for member in ("ReadCapacityUnits", "WriteCapacityUnits")
+            )
+            raise invalid(
+                "The provisioned throughput for the table will not change. The requested value equals the current "
+                f"value. {numbers}. Refer to the Amazon DynamoDB Developer Guide for current limits and how to request "
+                "higher limits."
+            )
 
     def _index(self, name: str) -> Index:
         index = self._table.indexes.get(name)

@@ -19,7 +19,8 @@ import pyarrow as pa
 from ddbio.items.ion_values import ion_to_json_lines
 from ddbio.testing.calls.control import existing_table
 from ddbio.testing.calls.writes import planned_put
-from ddbio.testing.expressions.conditions import Guard, write_placeholders
+from ddbio.testing.expressions.conditions import Guard
+from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.refusal import Refusal, in_use, invalid, lacking, malformed, not_found, service_refusal
 from ddbio.testing.request import Request, stored_item, to_json
 from ddbio.testing.tables.definition import define_table
@@ -235,7 +236,7 @@ class BulkRun:
         if not members.keys() <= _MEMBERS:
             raise invalid(f"Unknown members: {sorted(members.keys() - _MEMBERS)}")
         request = Request(members)
-        placeholders = write_placeholders(request)
+        placeholders = Placeholders.of(request, "ConditionExpression")
         guard = Guard.of(request, placeholders)
         placeholders.check_all_used()
         write = planned_put(self._table, members["Item"])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddbio.testing.expressions.conditions import PredicateParser, check_filter_names, key_range
+from ddbio.testing.expressions.conditions import PredicateParser, check_filter_names, key_conditions, range_of
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, attribute_paths, pick, projection_paths, tree_of
 from ddbio.testing.pricing import read_units
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed
+from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed, violations
 from ddbio.testing.request import Request, canonical_map, checked_name, to_json
 from ddbio.testing.tables.capacity import Draw
 from ddbio.testing.tables.database import Database, consumed_list, consumed_member
@@ -33,31 +33,33 @@ MAX_BATCH_BYTES = 16 << 20
 
 def get_item(database: Database, request: Request) -> Chunks:
     """Read one item by its key."""
+    tree = requested_tree(request)
+    given = canonical_map(request.required("Key"))
     table = database.table(request)
-    tree = _tree(request)
-    key = _checked_key(table, request.required("Key"))
+    key = checked_key(table, given)
     draw = _draw(table, key, consistent=request.boolean("ConsistentRead"))
     database.take([draw])
     stored = table.store.get(key)
-    found = b"" if stored is None else b'"Item":' + _picked(stored, tree)
+    found = b"" if stored is None else b'"Item":' + picked(stored, tree)
     consumed = to_json(consumed_member(request, table, [draw]))[1:-1]
     return [b"{", consumed, b"," * bool(consumed and found), found, b"}"]
 
 
-def _tree(request: Request) -> Tree | None:
-    placeholders = Placeholders(request, has_expression="ProjectionExpression" in request.members)
+def requested_tree(request: Request) -> Tree | None:
+    """Return the tree of the attributes that a request of single items asks for."""
+    placeholders = Placeholders.of(request, "ProjectionExpression")
     paths = requested_paths(request, placeholders)
     placeholders.check_all_used()
     return None if paths is None else tree_of(paths)
 
 
-def _picked(stored: Stored, tree: Tree | None) -> bytes:
+def picked(stored: Stored, tree: Tree | None) -> bytes:
     """Return the JSON of what is asked for; a whole item is what it was stored as."""
     return stored.json if tree is None else to_json(pick(parsed(stored.json), tree))
 
 
-def _checked_key(table: Table, given: Any) -> Key:
-    key = canonical_map(given)
+def checked_key(table: Table, key: Item) -> Key:
+    """Return the position of a key in canonical form; refuse one that is not a key of the table."""
     table.keys.check_key(key)
     return table.keys.key_of(key)
 
@@ -74,9 +76,9 @@ def batch_get_item(database: Database, request: Request) -> Chunks:
     batch = _Batch(database)
     if type(asked) is not dict:
         raise malformed()
+    if not asked:
+        raise invalid("The requestItems parameter is required for BatchGetItem")
     parts = [(name, _checked_part(database, name, part)) for name, part in asked.items()]
-    if not parts:
-        raise constraint("{}", "requestItems", "have length greater than or equal to 1")
     if sum(len(keys) for _, (_, _, keys) in parts) > MAX_BATCH_KEYS:
         raise invalid("Too many items requested for the BatchGetItem call")
     for name, (table, part, keys) in parts:
@@ -93,11 +95,15 @@ def _checked_part(database: Database, name: str, part: Any) -> tuple[Table, Requ
         raise malformed()
     if not part["Keys"]:
         raise constraint("[]", f"requestItems.{name}.member.keys", "have length greater than or equal to 1")
+    if len(part["Keys"]) > MAX_BATCH_KEYS:
+        place = f"'RequestItems.{name}.member.Keys'"
+        rule = f"Member must have length less than or equal to {MAX_BATCH_KEYS}"
+        raise violations([f"Value at {place} failed to satisfy constraint: {rule}"])
     table = database.named(checked_name(name, "RequestItems"))
     # Numbers are compared as sent: the service accepts 1000 and 1e3 here, and returns the item once.
     if any(given in part["Keys"][:at] for at, given in enumerate(part["Keys"])):
         raise invalid("Provided list of item keys contains duplicates")
-    keys = {key: given for given in part["Keys"] for key in (_checked_key(table, given),)}
+    keys = {key: given for given in part["Keys"] for key in (checked_key(table, canonical_map(given)),)}
     return table, Request(part), [(given, key) for key, given in keys.items()]
 
 
@@ -114,7 +120,7 @@ class _Batch:
 
     def read(self, name: str, table: Table, part: Request, keys: list[tuple[Any, Key]]) -> None:
         """Read one table's keys."""
-        tree, consistent = _tree(part), part.boolean("ConsistentRead")
+        tree, consistent = requested_tree(part), part.boolean("ConsistentRead")
         found = self.responses.setdefault(name, [])
         left = []
         for given, key in keys:
@@ -125,7 +131,7 @@ class _Batch:
                 continue
             self.draws.setdefault(table.name, []).append(draw)
             if stored is not None:
-                found.append(_picked(stored, tree))
+                found.append(picked(stored, tree))
         if left:
             self.unprocessed[name] = {**part.members, "Keys": left}
 
@@ -141,11 +147,8 @@ class _Batch:
         return True
 
 
-SELECTS = ("SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.Pagination
 MAX_PAGE_BYTES = 1 << 20
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html
-MAX_SEGMENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,20 +230,14 @@ class Selection:
 def requested_paths(request: Request, placeholders: Placeholders) -> list[Path] | None:
     """Return the paths of ProjectionExpression or AttributesToGet, or None if the request has neither."""
     expression, names = request.text("ProjectionExpression"), request.listing("AttributesToGet")
-    if expression is not None and names is not None:
-        raise invalid(
-            "Can not use both expression and non-expression parameters in the same request: "
-            "Non-expression parameters: {AttributesToGet} Expression parameters: {ProjectionExpression}"
-        )
     if expression is not None:
         return projection_paths(expression, placeholders)
     return None if names is None else attribute_paths(names)
 
 
-def selection_of(source: Source, request: Request, placeholders: Placeholders) -> Selection:
+def selection_of(source: Source, request: Request, paths: list[Path] | None) -> Selection:
     """Return what a Scan or Query selects of each item; refuse a Select that contradicts the rest of the request."""
-    select = request.text("Select", SELECTS)
-    paths = requested_paths(request, placeholders)
+    select = request.text("Select")
     if paths is not None and select not in (None, "SPECIFIC_ATTRIBUTES"):
         raise invalid(f"Cannot specify the AttributesToGet when choosing to get {select}")
     if paths is None and select == "SPECIFIC_ATTRIBUTES":
@@ -308,14 +305,14 @@ def backward_page(snapshot: Snapshot, begin: int, last: int, limit: int | None) 
 
 def scan(database: Database, request: Request) -> Chunks:
     """Read a table, an index or one segment of it in hash order."""
-    source = Source.of(database.table(request), request)
     low, high = _segment(request)
-    has_expression = not request.members.keys().isdisjoint(("ProjectionExpression", "FilterExpression"))
-    placeholders = Placeholders(request, has_expression=has_expression)
-    selection = selection_of(source, request, placeholders)
+    placeholders = Placeholders.of(request, "ProjectionExpression", "FilterExpression")
+    paths = requested_paths(request, placeholders)
     met, _ = filter_of(request, placeholders)
     placeholders.check_all_used()
-    limit = request.integer("Limit", 1)
+    limit = request.integer("Limit")
+    source = Source.of(database.table(request), request)
+    selection = selection_of(source, request, paths)
     start = source.start_key(request)
     snapshot = source.snapshot
     first = snapshot.position((low,))
@@ -336,15 +333,15 @@ def scan(database: Database, request: Request) -> Chunks:
 
 
 def _segment(request: Request) -> tuple[int, int]:
-    segments = request.integer("TotalSegments", 1, MAX_SEGMENTS)
-    segment = request.integer("Segment", 0, MAX_SEGMENTS - 1)
+    segments, segment = request.integer("TotalSegments"), request.integer("Segment")
     if segments is None and segment is None:
         return hash_bounds(0, 1)
     if segments is None or segment is None:
-        missing, present = ("Segment", "TotalSegments") if segment is None else ("TotalSegments", "Segment")
+        missing, present = (
+            ("Segment", "parameter TotalSegments") if segment is None else ("TotalSegments", "Segment parameter")
+        )
         raise invalid(
-            f"The {missing} parameter is required but was not present in the request when {present} parameter "
-            "is present"
+            f"The {missing} parameter is required but was not present in the request when {present} is present"
         )
     if segment >= segments:
         raise invalid(
@@ -375,17 +372,25 @@ def _scan_draws(
 
 def query(database: Database, request: Request) -> Chunks:
     """Read items of one partition key in the order of the sort key, ascending or descending."""
-    source = Source.of(database.table(request), request)
+    return read_query(database, request)
+
+
+def read_query(database: Database, request: Request, *, filters_keys: bool = False) -> Chunks:
+    """Answer a Query; its filter may name attributes of the key if that is allowed."""
     expression = request.text("KeyConditionExpression")
     if expression is None:
         raise invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
     placeholders = Placeholders(request, has_expression=True)
-    wanted = key_range(expression, placeholders, source.keys)
-    selection = selection_of(source, request, placeholders)
+    conditions = key_conditions(expression, placeholders)
+    paths = requested_paths(request, placeholders)
     met, names = filter_of(request, placeholders)
-    check_filter_names(names, source.keys.names)
     placeholders.check_all_used()
-    limit = request.integer("Limit", 1)
+    source = Source.of(database.table(request), request)
+    wanted = range_of(conditions, source.keys)
+    selection = selection_of(source, request, paths)
+    if not filters_keys:
+        check_filter_names(names, source.keys.names)
+    limit = request.integer("Limit")
     start = source.start_key(request)
     backward = request.members.get("ScanIndexForward") is not None and not request.boolean("ScanIndexForward")
     snapshot = source.snapshot

@@ -1,30 +1,30 @@
-"""Answer PutItem, DeleteItem, BatchWriteItem and UpdateItem.
-
-UpdateItem takes lists of SET and REMOVE; it has no arithmetic, no nested attributes, no ADD and no DELETE.
-"""
+"""Answer PutItem, DeleteItem, BatchWriteItem and UpdateItem."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ddbio.testing.expressions.conditions import Guard, checked_return, write_placeholders
-from ddbio.testing.expressions.parsing import Placeholders, Tokens
+from ddbio.testing.expressions.conditions import Guard, checked_return
+from ddbio.testing.expressions.parsing import Placeholders
+from ddbio.testing.expressions.updates import Update, check_keys_unchanged, requested_update
 from ddbio.testing.pricing import item_bytes
-from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, lacking, malformed
+from ddbio.testing.refusal import Refusal, constraint_of_map, invalid, invalid_values, malformed
 from ddbio.testing.request import MAX_ITEM_BYTES, Request, canonical_map, checked_name, stored_item
-from ddbio.testing.tables.database import Database, consumed_list, consumed_member
+from ddbio.testing.tables.database import Database, collection_metrics, consumed_list, consumed_member
+from ddbio.testing.tables.table import Change, Table
+from ddbio.testing.validation import RETURN_VALUES, shown_value
 
 if TYPE_CHECKING:
-    from ddbio.items.attribute import AttributeValue, Item
+    from ddbio.items.attribute import Item
     from ddbio.testing.tables.capacity import Draw
-    from ddbio.testing.tables.table import Key, KeySchema, Table
+    from ddbio.testing.tables.table import Key
 
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 MAX_BATCH_WRITES = 25
-_RETURNS = ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")
-_LACKING_SECTIONS = ("ADD", "DELETE")
+_TOO_LARGE_UPDATE = "Item size to update has exceeded the maximum allowed size"
 
 
 class Write(NamedTuple):
@@ -36,16 +36,139 @@ class Write(NamedTuple):
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Hold what one write changes, and the refusal of its condition if that does not hold."""
+
+    table: Table
+    key: Item
+    change: Change
+    new: Item | None
+    size_bytes: int
+    failure: Refusal | None
+    update: Update | None = None
+
+    def attributes(self, returned: str) -> Item:
+        """Return the attributes that ReturnValues asks for."""
+        old = returned.endswith("OLD")
+        item = self.change.old if old else self.new
+        if returned == "NONE" or item is None:
+            return {}
+        return item if returned.startswith("ALL") or self.update is None else self.update.touched(item)
+
+
+Planner: TypeAlias = Callable[[Table], Plan]
+"""Plan a write, whose request is checked already, on its table."""
+
+
+def parsed_put(request: Request) -> Planner:
+    """Return the planner of a put; refuse what is wrong on any table."""
+    guard = _guard(request)
+    item, size_bytes = stored_item(request.required("Item"))
+
+    def plan(table: Table) -> Plan:
+        table.check_item(item)
+        change = table.plan_write(table.keys.key_of(item), item, size_bytes)
+        failure = guard.refusal(change.old) if guard.predicate is not None else None
+        return Plan(table, table.keys.part_of(item), change, item, size_bytes, failure)
+
+    return plan
+
+
+def parsed_delete(request: Request) -> Planner:
+    """Return the planner of a delete; refuse what is wrong on any table."""
+    guard = _guard(request)
+    key = canonical_map(request.required("Key"))
+
+    def plan(table: Table) -> Plan:
+        table.keys.check_key(key)
+        change = table.plan_write(table.keys.key_of(key), None)
+        failure = guard.refusal(change.old) if guard.predicate is not None else None
+        return Plan(table, key, change, None, stored_bytes(change), failure)
+
+    return plan
+
+
+def parsed_update(request: Request) -> Planner:
+    """Return the planner of an update; refuse what is wrong on any table."""
+    placeholders = Placeholders.of(request, "UpdateExpression", "ConditionExpression")
+    update = requested_update(request, placeholders)
+    guard = Guard.of(request, placeholders)
+    placeholders.check_all_used()
+    key = canonical_map(request.required("Key"))
+
+    def plan(table: Table) -> Plan:
+        table.keys.check_key(key)
+        check_keys_unchanged(update, table.keys)
+        position = table.keys.key_of(key)
+        old = table.read_item(position)
+        failure = guard.refusal(old)
+        new, size_bytes = None, 0
+        try:
+            new = update.applied(key, old)
+            if new is not None:
+                new, size_bytes = _stored(update, new)
+                table.check_item(new)
+        except Refusal:
+            # What the update does is of no matter if its condition does not hold.
+            if failure is None:
+                raise
+        return Plan(table, key, table.plan_write(position, new, size_bytes), new, size_bytes, failure, update)
+
+    return plan
+
+
+def _stored(update: Update, item: Item) -> tuple[Item, int]:
+    """Return an updated item and its size; only an update below an attribute can nest it too deeply."""
+    if update.is_nested:
+        return stored_item(item, _TOO_LARGE_UPDATE)
+    size_bytes = item_bytes(item)
+    if size_bytes > MAX_ITEM_BYTES:
+        raise invalid_values(_TOO_LARGE_UPDATE)
+    return item, size_bytes
+
+
+def _guard(request: Request) -> Guard:
+    placeholders = Placeholders.of(request, "ConditionExpression")
+    guard = Guard.of(request, placeholders)
+    placeholders.check_all_used()
+    return guard
+
+
+def stored_bytes(change: Change) -> int:
+    """Return the size of the item that a change replaces."""
+    return change.stored.size_bytes if change.stored else 0
+
+
 def put_item(database: Database, request: Request) -> dict[str, Any]:
     """Put one whole item."""
-    table = database.table(request)
-    return _write_one(database, request, planned_put(table, request.required("Item")))
+    return _written(database, request, parsed_put, ("NONE", "ALL_OLD"))
 
 
 def delete_item(database: Database, request: Request) -> dict[str, Any]:
     """Delete one item, which need not exist."""
-    table = database.table(request)
-    return _write_one(database, request, planned_delete(table, request.required("Key")))
+    return _written(database, request, parsed_delete, ("NONE", "ALL_OLD"))
+
+
+def update_item(database: Database, request: Request) -> dict[str, Any]:
+    """Change attributes of one item; a missing item is made."""
+    return _written(database, request, parsed_update, RETURN_VALUES)
+
+
+def _written(
+    database: Database, request: Request, parsed: Callable[[Request], Planner], returns: tuple[str, ...]
+) -> dict[str, Any]:
+    returned = checked_return(request, returns)
+    planner = parsed(request)
+    plan = planner(database.table(request))
+    database.write(plan.change, plan.failure)
+    attributes = plan.attributes(returned)
+    metrics = collection_metrics(request, plan.table, [plan.key])
+    return {
+        **({"Attributes": attributes} if attributes else {}),
+        **consumed_member(request, plan.table, plan.change.draws),
+        **({"ItemCollectionMetrics": metrics[0]} if metrics else {}),
+    }
 
 
 def planned_put(table: Table, item: Any) -> Write:
@@ -62,24 +185,15 @@ def planned_delete(table: Table, key: Any) -> Write:
     return Write(table, table.keys.key_of(canonical), None, 0)
 
 
-def _write_one(database: Database, request: Request, write: Write) -> dict[str, Any]:
-    returned = checked_return(request, ("NONE", "ALL_OLD"))
-    placeholders = write_placeholders(request)
-    guard = Guard.of(request, placeholders)
-    placeholders.check_all_used()
-    change = write.table.plan_write(write.key, write.new, write.size_bytes)
-    database.write(change, guard.refusal(change.old) if guard.predicate is not None else None)
-    shown = change.old if returned == "ALL_OLD" else None
-    return {**({} if shown is None else {"Attributes": shown}), **consumed_member(request, write.table, change.draws)}
-
-
 def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
     """Put and delete up to 25 items. Each is admitted or throttled by itself; throttled items are unprocessed."""
     asked = request.required("RequestItems")
     writes = _checked_batch(database, asked)
     draws: dict[str, list[Draw]] = {}
     unprocessed: dict[str, list[Any]] = {}
+    keys: dict[str, list[Item]] = {}
     refusal: Refusal | None = None
+    shows_metrics = request.text("ReturnItemCollectionMetrics") == "SIZE"
     leaves = database.fault_injector.leaves
     for name, original, write in writes:
         if leaves():
@@ -94,18 +208,32 @@ def batch_write_item(database: Database, request: Request) -> dict[str, Any]:
             continue
         change.apply()
         draws.setdefault(write.table.name, []).extend(change.draws)
+        if shows_metrics:
+            item = original["PutRequest"]["Item"] if "PutRequest" in original else original["DeleteRequest"]["Key"]
+            keys.setdefault(write.table.name, []).append(item)
     if refusal is not None and not draws:
         raise refusal
-    return {"UnprocessedItems": unprocessed, **consumed_list(request, draws, database)}
+    metrics = {
+        name: listed
+        for name, written in keys.items()
+        if (listed := collection_metrics(request, database.named(name), written))
+    }
+    return {
+        "UnprocessedItems": unprocessed,
+        **consumed_list(request, draws, database),
+        **({"ItemCollectionMetrics": metrics} if metrics else {}),
+    }
 
 
 def _checked_batch(database: Database, asked: Any) -> list[tuple[str, Any, Write]]:
     if type(asked) is not dict or any(type(listed) is not list for listed in asked.values()):
         raise malformed()
-    if not asked or not all(asked.values()):
-        raise constraint(asked, "requestItems", "have length greater than or equal to 1")
+    if not asked:
+        raise invalid("The requestItems parameter is required for BatchWriteItem")
+    if not all(0 < len(listed) <= MAX_BATCH_WRITES for listed in asked.values()):
+        raise constraint_of_map(shown_value(asked), "requestItems", MAX_BATCH_WRITES)
     if sum(map(len, asked.values())) > MAX_BATCH_WRITES:
-        raise constraint("{...}", "requestItems", f"have length less than or equal to {MAX_BATCH_WRITES}")
+        raise invalid("Too many items requested for the BatchWriteItem call")
     writes = []
     seen: set[tuple[str, Key]] = set()
     for name, listed in asked.items():
@@ -129,104 +257,3 @@ def _batched(table: Table, original: Any) -> Write:
             raise invalid("Supplied AttributeValue has more than one datatypes set or no PutRequest or DeleteRequest")
         case _:
             raise malformed()
-
-
-@dataclass(slots=True)
-class Update:
-    """Hold what an UpdateExpression sets and removes."""
-
-    sets: dict[str, AttributeValue] = field(default_factory=dict)
-    removes: set[str] = field(default_factory=set)
-
-    def applied(self, key: Item, old: Item | None) -> Item | None:
-        """Return the item after the update; an update that only removes makes no new item."""
-        if old is None and self.removes and not self.sets:
-            return None
-        remaining = {name: value for name, value in (old or key).items() if name not in self.removes}
-        return {**remaining, **self.sets}
-
-    @property
-    def names(self) -> set[str]:
-        """The attributes that the update touches."""
-        return self.removes.union(self.sets)
-
-
-def update_item(database: Database, request: Request) -> dict[str, Any]:
-    """Set and remove attributes of one item, under a condition; a missing item is made."""
-    table = database.table(request)
-    given = canonical_map(request.required("Key"))
-    table.keys.check_key(given)
-    returned = checked_return(request, _RETURNS)
-    placeholders = write_placeholders(request)
-    guard = Guard.of(request, placeholders)
-    update = requested_update(request, placeholders, table.keys)
-    placeholders.check_all_used()
-    key = table.keys.key_of(given)
-    new = update.applied(given, table.read_item(key))
-    size_bytes = 0 if new is None else item_bytes(new)
-    if size_bytes > MAX_ITEM_BYTES:
-        raise invalid_values("Item size to update has exceeded the maximum allowed size")
-    if new is not None:
-        table.check_item(new)
-    change = table.plan_write(key, new, size_bytes)
-    old = change.old
-    database.write(change, guard.refusal(old))
-    attributes = _returned(returned, old, new, update.names)
-    return {**({"Attributes": attributes} if attributes else {}), **consumed_member(request, table, change.draws)}
-
-
-def _returned(returned: str, old: Item | None, new: Item | None, touched: set[str]) -> Item:
-    item = (old if returned.endswith("OLD") else new) or {}
-    if returned == "NONE":
-        return {}
-    return item if returned.startswith("ALL") else {name: item[name] for name in item if name in touched}
-
-
-def requested_update(request: Request, placeholders: Placeholders, keys: KeySchema) -> Update:
-    """Return the update a request asks for; refuse one that touches the key or an attribute twice."""
-    text = request.text("UpdateExpression")
-    if text is None:
-        return Update()
-    tokens = Tokens("UpdateExpression", text)
-    update = _parsed(tokens, placeholders)
-    for name in keys.names:
-        if name in update.names:
-            raise invalid_values(f"Cannot update attribute {name}. This attribute is part of the key")
-    return update
-
-
-def _parsed(tokens: Tokens, placeholders: Placeholders) -> Update:
-    update = Update()
-    seen: set[str] = set()
-    while tokens.peek():
-        section = tokens.next().upper()
-        if section in _LACKING_SECTIONS:
-            raise lacking(f"{section} in an UpdateExpression")
-        if section not in {"SET", "REMOVE"}:
-            raise tokens.syntax_error(section)
-        if section in seen:
-            raise tokens.refusal(f'The "{section}" section can only be used once in an update expression;')
-        seen.add(section)
-        _read_clause(tokens, placeholders, update, section)
-        while tokens.accept(","):
-            _read_clause(tokens, placeholders, update, section)
-    return update
-
-
-def _read_clause(tokens: Tokens, placeholders: Placeholders, update: Update, section: str) -> None:
-    name = placeholders.name(tokens, tokens.next())
-    if tokens.peek() in {".", "["}:
-        raise lacking("A nested attribute in an UpdateExpression")
-    if name in update.names:
-        raise tokens.refusal(
-            "Two document paths overlap with each other; must remove or rewrite one of these paths; "
-            f"path one: [{name}], path two: [{name}]"
-        )
-    if section == "REMOVE":
-        update.removes.add(name)
-        return
-    tokens.expect("=")
-    operand = tokens.next()
-    if not operand.startswith(":"):
-        raise lacking("SET of anything but a plain value")
-    update.sets[name] = placeholders.value(tokens, operand)

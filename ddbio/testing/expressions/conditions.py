@@ -165,10 +165,11 @@ class PredicateParser:
             return lambda item: _size(inner(item))
         path = document_path(self._tokens, self._placeholders, token)
         self.names.add(str(path[0]))
-        return lambda item: _found(item, path)
+        return lambda item: value_at(item, path)
 
 
-def _found(item: Item, path: Path) -> AttributeValue | None:
+def value_at(item: Item, path: Path) -> AttributeValue | None:
+    """Return the value at a path of an item, if there is one."""
     value: Any = {"M": item}
     for step in path:
         members = value.get("M" if isinstance(step, str) else "L")
@@ -245,7 +246,6 @@ def check_filter_names(names: set[str], keys: tuple[str, ...]) -> None:
         )
 
 
-EXPRESSIONS = ("ConditionExpression", "UpdateExpression")
 _COMPARATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Each comparator with the one that means the same from the other side."""
 _HIGHEST_BYTE = 0xFF
@@ -261,7 +261,7 @@ class Guard(NamedTuple):
     def of(cls, request: Request, placeholders: Placeholders) -> Guard:
         """Return the guard of a request; a request without condition always passes."""
         text = request.text("ConditionExpression")
-        shown = request.text("ReturnValuesOnConditionCheckFailure", ("ALL_OLD", "NONE"))
+        shown = request.text("ReturnValuesOnConditionCheckFailure")
         return cls(None if text is None else predicate_of(text, placeholders), shown == "ALL_OLD")
 
     def refusal(self, item: Item | None) -> Refusal | None:
@@ -271,11 +271,6 @@ class Guard(NamedTuple):
         return condition_failed(item if self.shows_item else None)
 
 
-def write_placeholders(request: Request) -> Placeholders:
-    """Return the placeholders of a request that writes one item."""
-    return Placeholders(request, has_expression=any(request.text(name) is not None for name in EXPRESSIONS))
-
-
 def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
     """Return a ConditionExpression as a function of an item in canonical form."""
     return PredicateParser("ConditionExpression", text, placeholders).parsed()
@@ -283,7 +278,7 @@ def predicate_of(text: str, placeholders: Placeholders) -> Predicate:
 
 def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
     """Return the ReturnValues of a write; refuse a choice that its operation does not have."""
-    returned = request.text("ReturnValues", ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")) or "NONE"
+    returned = request.text("ReturnValues") or "NONE"
     if returned not in allowed:
         raise invalid("Return values set to invalid value")
     return returned
@@ -342,6 +337,11 @@ class KeyRange:
 
 def key_range(text: str, placeholders: Placeholders, keys: KeySchema) -> KeyRange:
     """Return the range that an expression describes on these keys."""
+    return range_of(key_conditions(text, placeholders), keys)
+
+
+def key_conditions(text: str, placeholders: Placeholders) -> dict[str, Condition]:
+    """Return the conditions of a KeyConditionExpression by their attributes."""
     tokens = Tokens("KeyConditionExpression", text)
     conditions = _conjunction(tokens, placeholders, depth=0)
     if tokens.peek():
@@ -351,6 +351,12 @@ def key_range(text: str, placeholders: Placeholders, keys: KeySchema) -> KeyRang
         if condition.name in by_name:
             raise tokens.refusal("KeyConditionExpressions must only contain one condition per key")
         by_name[condition.name] = condition
+    return by_name
+
+
+def range_of(conditions: dict[str, Condition], keys: KeySchema) -> KeyRange:
+    """Return the range that conditions describe on these keys; refuse conditions of other attributes."""
+    by_name = dict(conditions)
     partition = by_name.pop(keys.partition.name, None)
     if partition is None:
         raise invalid(f"Query condition missed key schema element: {keys.partition.name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ddbio.testing.expressions.reserved import RESERVED_WORDS
 from ddbio.testing.refusal import Refusal, constraint, invalid, invalid_values, malformed
 from ddbio.testing.request import MAX_DEPTH, canonical_value
 
@@ -20,7 +21,8 @@ MAX_EXPRESSION_BYTES = 4096
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
 MAX_EXPRESSION_NAME_BYTES = 255
 
-_TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|[=<>()\[\].,])")
+_TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|\S)")
+_STRANGE = re.compile(r"[^\sA-Za-z0-9_#:<>=()\[\].,+-]|[#:](?![A-Za-z0-9_])")
 
 
 class Tokens:
@@ -32,24 +34,24 @@ class Tokens:
             raise self.refusal("The expression can not be empty;")
         if len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
             raise self.refusal("Expression size has exceeded the maximum allowed size;")
-        self._tokens: list[str] = []
+        self._text = text
+        self._tokens: list[str] = _TOKEN.findall(text)
         self._at = 0
-        place = 0
-        stripped = text.rstrip()
-        while place < len(stripped):
-            match = _TOKEN.match(stripped, place)
-            if match is None:
-                raise self.syntax_error(stripped[place:].strip()[:1])
-            self._tokens.append(match[1])
-            place = match.end()
+        strange = _STRANGE.search(text)
+        if strange is not None:
+            self._at = next(at for at, match in enumerate(_TOKEN.finditer(text)) if match.start(1) == strange.start())
+            raise self.syntax_error(self.peek())
 
     def refusal(self, problem: str) -> Refusal:
         """Return the refusal of this expression."""
         return invalid(f"Invalid {self.kind}: {problem}")
 
     def syntax_error(self, token: str) -> Refusal:
-        """Return the refusal of one token."""
-        return self.refusal(f'Syntax error; token: "{token or "<EOF>"}"')
+        """Return the refusal of the next token, or of the token before it; the text shows its neighbours as well."""
+        at = min(self._at if token == self.peek() else self._at - 1, len(self._tokens))
+        around = list(_TOKEN.finditer(self._text))[max(0, at - 1) : at + 2]
+        near = self._text[around[0].start(1) : around[-1].end(1)]
+        return self.refusal(f'Syntax error; token: "{token or "<EOF>"}", near: "{near}"')
 
     def peek(self) -> str:
         """Return the next token, or empty text at the end."""
@@ -77,7 +79,7 @@ class Tokens:
 class Placeholders:
     """Hold ``ExpressionAttributeNames`` and ``-Values``, and which of them were used."""
 
-    def __init__(self, request: Request, *, has_expression: bool) -> None:
+    def __init__(self, request: Request, *, has_expression: bool, absent: tuple[str, ...] = ()) -> None:
         self._names = request.mapping("ExpressionAttributeNames")
         self._values = request.mapping("ExpressionAttributeValues")
         self._unused: dict[str, set[str]] = {}
@@ -85,10 +87,18 @@ class Placeholders:
             if given is None:
                 continue
             if not has_expression:
-                raise invalid(f"ExpressionAttribute{member} can only be specified when using expressions")
+                missing = f": {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} null" if absent else ""
+                reason = missing if member == "Values" else ""
+                raise invalid(f"ExpressionAttribute{member} can only be specified when using expressions{reason}")
             if not given:
                 raise invalid(f"ExpressionAttribute{member} must not be empty")
             self._unused[member] = set(given)
+
+    @classmethod
+    def of(cls, request: Request, *expressions: str) -> Placeholders:
+        """Return the placeholders of a request, which may have any of some expressions."""
+        has_expression = any(request.members.get(name) is not None for name in expressions)
+        return cls(request, has_expression=has_expression, absent=expressions)
 
     def name(self, tokens: Tokens, token: str) -> str:
         """Return the attribute name that a token stands for."""
@@ -105,6 +115,8 @@ class Placeholders:
             raise tokens.syntax_error(token)
         else:
             name = token
+            if name.upper() in RESERVED_WORDS:
+                raise tokens.refusal(f"Attribute name is a reserved keyword; reserved keyword: {name}")
         if not 0 < len(name.encode(errors="replace")) <= MAX_EXPRESSION_NAME_BYTES:
             raise tokens.refusal("An attribute name has 1 to 255 bytes")
         return name
@@ -177,34 +189,35 @@ def attribute_paths(names: list[Any]) -> list[Path]:
     return [(name,) for name in names]
 
 
-def tree_of(paths: Iterable[Path]) -> Tree:
+def tree_of(paths: Iterable[Path], kind: str = "ProjectionExpression") -> Tree:
     """Return the tree of paths; refuse one that lies within another, or takes one value for both map and list."""
     tree: Tree = {}
+    added: list[Path] = []
     for path in paths:
         level = tree
-        for step in path[:-1]:
-            _check_kind(level, step)
-            below = level.setdefault(step, {})
-            if below is None:
-                raise _clash("overlap", path)
-            level = below
-        _check_kind(level, path[-1])
-        if path[-1] in level:
-            raise _clash("overlap", path)
-        level[path[-1]] = None
+        for depth, step in enumerate(path):
+            if type(next(iter(level), step)) is not type(step):
+                raise _clash(kind, "conflict", _beginning(added, path[:depth]), path)
+            is_last = depth == len(path) - 1
+            if step in level and (is_last or level[step] is None):
+                raise _clash(kind, "overlap", _beginning(added, path[: depth + 1]), path)
+            below = level.setdefault(step, None if is_last else {})
+            if below is not None:
+                level = below
+        added.append(path)
     return tree
 
 
-def _check_kind(level: Tree, step: str | int) -> None:
-    if any(type(other) is not type(step) for other in level):
-        raise _clash("conflict", (step,))
+def _beginning(paths: list[Path], start: Path) -> Path:
+    """Return the first path that begins with these steps."""
+    return next(path for path in paths if path[: len(start)] == start)
 
 
-def _clash(how: str, path: Path) -> Refusal:
-    shown = ", ".join(str(step) for step in path)
+def _clash(kind: str, how: str, one: Path, two: Path) -> Refusal:
+    shown = (", ".join(f"[{step}]" if isinstance(step, int) else step for step in path) for path in (one, two))
     return invalid(
-        f"Invalid ProjectionExpression: Two document paths {how} with each other; must remove or rewrite one of "
-        f"these paths; path: [{shown}]"
+        f"Invalid {kind}: Two document paths {how} with each other; must remove or rewrite one of these paths; "
+        "path one: [{}], path two: [{}]".format(*shown)
     )
 
 

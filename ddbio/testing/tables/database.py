@@ -16,6 +16,8 @@ from ddbio.testing.tables.jobs import Jobs, WallClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ddbio.items.attribute import Item
+    from ddbio.testing.calls.writes import Plan
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
     from ddbio.testing.tables.jobs import S3Access
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.streams import Stream
     from ddbio.testing.tables.table import Change, Stored, Table
 
-_RETURN_CONSUMED = ("INDEXES", "TOTAL", "NONE")
+_GIB = 1 << 30
 
 
 @dataclass(slots=True)
@@ -80,6 +82,8 @@ class Database:
     tables: dict[str, Table] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     data_streams: dict[str, DataStream] = field(default_factory=dict)
+    transactions: dict[str, tuple[float, Any, list[Plan]]] = field(default_factory=dict)
+    """The tokens of transactions: until when each is valid, what was asked, and what was done."""
     consumption: ConsumptionLog = field(init=False)
     fault_injector: FaultInjector = field(init=False)
 
@@ -121,7 +125,7 @@ class Database:
     def check_storms(self, operation: str, request: Request) -> None:
         """Refuse a request that comes during a storm."""
         if self.faults.storms:
-            name = request.members.get("TableName") or next(iter(request.members.get("RequestItems") or {"": None}))
+            name = _first_table(request.members)
             self.check_storm(operation, self.tables[name].arn if name in self.tables else str(name))
 
     def check_storm(self, operation: str, resource: str) -> None:
@@ -157,9 +161,16 @@ class Database:
         self.consumption.add(draws, now)
 
 
+def _first_table(members: dict[str, Any]) -> Any:
+    """Return the name of the first table in the members of a request."""
+    if "TransactItems" in members:
+        return next((action["TableName"] for item in members["TransactItems"] for action in item.values()), None)
+    return members.get("TableName") or next(iter(members.get("RequestItems") or {"": None}))
+
+
 def consumed_wanted(request: Request) -> str:
     """Return the ReturnConsumedCapacity of a request: INDEXES, TOTAL or NONE."""
-    return request.text("ReturnConsumedCapacity", _RETURN_CONSUMED) or "NONE"
+    return request.text("ReturnConsumedCapacity") or "NONE"
 
 
 def consumed_capacity(table: Table, draws: Sequence[Draw], wanted: str) -> dict[str, Any]:
@@ -188,6 +199,23 @@ def consumed_member(request: Request, table: Table, draws: Sequence[Draw]) -> di
     """Return the member of a reply that shows consumption, or none if it was not requested."""
     wanted = consumed_wanted(request)
     return {} if wanted == "NONE" else {"ConsumedCapacity": consumed_capacity(table, draws, wanted)}
+
+
+def collection_metrics(request: Request, table: Table, keys: list[Item]) -> list[dict[str, Any]]:
+    """Return the ItemCollectionMetrics of written items, if the request asks for them and the table has a local index.
+
+    The size of the whole table stands for that of a collection, which cannot be larger.
+    """
+    local = [index for index in table.indexes.values() if index.kind == "Local"]
+    if request.text("ReturnItemCollectionMetrics") != "SIZE" or not local:
+        return []
+    low = (table.store.size_bytes + sum(index.store.size_bytes for index in local)) // _GIB
+    name = table.keys.partition.name
+    collections = {str(key[name]): {name: key[name]} for key in keys}
+    return [
+        {"ItemCollectionKey": collection, "SizeEstimateRangeGB": [float(low), low + 1.0]}
+        for collection in collections.values()
+    ]
 
 
 def consumed_list(request: Request, draws: dict[str, list[Draw]], database: Database) -> dict[str, Any]:

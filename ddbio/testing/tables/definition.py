@@ -15,7 +15,6 @@ from ddbio.testing.tables.capacity import (
     partition_count,
 )
 from ddbio.testing.tables.table import (
-    KEY_TAGS,
     MAX_PARTITION_KEY_BYTES,
     MAX_SORT_KEY_BYTES,
     Index,
@@ -58,7 +57,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
     name = request.table_name()
     types = attribute_types(request.required("AttributeDefinitions"))
     keys = _key_schema(request.required("KeySchema"), types)
-    on_demand = request.text("BillingMode", ("PROVISIONED", "PAY_PER_REQUEST")) == "PAY_PER_REQUEST"
+    on_demand = request.text("BillingMode") == "PAY_PER_REQUEST"
     billing = Billing(on_demand=on_demand, defaults=defaults)
     table = Table(
         name=name,
@@ -72,6 +71,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
         },
         throughput=billing.throughput(request.members),
     )
+    table.tags |= {tag["Key"]: tag["Value"] for tag in request.listing("Tags") or ()}
     stream = request.mapping("StreamSpecification")
     if stream is not None and stream.get("StreamEnabled"):
         table.description |= with_stream(stream)
@@ -191,8 +191,6 @@ def _units(given: Mapping[str, Any], member: str) -> int:
     value = given.get(member)
     if type(value) is not int:
         raise malformed()
-    if value < 1:
-        raise constraint(value, f"provisionedThroughput.{member}", "have value greater than or equal to 1")
     return value
 
 
@@ -204,9 +202,6 @@ def attribute_types(definitions: Any) -> dict[str, str]:
             types[definition["AttributeName"]] = definition["AttributeType"]
     except (KeyError, TypeError):
         raise malformed() from None
-    for tag in types.values():
-        if tag not in KEY_TAGS:
-            raise constraint(tag, "attributeDefinitions.1.member.attributeType", "satisfy enum value set: [B, N, S]")
     return types
 
 
@@ -215,11 +210,12 @@ def _key_schema(schema: Any, types: dict[str, str]) -> KeySchema:
         parts = [(part["AttributeName"], part["KeyType"]) for part in schema]
     except (KeyError, TypeError):
         raise malformed() from None
-    if [kind for _, kind in parts] not in (["HASH"], ["HASH", "RANGE"]):
-        raise invalid("Invalid KeySchema: one HASH key and at most one RANGE key, in this order, are supported")
+    for (_, kind), (number, wanted) in zip(parts, (("first", "HASH"), ("second", "RANGE")), strict=False):
+        if kind != wanted:
+            raise invalid(f"Invalid KeySchema: The {number} KeySchemaElement is not a {wanted} key type")
     names = [name for name, _ in parts]
     if len(set(names)) != len(names):
-        raise invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+        raise invalid("Invalid KeySchema: Some index key attribute have no definition")
     missing = [name for name in names if name not in types]
     if missing:
         raise invalid_values(
@@ -250,6 +246,10 @@ def add_index(
     if projection_type not in _PROJECTIONS:
         raise invalid_values(f"Unknown ProjectionType: {projection_type}")
     keys = _key_schema(schema, types)
+    if kind == "Local" and table.keys.sort is None:
+        raise invalid_values(
+            "Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex"
+        )
     if kind == "Local" and (keys.partition != table.keys.partition or keys.sort is None):
         raise invalid_values(f"Index {name}: a local index has the table's partition key and a sort key of its own")
     included = frozenset(projection.get("NonKeyAttributes") or ()) if projection_type == "INCLUDE" else frozenset()

@@ -363,6 +363,7 @@ class Table:
     """What was written since then."""
     stream: Stream | None = None
     """What records the writes now."""
+    tags: dict[str, str] = field(default_factory=dict)
     ready_at: float = 0.0
     """Until when the table is being made, by the server's time of day."""
     indexes: dict[str, Index] = field(default_factory=dict)

@@ -84,23 +84,6 @@ def test_an_update_cannot_make_an_item_too_large(hold):
     assert "Item size to update has exceeded" in body["message"]
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        {"UpdateExpression": "ADD a :v"},
-        {"UpdateExpression": "SET a = if_not_exists(a, :v)"},
-        {"UpdateExpression": "SET a.b = :v"},
-    ],
-    ids=str,
-)
-def test_what_is_not_there_is_refused_by_name(hold, members):
-    """The rest of the expression language says that it is not there instead of deciding wrongly."""
-    held = hold()
-    held.create()
-    values = {"ExpressionAttributeValues": {":v": {"S": "v"}}}
-    assert "not supported by ddbio.testing" in refused(held, update_item, Key=KEY, **members, **values)["message"]
-
-
 @given(left=VALUES, right=VALUES)
 def test_comparisons_are_an_order_within_a_type(left, right):
     """Of two strings or two numbers exactly one of less, equal, greater holds; other types are only unequal."""

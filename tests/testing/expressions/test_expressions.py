@@ -76,7 +76,7 @@ def test_condition_may_be_empty_range():
         ("m.l[1]", {"m": {"M": {"l": {"L": [{"N": "1"}]}}}}),
         ("m.l[1], m.l[0], m.s", {"m": {"M": {"l": {"L": [{"N": "0"}, {"N": "1"}]}, "s": {"S": "y"}}}}),
         ("#dot", {"d.o": {"S": "z"}}),
-        ("m.none, a.b, none", {}),
+        ("m.absent, a.b, absent", {}),
         ("m[0], a[0]", {}),
     ],
 )
