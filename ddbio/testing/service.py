@@ -48,6 +48,8 @@ from ddbio.testing.calls.kinesis_consumers import OPERATIONS as CONSUMER_OPERATI
 from ddbio.testing.calls.kinesis_consumers import Subscription, initial_response, subscribe_to_shard
 from ddbio.testing.calls.reads import batch_get_item, get_item, query, scan
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
+from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
+from ddbio.testing.calls.transactions import transact_get_items, transact_write_items
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load
 from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
@@ -99,12 +101,17 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "ListExports": list_exports,
     "ListImports": list_imports,
     "ListTables": list_tables,
+    "ListTagsOfResource": list_tags,
     "PutItem": put_item,
     "Query": query,
     "RestoreTableFromBackup": restore_backup,
     "RestoreTableToPointInTime": restore_to_point_in_time,
     "Scan": scan,
     "StartBulkPutItems": start_bulk_put,
+    "TagResource": tag_resource,
+    "TransactGetItems": transact_get_items,
+    "TransactWriteItems": transact_write_items,
+    "UntagResource": untag_resource,
     "UpdateContinuousBackups": update_continuous_backups,
     "UpdateItem": update_item,
     "UpdateTable": update_table,

@@ -1,0 +1,54 @@
+"""Answer the calls that tag tables and list their tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ddbio.testing.refusal import access_denied, invalid, invalid_values, not_found
+from ddbio.testing.request import table_in_arn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ddbio.testing.refusal import Refusal
+    from ddbio.testing.request import Request
+    from ddbio.testing.tables.database import Database
+    from ddbio.testing.tables.table import Table
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-dynamodb-tags
+_MOST_TAGS = 50
+
+
+def tag_resource(database: Database, request: Request) -> dict[str, Any]:
+    """Add tags to a table; a tag replaces one with the same key."""
+    table = _table(database, request, not_found)
+    added = {tag["Key"]: tag["Value"] for tag in request.listing("Tags") or ()}
+    tags = {**table.tags, **added}
+    if len(tags) > _MOST_TAGS:
+        raise invalid_values(f"A table can have at most {_MOST_TAGS} tags")
+    table.tags = tags
+    return {}
+
+
+def untag_resource(database: Database, request: Request) -> dict[str, Any]:
+    """Remove tags from a table by their keys."""
+    table = _table(database, request, not_found)
+    for key in request.listing("TagKeys") or ():
+        table.tags.pop(key, None)
+    return {}
+
+
+def list_tags(database: Database, request: Request) -> dict[str, Any]:
+    """List the tags of a table."""
+    table = _table(database, request, access_denied)
+    return {"Tags": [{"Key": key, "Value": value} for key, value in table.tags.items()]}
+
+
+def _table(database: Database, request: Request, missing: Callable[[str], Refusal]) -> Table:
+    arn = request.text("ResourceArn") or ""
+    name = table_in_arn(arn)
+    if name is None:
+        raise invalid(f"Invalid TableArn: Invalid ResourceArn provided as input {arn}")
+    if name not in database.tables:
+        raise missing(f"Requested resource not found: ResourceArn: {arn} not found")
+    return database.tables[name]
