@@ -47,6 +47,7 @@ from ddbio.testing.calls.kinesis import describe_destination, disable_destinatio
 from ddbio.testing.calls.kinesis_consumers import OPERATIONS as CONSUMER_OPERATIONS
 from ddbio.testing.calls.kinesis_consumers import Subscription, initial_response, subscribe_to_shard
 from ddbio.testing.calls.reads import batch_get_item, get_item, query, scan
+from ddbio.testing.calls.statements import batch_execute_statement, execute_statement, execute_transaction
 from ddbio.testing.calls.streams import describe_stream, get_records, get_shard_iterator, list_streams
 from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
 from ddbio.testing.calls.transactions import transact_get_items, transact_write_items
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.streams import Stream
 
 _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] = {
+    "BatchExecuteStatement": batch_execute_statement,
     "BatchGetItem": batch_get_item,
     "BatchWriteItem": batch_write_item,
     "CancelBulkOperation": cancel_bulk_operation,
@@ -93,6 +95,8 @@ _OPERATIONS: dict[str, Callable[[Database, Request], dict[str, Any] | Chunks]] =
     "DescribeImport": describe_import,
     "DisableKinesisStreamingDestination": disable_destination,
     "EnableKinesisStreamingDestination": enable_destination,
+    "ExecuteStatement": execute_statement,
+    "ExecuteTransaction": execute_transaction,
     "ExportTableToPointInTime": export_table,
     "GetItem": get_item,
     "ImportTable": import_table,
