@@ -139,7 +139,6 @@ _ON_FAILURE = Rule("ReturnValuesOnConditionCheckFailure", ("ALL_OLD", "NONE"))
 _WRITE = (_CONSUMED, _METRICS, Rule("ReturnValues", RETURN_VALUES), _CONDITIONAL, _ON_FAILURE)
 _KEY = Rule("Key", is_required=True)
 _PAGE = (_CONSUMED, Rule("Select", SELECTS), _CONDITIONAL, Rule("IndexName", least=3, most=255))
-_ATTRIBUTES_TO_GET = Rule("AttributesToGet", least=1)
 _STATEMENT = (Rule("Statement", least=1, most=8192, is_required=True), Rule("Parameters", least=1))
 _THROUGHPUT = tuple(
     Rule(f"{prefix}ProvisionedThroughput.{member}", least=1)
@@ -178,18 +177,17 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         _CONSUMED,
         *(rule._replace(path=f"TransactStatements.*.{rule.path}") for rule in _STATEMENT),
     ),
-    "GetItem": (_CONSUMED, _KEY, _ATTRIBUTES_TO_GET),
+    "GetItem": (_CONSUMED, _KEY),
     "ImportTable": tuple(rule._replace(path=f"TableCreationParameters.{rule.path}") for rule in _CREATE),
     "ListTables": (Rule("Limit", least=1, most=100),),
     "ListTagsOfResource": (_ARN,),
     "PutItem": (*_WRITE, Rule("Item", is_required=True)),
-    "Query": (*_PAGE, Rule("Limit", least=1, hides_value=True), _ATTRIBUTES_TO_GET),
+    "Query": (*_PAGE, Rule("Limit", least=1, hides_value=True)),
     "Scan": (
         *_PAGE,
         Rule("Limit", least=1),
         Rule("TotalSegments", least=1, most=MAX_SEGMENTS),
         Rule("Segment", least=0, most=MAX_SEGMENTS - 1),
-        _ATTRIBUTES_TO_GET,
     ),
     "TagResource": (_ARN, Rule("Tags", is_required=True), *_TAG),
     "TransactGetItems": (
@@ -220,14 +218,39 @@ _OF_TABLES = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTa
 _SHORTEST_NAME, _SHORTEST_NEW_NAME = 1, 3
 
 
+_REQUIRED = {
+    operation: tuple(rule.path for rule in rules if rule.is_required and "." not in rule.path)
+    for operation, rules in _RULES.items()
+}
+# By the member at which a path begins, so that a request pays only for the members that it has.
+_BY_MEMBER = {
+    operation: {
+        name: tuple(rule for rule in rules if rule.path.partition(".")[0] == name)
+        for name in {rule.path.partition(".")[0] for rule in rules}
+    }
+    for operation, rules in _RULES.items()
+}
+
+
+def _are_kept(operation: str, members: dict[str, Any]) -> bool:
+    """Return whether a request keeps all constraints of its operation."""
+    by_member = _BY_MEMBER.get(operation)
+    if by_member is None:
+        return True
+    for name in members:
+        for rule in by_member.get(name, ()):
+            if not rule.is_kept(members):
+                return False
+    return all(members.get(name) is not None for name in _REQUIRED[operation])
+
+
 def validated(operation: str, request: Request) -> Request:
     """Return a request whose older parameters have become expressions; refuse one that breaks a constraint."""
     members = request.members
     if operation in _OF_ITEMS or operation in _OF_TABLES:
         _check_table_name(operation, members)
-    rules = _RULES.get(operation, ())
-    if not all(rule.is_kept(members) for rule in rules):
-        raise violations([problem for rule in rules for problem in rule.problems(members)])
+    if not _are_kept(operation, members):
+        raise violations([problem for rule in _RULES[operation] for problem in rule.problems(members)])
     if LEGACY_MEMBERS.isdisjoint(members):
         return request
     older = [name for name in sorted(LEGACY_MEMBERS) if members.get(name) is not None]

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_BATCH_KEYS = 100
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
 MAX_BATCH_BYTES = 16 << 20
+_PROJECTION_MEMBERS = frozenset(
+    {"AttributesToGet", "ExpressionAttributeNames", "ExpressionAttributeValues", "ProjectionExpression"}
+)
 
 
 def get_item(database: Database, request: Request) -> Chunks:
@@ -47,6 +50,8 @@ def get_item(database: Database, request: Request) -> Chunks:
 
 def requested_tree(request: Request) -> Tree | None:
     """Return the tree of the attributes that a request of single items asks for."""
+    if _PROJECTION_MEMBERS.isdisjoint(request.members):
+        return None
     placeholders = Placeholders.of(request, "ProjectionExpression")
     paths = requested_paths(request, placeholders)
     placeholders.check_all_used()

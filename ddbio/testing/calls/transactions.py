@@ -7,7 +7,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-api
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from ddbio.testing.expressions.conditions import Guard
 from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.pricing import read_units, write_units
 from ddbio.testing.refusal import Refusal, canceled, invalid, malformed, service_refusal
-from ddbio.testing.request import Request, canonical_map
+from ddbio.testing.request import Request, canonical_map, to_json
 from ddbio.testing.tables.capacity import Draw
-from ddbio.testing.tables.database import Database, collection_metrics, consumed_list
+from ddbio.testing.tables.database import Database, UsedToken, collection_metrics, consumed_list
 from ddbio.testing.tables.table import Change, Table
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ddbio.testing.calls.writes import Planner
     from ddbio.testing.expressions.parsing import Tree
     from ddbio.testing.server import Chunks
+    from ddbio.testing.tables.capacity import Kind
     from ddbio.testing.tables.table import Key
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
@@ -99,26 +100,28 @@ def run_once(
 ) -> dict[str, Any]:
     """Run a transaction; if its token was used before by the same one, only read what it wrote."""
     token = request.text("ClientRequestToken")
-    now = database.wall_clock.now()
-    used = database.transactions.get(token) if token is not None else None
-    if used is not None and now < used[0]:
-        _, before, plans = used
-        if before != asked:
+    if token is None:
+        return run()[0]
+    now, used = database.wall_clock.now(), database.transactions
+    while used and next(iter(used.values())).until <= now:
+        del used[next(iter(used))]
+    digest = hashlib.sha256(to_json(asked)).digest()
+    if token in used:
+        if used[token].digest != digest:
             raise service_refusal(
                 "IdempotentParameterMismatchException",
                 "The parameters are not those of the transaction that had this token before",
             )
-        draws = [
-            Draw(
-                plan.table.arn, "Read", plan.change.draws[0].partition, 2 * read_units(plan.size_bytes, consistent=True)
-            )
-            for plan in plans
-        ]
-        database.take(draws)
-        return _consumed(database, request, plans, [[draw] for draw in draws])
+        draws = used[token].reads
+        database.take([draw for drawn in draws.values() for draw in drawn])
+        return _with_kind(consumed_list(request, draws, database), "Read")
     reply, plans = run()
-    if token is not None:
-        database.transactions[token] = (now + TOKEN_SECONDS, asked, plans)
+    reads: dict[str, list[Draw]] = {}
+    for plan in plans:
+        units = 2 * read_units(plan.size_bytes, consistent=True)
+        draw = Draw(plan.table.arn, "Read", plan.change.draws[0].partition, units)
+        reads.setdefault(plan.table.name, []).append(draw)
+    used[token] = UsedToken(now + TOKEN_SECONDS, digest, reads)
     return reply
 
 
@@ -147,7 +150,8 @@ def write_all(database: Database, request: Request, actions: list[Action]) -> tu
     database.charge([draw for drawn in draws for draw in drawn])
     for plan in done:
         plan.change.apply()
-    return {**_consumed(database, request, done, draws), **_metrics(database, request, done)}, done
+    consumed = consumed_list(request, _by_table(tables, draws), database)
+    return {**_with_kind(consumed, "Write"), **_metrics(database, request, done)}, done
 
 
 def _planned(planner: Planner, table: Table) -> Plan | Refusal:
@@ -185,18 +189,15 @@ def _failed(failure: Refusal, *, is_insert: bool) -> dict[str, Any]:
     return {**_reason(failure), **shown}
 
 
-def _consumed(
-    database: Database, request: Request, plans: Sequence[Plan], draws: Sequence[Sequence[Draw]]
-) -> dict[str, Any]:
-    by_table: dict[str, list[Draw]] = {}
-    for plan, drawn in zip(plans, draws, strict=True):
-        by_table.setdefault(plan.table.name, []).extend(drawn)
-    return _with_kinds(consumed_list(request, by_table, database), draws)
+def _by_table(tables: Sequence[Table], draws: Sequence[Sequence[Draw]]) -> dict[str, list[Draw]]:
+    drawn_of: dict[str, list[Draw]] = {}
+    for table, drawn in zip(tables, draws, strict=True):
+        drawn_of.setdefault(table.name, []).extend(drawn)
+    return drawn_of
 
 
-def _with_kinds(reply: dict[str, Any], draws: Sequence[Sequence[Draw]]) -> dict[str, Any]:
+def _with_kind(reply: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Say of all units which kind they are, as the service does of transactions."""
-    kind = draws[0][0].kind
     for capacity in reply.get("ConsumedCapacity", ()):
         capacity[f"{kind}CapacityUnits"] = capacity["CapacityUnits"]
     return reply
@@ -254,10 +255,8 @@ def read_all(database: Database, request: Request, gets: list[Request]) -> Chunk
         b"{}" if stored is None else b'{"Item":' + picked(stored, tree) + b"}"
         for stored, tree in zip(found, trees, strict=True)
     ]
-    by_table: dict[str, list[Draw]] = {}
-    for table, drawn in zip(tables, draws, strict=True):
-        by_table.setdefault(table.name, []).extend(drawn)
-    consumed = json.dumps(_with_kinds(consumed_list(request, by_table, database), draws)).encode()[1:-1]
+    reply = _with_kind(consumed_list(request, _by_table(tables, draws), database), "Read")
+    consumed = to_json(reply)[1:-1]
     return [b'{"Responses":[', b",".join(items), b"]", b"," * bool(consumed), consumed, b"}"]
 
 

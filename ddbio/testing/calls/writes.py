@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ddbio.testing.expressions.conditions import Guard, checked_return
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 MAX_BATCH_WRITES = 25
+_NO_GUARD = Guard(None, shows_item=False)
+_GUARD_MEMBERS = frozenset({"ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"})
 _TOO_LARGE_UPDATE = "Item size to update has exceeded the maximum allowed size"
 
 
@@ -36,12 +37,12 @@ class Write(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Hold what one write changes, and the refusal of its condition if that does not hold."""
 
     table: Table
     key: Item
+    """The key, or an item that has it."""
     change: Change
     new: Item | None
     size_bytes: int
@@ -50,9 +51,10 @@ class Plan:
 
     def attributes(self, returned: str) -> Item:
         """Return the attributes that ReturnValues asks for."""
-        old = returned.endswith("OLD")
-        item = self.change.old if old else self.new
-        if returned == "NONE" or item is None:
+        if returned == "NONE":
+            return {}
+        item = self.change.old if returned.endswith("OLD") else self.new
+        if item is None:
             return {}
         return item if returned.startswith("ALL") or self.update is None else self.update.touched(item)
 
@@ -70,7 +72,7 @@ def parsed_put(request: Request) -> Planner:
         table.check_item(item)
         change = table.plan_write(table.keys.key_of(item), item, size_bytes)
         failure = guard.refusal(change.old) if guard.predicate is not None else None
-        return Plan(table, table.keys.part_of(item), change, item, size_bytes, failure)
+        return Plan(table, item, change, item, size_bytes, failure)
 
     return plan
 
@@ -129,6 +131,8 @@ def _stored(update: Update, item: Item) -> tuple[Item, int]:
 
 
 def _guard(request: Request) -> Guard:
+    if _GUARD_MEMBERS.isdisjoint(request.members):
+        return _NO_GUARD
     placeholders = Placeholders.of(request, "ConditionExpression")
     guard = Guard.of(request, placeholders)
     placeholders.check_all_used()
@@ -163,12 +167,12 @@ def _written(
     plan = planner(database.table(request))
     database.write(plan.change, plan.failure)
     attributes = plan.attributes(returned)
+    reply = {"Attributes": attributes} if attributes else {}
+    reply |= consumed_member(request, plan.table, plan.change.draws)
     metrics = collection_metrics(request, plan.table, [plan.key])
-    return {
-        **({"Attributes": attributes} if attributes else {}),
-        **consumed_member(request, plan.table, plan.change.draws),
-        **({"ItemCollectionMetrics": metrics[0]} if metrics else {}),
-    }
+    if metrics:
+        reply["ItemCollectionMetrics"] = metrics[0]
+    return reply
 
 
 def planned_put(table: Table, item: Any) -> Write:

@@ -74,6 +74,9 @@ def with_expressions(request: Request) -> Request:
     members = {name: value for name, value in request.members.items() if name not in LEGACY_MEMBERS}
     if "AttributesToGet" in request.members:
         members["AttributesToGet"] = request.members["AttributesToGet"]
+    for name in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+        if name in members:
+            raise invalid(f"{name} can only be specified when using expressions")
     aliases = Aliases()
     operator = request.text("ConditionalOperator") or "AND"
     conditions = {name: found for name in _CONDITIONS if (found := request.mapping(name)) is not None}

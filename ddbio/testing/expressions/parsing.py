@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ddbio.testing.expressions.reserved import RESERVED_WORDS
@@ -25,6 +26,16 @@ _TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|\S)")
 _STRANGE = re.compile(r"[^\sA-Za-z0-9_#:<>=()\[\].,+-]|[#:](?![A-Za-z0-9_])")
 
 
+@lru_cache(maxsize=1024)
+def _lexed(text: str) -> tuple[tuple[str, ...], int | None]:
+    """Return the tokens of an expression, and the place of the first one that no expression has."""
+    strange = _STRANGE.search(text)
+    at = None
+    if strange is not None:
+        at = next(at for at, match in enumerate(_TOKEN.finditer(text)) if match.start(1) == strange.start())
+    return tuple(_TOKEN.findall(text)), at
+
+
 class Tokens:
     """Hold the tokens of one expression and the position of the next one."""
 
@@ -35,11 +46,9 @@ class Tokens:
         if len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
             raise self.refusal("Expression size has exceeded the maximum allowed size;")
         self._text = text
-        self._tokens: list[str] = _TOKEN.findall(text)
-        self._at = 0
-        strange = _STRANGE.search(text)
+        self._tokens, strange = _lexed(text)
+        self._at = strange or 0
         if strange is not None:
-            self._at = next(at for at, match in enumerate(_TOKEN.finditer(text)) if match.start(1) == strange.start())
             raise self.syntax_error(self.peek())
 
     def refusal(self, problem: str) -> Refusal:
@@ -97,8 +106,11 @@ class Placeholders:
     @classmethod
     def of(cls, request: Request, *expressions: str) -> Placeholders:
         """Return the placeholders of a request, which may have any of some expressions."""
-        has_expression = any(request.members.get(name) is not None for name in expressions)
-        return cls(request, has_expression=has_expression, absent=expressions)
+        members = request.members
+        for name in expressions:
+            if members.get(name) is not None:
+                return cls(request, has_expression=True)
+        return cls(request, has_expression=False, absent=expressions)
 
     def name(self, tokens: Tokens, token: str) -> str:
         """Return the attribute name that a token stands for."""

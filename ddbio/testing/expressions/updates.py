@@ -166,7 +166,8 @@ def requested_update(request: Request, placeholders: Placeholders) -> Update:
     """Return the update that a request asks for; refuse paths that overlap."""
     text = request.text("UpdateExpression")
     update = Update() if text is None else _UpdateParser(text, placeholders).parsed()
-    tree_of((action.path for action in update.actions), "UpdateExpression")
+    if len(update.actions) > 1:
+        tree_of((action.path for action in update.actions), "UpdateExpression")
     return update
 
 

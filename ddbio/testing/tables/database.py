@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddbio.testing.faults import FaultInjector, Faults
 from ddbio.testing.refusal import in_use, not_found
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ddbio.items.attribute import Item
-    from ddbio.testing.calls.writes import Plan
     from ddbio.testing.refusal import Refusal
     from ddbio.testing.request import Request
     from ddbio.testing.tables.jobs import S3Access
@@ -26,6 +25,14 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.table import Change, Stored, Table
 
 _GIB = 1 << 30
+
+
+class UsedToken(NamedTuple):
+    """Hold a token of a transaction: until when it is valid, a digest of what was asked, and what a repeat reads."""
+
+    until: float
+    digest: bytes
+    reads: dict[str, list[Draw]]
 
 
 @dataclass(slots=True)
@@ -82,8 +89,8 @@ class Database:
     tables: dict[str, Table] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     data_streams: dict[str, DataStream] = field(default_factory=dict)
-    transactions: dict[str, tuple[float, Any, list[Plan]]] = field(default_factory=dict)
-    """The tokens of transactions: until when each is valid, what was asked, and what was done."""
+    transactions: dict[str, UsedToken] = field(default_factory=dict)
+    """The tokens of transactions, the oldest first."""
     consumption: ConsumptionLog = field(init=False)
     fault_injector: FaultInjector = field(init=False)
 
@@ -206,8 +213,10 @@ def collection_metrics(request: Request, table: Table, keys: list[Item]) -> list
 
     The size of the whole table stands for that of a collection, which cannot be larger.
     """
+    if request.members.get("ReturnItemCollectionMetrics") != "SIZE":
+        return []
     local = [index for index in table.indexes.values() if index.kind == "Local"]
-    if request.text("ReturnItemCollectionMetrics") != "SIZE" or not local:
+    if not local:
         return []
     low = (table.store.size_bytes + sum(index.store.size_bytes for index in local)) // _GIB
     name = table.keys.partition.name
