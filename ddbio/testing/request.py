@@ -276,6 +276,7 @@ def canonical_map(values: Any) -> Item:
     return {name: canonical_value(value) for name, value in values.items()}
 
 
+@lru_cache(maxsize=4096)
 def checked_name(text: str, member: str) -> str:
     """Return the name in a table's name or ARN; refuse one that no table or index can have."""
     problems = name_problems(text, _member(member), 1 if member == "TableName" else _SHORTEST_NAME)

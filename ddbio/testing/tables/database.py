@@ -170,8 +170,9 @@ class Database:
 
 def _first_table(members: dict[str, Any]) -> Any:
     """Return the name of the first table in the members of a request."""
-    if "TransactItems" in members:
-        return next((action["TableName"] for item in members["TransactItems"] for action in item.values()), None)
+    match members:
+        case {"TransactItems": [dict(item), *_]}:
+            return next((action.get("TableName") for action in item.values() if type(action) is dict), None)
     return members.get("TableName") or next(iter(members.get("RequestItems") or {"": None}))
 
 

@@ -240,6 +240,8 @@ def add_index(
         projection_type = projection.get("ProjectionType")
     except (KeyError, TypeError, AttributeError):
         raise malformed() from None
+    if type(name) is not str:
+        raise malformed()
     checked_name(name, "IndexName")
     if name in table.indexes:
         raise invalid_values(f"Duplicate index name: {name}")

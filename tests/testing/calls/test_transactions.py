@@ -7,7 +7,10 @@ import pytest
 from ddbio.testing.calls.reads import get_item
 from ddbio.testing.calls.transactions import MAX_TRANSACTION_BYTES, transact_get_items, transact_write_items
 from ddbio.testing.calls.writes import put_item
+from ddbio.testing.faults import Faults, Storm
 from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import Request
+from ddbio.testing.tables.database import Database
 
 
 @pytest.fixture
@@ -145,6 +148,16 @@ def test_without_capacity_nothing_is_written(hold):
     assert [reason["Code"] for reason in body["CancellationReasons"]] == ["None", "ProvisionedThroughputExceeded"]
     assert held.database.consumption.consumed("other") == []
     assert item(held, "c", "other") is None
+
+
+@pytest.mark.parametrize(("operation", "kind"), [("TransactWriteItems", "Write"), ("TransactGetItems", "Read")])
+def test_storms_reach_transactions(operation, kind):
+    """A storm throttles transactions as it throttles other reads and writes."""
+    database = Database(faults=Faults(storms=(Storm(0, 1000),)))
+    with pytest.raises(Refusal) as caught:
+        database.check_storms(operation, Request({"TransactItems": [{"Get": at("a")}]}))
+    (reason,) = caught.value.body["ThrottlingReasons"]
+    assert reason == {"reason": f"Table{kind}ProvisionedThroughputExceeded", "resource": "tab"}
 
 
 def test_gets_are_one_read_of_all(held):
