@@ -287,7 +287,7 @@ def checked_name(text: str, member: str) -> str:
 
 @lru_cache(maxsize=4096)
 def name_problems(text: str, place: str, least: int) -> tuple[str, ...]:
-    """Return what is wrong with a table's name or ARN, in the words of the service."""
+    """Return the constraints that a table's name or ARN breaks, in the words of the service."""
     name = _plain_name(text)
     rules = (
         (not name or _NAME.fullmatch(name) is not None, f"satisfy regular expression pattern: {_NAME.pattern}"),

@@ -65,7 +65,7 @@ class Rule(NamedTuple):
         return not self.is_required if value is None else self._broken(value) is None
 
     def problems(self, members: dict[str, Any]) -> Iterator[str]:
-        """Yield what breaks this constraint."""
+        """Yield a text for each value that breaks this constraint."""
         for place, value in _values(members, self.path.split("."), ""):
             if value is None:
                 if self.is_required:

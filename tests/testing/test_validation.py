@@ -1,4 +1,4 @@
-"""What requests break is named in the words and the order of the service."""
+"""The fake refuses requests in the words and the order of the service."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ def test_older_filters_mean_what_expressions_mean(held, given, count):
     """Each operator of ScanFilter and QueryFilter passes the items that it names, and so does Expected."""
     assert b'"Count":%d' % count in b"".join(run(held, "Scan", TableName="tab", ScanFilter=given))
     keys = {"pk": condition("EQ", {"S": "a"})}
-    found = run(held, "Query", TableName="tab", KeyConditions=keys, QueryFilter=given)
-    assert b'"Count":%d' % count in b"".join(found)
+    reply = run(held, "Query", TableName="tab", KeyConditions=keys, QueryFilter=given)
+    assert b'"Count":%d' % count in b"".join(reply)
     if count:
         run(held, "DeleteItem", TableName="tab", Key={"pk": {"S": "a"}}, Expected=given)
     else:

@@ -220,7 +220,7 @@ def _shown(reply: dict[str, Any], statement: Statement, request: Request) -> dic
 
 
 def _picked(statement: Statement, item: Item) -> Item:
-    """Return what a SELECT names of an item; the last name of a path is that of its value."""
+    """Return the values that a SELECT asks for, each by the last name of its path."""
     named = {}
     for path in statement.paths or ():
         value = value_at(item, path)

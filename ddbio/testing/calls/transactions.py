@@ -241,8 +241,8 @@ def read_all(database: Database, request: Request, gets: list[Request]) -> Chunk
     _check_distinct([(table.name, place) for table, place in zip(tables, places, strict=True) if place in known])
     if len(known) < len(places):
         raise canceled([_reason(place) if isinstance(place, Refusal) else _NONE for place in places])
-    found = [table.store.get(place) for table, place in zip(tables, known, strict=True)]
-    sizes = [stored.size_bytes if stored else 0 for stored in found]
+    stored_items = [table.store.get(place) for table, place in zip(tables, known, strict=True)]
+    sizes = [stored.size_bytes if stored else 0 for stored in stored_items]
     if sum(sizes) > MAX_TRANSACTION_BYTES:
         raise invalid("The aggregate size of the items in the transaction cannot exceed 4 MB")
     draws = [
@@ -253,7 +253,7 @@ def read_all(database: Database, request: Request, gets: list[Request]) -> Chunk
     database.charge([draw for drawn in draws for draw in drawn])
     items = [
         b"{}" if stored is None else b'{"Item":' + picked(stored, tree) + b"}"
-        for stored, tree in zip(found, trees, strict=True)
+        for stored, tree in zip(stored_items, trees, strict=True)
     ]
     reply = _with_kind(consumed_list(request, _by_table(tables, draws), database), "Read")
     consumed = to_json(reply)[1:-1]

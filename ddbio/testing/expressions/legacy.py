@@ -79,7 +79,7 @@ def with_expressions(request: Request) -> Request:
             raise invalid(f"{name} can only be specified when using expressions")
     aliases = Aliases()
     operator = request.text("ConditionalOperator") or "AND"
-    conditions = {name: found for name in _CONDITIONS if (found := request.mapping(name)) is not None}
+    conditions = {name: given for name in _CONDITIONS if (given := request.mapping(name)) is not None}
     if request.text("ConditionalOperator") and all(name == "KeyConditions" for name in conditions):
         raise invalid("ConditionalOperator cannot be used without Filter or Expected")
     for name, asked in conditions.items():

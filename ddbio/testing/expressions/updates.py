@@ -81,7 +81,7 @@ class Update:
         return any(len(action.path) > 1 for action in self.actions)
 
     def touched(self, item: Item | None) -> Item:
-        """Return what an item has at the paths that the update changes."""
+        """Return the part of an item at the paths that the update changes."""
         return pick(item or {}, self.tree)
 
 

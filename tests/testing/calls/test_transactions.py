@@ -64,7 +64,7 @@ def test_all_actions_are_carried_out_at_once(held):
     assert item(held, "new") == {"pk": {"S": "new"}}
     assert item(held, "old") == {"pk": {"S": "old"}, "n": {"N": "2"}}
     units = {
-        each["TableName"]: (each["CapacityUnits"], each["WriteCapacityUnits"]) for each in reply["ConsumedCapacity"]
+        part["TableName"]: (part["CapacityUnits"], part["WriteCapacityUnits"]) for part in reply["ConsumedCapacity"]
     }
     assert units == {"tab": (4.0, 4.0), "other": (2.0, 2.0)}
     write(held, {"Delete": at("old")})
@@ -84,7 +84,7 @@ def test_one_failure_cancels_all(held):
 
 
 def test_an_action_that_cannot_be_done_is_a_reason(held):
-    """What is wrong only on its table or item cancels; what is wrong in any case is refused as a whole."""
+    """A mistake that depends on the table or item cancels; any other mistake refuses the whole request."""
     update = {"Update": {**at("old"), "UpdateExpression": "SET n = absent"}}
     reasons = refused(held, put("new"), update)["CancellationReasons"]
     assert [reason["Code"] for reason in reasons] == ["None", "ValidationError"]
@@ -166,7 +166,7 @@ def test_gets_are_one_read_of_all(held):
     reply = json.loads(b"".join(held.call(transact_get_items, TransactItems=gets, ReturnConsumedCapacity="TOTAL")))
     old = {"pk": {"S": "old"}, "n": {"N": "1"}}
     assert reply["Responses"] == [{}, {"Item": {"n": {"N": "1"}}}, {"Item": old}]
-    units = {each["TableName"]: each["ReadCapacityUnits"] for each in reply["ConsumedCapacity"]}
+    units = {part["TableName"]: part["ReadCapacityUnits"] for part in reply["ConsumedCapacity"]}
     assert units == {"tab": 4.0, "other": 2.0}
 
 

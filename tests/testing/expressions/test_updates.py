@@ -106,13 +106,13 @@ def test_updates_are_refused_in_the_words_of_the_service(expression, message):
     assert message in caught.value.body["message"]
 
 
-def test_what_only_removes_makes_no_item():
+def test_an_update_that_only_removes_makes_no_item():
     """An absent item stays absent if nothing is put into it."""
     assert update("REMOVE a DELETE b :t").applied(KEY, None) is None
     assert update("ADD n :n").applied(KEY, None) == {**KEY, "n": {"N": "2.5"}}
 
 
-def test_what_was_touched_is_picked_by_path():
+def test_touched_attributes_are_picked_by_path():
     """The attributes of UPDATED_NEW are those at the paths, without their neighbours."""
     changes = update("SET m.x = :n, l[1] = :s REMOVE s")
     after = changes.applied(KEY, ITEM)
