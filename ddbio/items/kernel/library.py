@@ -74,8 +74,9 @@ def _own_library() -> Path | None:
     if path.is_file():
         return path
     try:
-        # Only loaders of archives find a file here that the system does not.
-        content = __spec__.loader.get_data(str(path))  # type: ignore[union-attr]
+        # Only loaders of archives find a file here that the system does not. They know it by the path as it stands:
+        # Spark's begin with "./".
+        content = __spec__.loader.get_data(__file__.removesuffix(Path(__file__).name) + FILE_NAME)  # type: ignore[union-attr]
     except OSError:
         return None
     return _extracted(content)

@@ -209,14 +209,17 @@ def test_the_command_refuses_what_it_cannot_build(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_build_has_the_same_bytes_again(tmp_path):
-    """Two builds of all levels are equal; that for aarch64 is linked here too, and is of that processor."""
+    """Two builds of all levels are equal; those for other platforms are linked here too."""
     command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--platform"]
     for name in ("one", "other"):
         subprocess.run([*command, "linux-x86_64", "--level", "all", "--output", tmp_path / name], check=True)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
-    subprocess.run([*command, "linux-aarch64", "--output", tmp_path / "arm"], check=True)
+    for name in ("linux-aarch64", "darwin-arm64"):
+        subprocess.run([*command, name, "--output", tmp_path / name], check=True)
     # https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html: e_machine, here EM_AARCH64
-    assert int.from_bytes((tmp_path / "arm").read_bytes()[18:20], "little") == 183
+    assert int.from_bytes((tmp_path / "linux-aarch64").read_bytes()[18:20], "little") == 183
+    # The magic number of Mach-O for 64 bits, in <mach-o/loader.h> of macOS.
+    assert int.from_bytes((tmp_path / "darwin-arm64").read_bytes()[:4], "little") == 0xFEEDFACF
 
 
 @NEEDS_NUMBA

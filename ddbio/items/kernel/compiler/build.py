@@ -68,6 +68,7 @@ PLATFORMS = {
         (_x86_64(2), _x86_64(3), _x86_64(4)),
         _GLIBC.format("x86_64"),
     ),
+    "darwin-arm64": Platform("arm64-apple-macosx11.0.0", "aarch64-macos.11.0", _ARM, "macosx_11_0_arm64"),
     "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "aarch64-linux-gnu.2.17", _ARM, _GLIBC.format("aarch64")),
 }
 
@@ -207,13 +208,18 @@ def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]]) -> str:
         functions = ", ".join(loop.symbol for loop in versions)
         loop = versions[0]
         lines.append(f'    {{"{loop.name}", "{loop.arguments}", "{loop.result}", {{{functions}}}}},')
-    lines += ["};", f"enum {{ N_LOOPS = {len(next(iter(compiled.values())))} }};", "static int best_level(void) {"]
+    loops = next(iter(compiled.values()))
+    # An array takes two words: its address and its length.
+    n_words = (sum(2 - (code in "nNt") for code in loop.arguments if code not in "()") for loop in loops)
+    lines += ["};", f"enum {{ N_LOOPS = {len(loops)}, MAX_WORDS = {max(n_words)} }};", "static int best_level(void) {"]
     lines += [f"    if ({levels[place].condition}) return {place};" for place in reversed(range(len(levels)))]
     return "\n".join([*lines, "    return -1;", "}", ""])
 
 
 def _link(target: Platform, folder: Path, objects: list[Path], path: Path) -> None:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", target.zig_target]
+    if "macos" in target.zig_target:
+        command += ["-undefined", "dynamic_lookup"]
     command += ["-shared", "-O2", "-s", "-fvisibility=hidden", GLUE.name]
     made = folder / FILE_NAME
     command += [*(file.name for file in objects), "-o", made.name]

@@ -82,9 +82,8 @@ struct loop {
     int32_t (*functions[4])(int64_t *);
     PyMethodDef method;
 };
-#include "table.h" /* LEVELS, level_names, best_level, loops and N_LOOPS, as build.py writes them */
+#include "table.h" /* what build.py writes: LEVELS, level_names, best_level, sources, loops, N_LOOPS, MAX_WORDS */
 
-enum { MAX_WORDS = 160 };
 static void *array_type;
 static int level;
 
