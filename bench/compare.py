@@ -54,6 +54,7 @@ def main(words: list[str] | None = None) -> int:
         made.error(f"no benchmark matches {asked.bench}")
     slower = 0
     with checked_out(asked.rev) as folder, ExitStack() as stack:
+        build_library(folder)
         sides = {HERE: Side(ROOT), THERE: Side(folder)}
         for side in sides.values():
             stack.callback(side.close)
@@ -66,6 +67,13 @@ def main(words: list[str] | None = None) -> int:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     return 1 if slower else 0
+
+
+def build_library(folder: Path) -> None:
+    """Compile the loops of a tree for this processor, unless numba compiles them in the process as in older trees."""
+    if (folder / "ddbio/items/kernel/compiler").is_dir():
+        command = [sys.executable, "-m", "ddbio.items.kernel.compiler"]
+        subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, check=True)
 
 
 def compare(name: str, sides: dict[str, Side], rounds: int, clock: str) -> tuple[str, bool]:
