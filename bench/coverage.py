@@ -38,7 +38,6 @@ MEASURED = {
     ),
     "versions": "ddbio.spark.scan, ddbio.spark.write",
     "spark_source": "ddbio.spark.register",
-    "spark_start": "ddbio.spark.register",
 }
 """What each case runs or calls, as whoever uses it does."""
 

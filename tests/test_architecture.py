@@ -33,12 +33,12 @@ CAPABILITIES: dict[str, set[str]] = {
     "validation": {"scan", "export"},
     "lake": {"scan", "export", "cdc", "validation", "catalog"},
     "folders": {"catalog", "cdc", "validation"},
-    "advice": {"scan", "load", "cdc", "catalog"},
+    "advice": {"scan", "load", "catalog"},
 }
 """The packages of capabilities, and which of them each imports."""
 OPTIONS = {f"ddbio.{name}{part}" for name in CAPABILITIES for part in ("", ".options", ".rules")}
 """What the help of a command may load of the capabilities."""
-REGISTRIES = {"__init__", "jobs/providers", "options/__init__", "public"}
+REGISTRIES = {"__init__", "items/kernel/compiler/objects", "jobs/providers", "options/__init__", "public"}
 HEAVY_LIBRARIES = {"boto3", "botocore", "click", "numba", "numpy", "pyarrow", "pydantic", "pyspark", "rich"}
 
 # In parts, so that this file does not hold what it looks for: hosts of package registries, folders of one workplace.

@@ -172,8 +172,8 @@ RUN = {"growth_mebibytes": 90.0, "start_mebibytes": 150.0}
         ("update", {"figures": {"updates_times_as_many_as_boto3": 7.0, "puts_times_as_many_as_boto3": 7.0}}, [6]),
         (
             "first_use",
-            {"figures": {home: {"decode": {"seconds": 0.5}} for home in ("cold", "warm", "shipped")}},
-            [10, 1],
+            {"figures": {"steps": {name: {"seconds": 0.5} for name in ("import", "small decode", "decode")}}},
+            [1, None],
         ),
         (
             "plan",

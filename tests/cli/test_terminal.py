@@ -155,8 +155,8 @@ def test_an_unexpected_error_is_escaped_and_has_no_secret(ddbio, monkeypatch):
         raise RuntimeError(f"{HOSTILE} aws_secret_access_key={SECRET} {TOKEN}")
 
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
-    monkeypatch.setattr(main.cli.commands["warm"], "callback", fail)
-    done = ddbio("warm")
+    monkeypatch.setattr(main.cli.commands["demo"], "callback", fail)
+    done = ddbio("demo")
     assert (done.returncode, "RuntimeError" in done.stderr) == (1, True)
     assert not raw(done.stderr)
     assert SECRET not in done.stderr

@@ -107,7 +107,6 @@ _TRIES = {
         spark.read.format("dynamodb").option("endpointUrl", at["endpoint_url"]).load("things"), at
     ),
     "sized_files": lambda spark, _, place, *__: jobs.write_sized_files(spark, place / "out"),
-    "ship_loops": lambda spark, _, place, *__: ddbio.spark.ship_loops(spark, place),
 }
 
 if __name__ == "__main__":

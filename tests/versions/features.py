@@ -70,7 +70,6 @@ FEATURES = {
     ),
     "frames": Feature("`ddbio.digest` and `ddbio.validate` of a DataFrame", "test_frames_are_digested_and_compared"),
     "sized_files": Feature("`ddbio.spark.sized_files`", "test_files_of_one_size"),
-    "ship_loops": Feature("`ddbio.spark.ship_loops`", "test_loops_are_shipped", "no: `--archives`"),
 }
 """What users call, by a short name."""
 

@@ -18,7 +18,6 @@ import deltalake
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from pyspark import SparkFiles
 from pyspark.sql import functions as sql
 
 import ddbio
@@ -177,19 +176,6 @@ def test_frames_are_digested_and_compared(spark, things):
 def test_files_of_one_size(spark, tmp_path):
     """Spark's own writer makes as many files as were announced."""
     jobs.write_sized_files(spark, tmp_path / "out")
-
-
-def test_loops_are_shipped(spark, tmp_path):
-    """What ``ship_loops`` is given arrives where workers look for it."""
-    (tmp_path / "loops").mkdir()
-    (tmp_path / "loops/a-loop.nbc").touch()
-    ddbio.spark.ship_loops(spark, tmp_path / "loops")
-
-    def look(_):
-        sent = Path(SparkFiles.getRootDirectory()).glob("ddbio_loops*")
-        return [each.name for folder in sent if folder.is_dir() for each in folder.iterdir()]
-
-    assert "a-loop.nbc" in spark.sparkContext.parallelize([0], 1).flatMap(look).collect()
 
 
 def test_a_lake_table(spark, tmp_path):
