@@ -124,15 +124,31 @@ def test_guides_run(services, name):
 
 
 def test_the_workflow_is_whole():
-    """The workflow of the page parses, and its address of LocalStack is the one that its service has."""
+    """The workflow of the page parses, and its address of the endpoint is the one that its service has."""
     (text,) = [text for language, text in blocks(CI_PAGE) if language == "yaml"]
     job = yaml.safe_load(text)["jobs"]["pipeline"]
-    assert job["services"]["localstack"]["ports"] == [f"{job['env']['LOCALSTACK_HOST'].partition(':')[2]}:4566"]
+    assert job["services"]["aws"]["ports"] == [f"{job['env']['LOCALSTACK_HOST'].partition(':')[2]}:4566"]
     assert job["steps"][-1]["run"] == "bash pipeline.sh"
 
 
+OLD_LINES = (
+    '{"id":{"s":"o\u00e9"},"ok":{"bOOL":true},"none":{"nULLValue":true},"m":{"m":{"tags":{"l":[{"nS":["1","2"]}]}}}}',
+    '{"id":{"s":"o\u00e9"},"ok":{"bool":true},"none":{"null":true},"m":{"m":{"tags":{"l":[{"ns":["1","2"]}]}}}}',
+    'id\x03{"s":"o\u00e9"}\x02ok\x03{"bOOL":true}\x02none\x03{"nULLValue":true}\x02m\x03{"m":{"tags":{"l":[{"nS":["1","2"]}]}}}',
+)
+
+
+@pytest.mark.parametrize("line", OLD_LINES)
+def test_lines_of_data_pipeline_become_dynamodb_json(line):
+    """The page's script makes the same item of each form in which Data Pipeline has written it."""
+    (script,) = [text for language, text in blocks(ROOT / "docs/migrate/aws-data-pipeline.md") if language == "python"]
+    done = subprocess.run([sys.executable, "-c", script], input=f"{line}\n", capture_output=True, text=True, check=True)
+    tags = {"M": {"tags": {"L": [{"NS": ["1", "2"]}]}}}
+    assert json.loads(done.stdout) == {"id": {"S": "o\u00e9"}, "ok": {"BOOL": True}, "none": {"NULL": True}, "m": tags}
+
+
 @pytest.mark.nightly
-def test_the_shell_for_localstack_runs_on_any_endpoint(tmp_path, monkeypatch):
+def test_the_shell_runs_on_any_endpoint(tmp_path, monkeypatch):
     """The page's script moves a table to S3 on one endpoint that serves both, found by localstack-client's variable."""
     script = "\n".join(text for language, text in blocks(CI_PAGE) if language == "sh")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
