@@ -7,9 +7,12 @@ loops in this process.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
 import os
+import shutil
+import sys
 import tempfile
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -38,28 +41,33 @@ def load_library() -> Any:
     Raises
     ------
     KernelError
-        There is no library that this processor runs, and numba is not installed.
+        There is no library that this processor runs, and numba is not installed; or the processor is big-endian.
     """
+    if sys.byteorder != "little":
+        raise KernelError("ddbio reads and writes words as little-endian processors do, and this one is big-endian")
     selected = os.environ.get("DDBIO_KERNEL", "")
     if selected == _JIT:
         return None
     try:
         path = Path(selected) if selected else _own_library()
         if path is None:
-            problem = f"there is no library of compiled loops for this platform: run {BUILD_COMMAND}"
+            problem = "there is no library of compiled loops for this platform"
         elif not selected and _is_stale(path):
-            problem = f"the library of compiled loops is older than their source: run {BUILD_COMMAND}"
+            problem = "the library of compiled loops is older than their source"
         else:
             return _load(path)
     except ImportError as error:
         problem = f"the library of compiled loops cannot be loaded: {error}"
     if selected or find_spec("numba") is None:
-        raise KernelError(f"{problem} (it needs pip install 'ddbio[jit]')")
-    _LOG.warning("%s; numba compiles the loops in this process, which takes up to half a minute", problem)
+        raise KernelError(f"{problem}; to build one: pip install 'ddbio[jit]', then {BUILD_COMMAND}")
+    words = "%s; numba compiles the loops in this process, which takes up to half a minute; to build one: %s"
+    _LOG.warning(words, problem, BUILD_COMMAND)
     return None
 
 
 def _load(path: Path) -> Any:
+    if "t" in getattr(sys, "abiflags", ""):
+        raise ImportError("it is for Python with the global interpreter lock, and this one has none")
     loader = ExtensionFileLoader(_MODULE, str(path))
     spec = spec_from_file_location(_MODULE, path, loader=loader)
     if spec is None:
@@ -88,6 +96,7 @@ def _extracted(content: bytes) -> Path:
     folder = private_folder("kernel")
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="ddbio-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / f"{_MODULE}-{digest[:_DIGEST_LETTERS]}.so"
     try:
         if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
