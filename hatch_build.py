@@ -18,6 +18,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+_UNSUPPORTED = 3
+"""The exit code of the compiler on a platform for which no library can be built."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 
 
@@ -66,7 +68,11 @@ class WheelHook(BuildHookInterface):
         command = [sys.executable, "-m", "ddbio.items.kernel.compiler", "--level", "all", "--print-tag"]
         command += ["--platform", platform] if platform else []
         command += ["--output", str(folder / "library")]
-        done = subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - ours
+        done = subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
+        if done.returncode == _UNSUPPORTED and not platform:
+            self.app.display_warning("the wheel has no compiled loops: numba compiles them in each process")
+            return
+        done.check_returncode()
         build_data["force_include"][str(folder / "library")] = "ddbio/items/kernel/_loops.abi3.so"
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{done.stdout.split()[-1]}"

@@ -47,7 +47,8 @@ def _parents() -> Iterator[Path]:
     home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     with suppress(RuntimeError):
         yield Path(home) if home else Path.home() / ".cache"
-    yield Path(tempfile.gettempdir()) / f"ddbio-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    with suppress(OSError):
+        yield Path(tempfile.gettempdir()) / f"ddbio-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
 
 
 def _created(parent: Path, name: str) -> Path | None:

@@ -31,8 +31,9 @@ CONSTANTS = ("capacity.py", "digest.py", "number.py", "rescue.py", "schema/arrow
 BUILD_COMMAND = "python -m ddbio.items.kernel.compiler"
 
 _LOG = logging.getLogger("ddbio.kernel")
-_MODULE, _JIT = "_loops", "jit"
+_MODULE, _JIT = f"{__package__}._loops", "jit"
 _DIGEST_LETTERS = 32
+_ONLY_IN_CLONES = "hatch_build.py"
 
 
 def load_library() -> Any:
@@ -46,19 +47,23 @@ def load_library() -> Any:
     if sys.byteorder != "little":
         raise KernelError("ddbio reads and writes words as little-endian processors do, and this one is big-endian")
     selected = os.environ.get("DDBIO_KERNEL", "")
-    if selected == _JIT:
+    has_numba = find_spec("numba") is not None
+    if selected == _JIT and has_numba:
         return None
+    beside = Path(__file__).with_name(FILE_NAME)
     try:
-        path = Path(selected) if selected else _own_library()
+        path = Path(selected) if selected else beside if beside.is_file() else _of_archive()
         if path is None:
             problem = "there is no library of compiled loops for this platform"
-        elif not selected and _is_stale(path):
+        elif selected == _JIT:
+            problem = "numba is not installed, which DDBIO_KERNEL=jit asks for"
+        elif path == beside and _is_stale(path):
             problem = "the library of compiled loops is older than their source"
         else:
             return _load(path)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         problem = f"the library of compiled loops cannot be loaded: {error}"
-    if selected or find_spec("numba") is None:
+    if selected or not has_numba:
         raise KernelError(f"{problem}; to build one: pip install 'ddbio[jit]', then {BUILD_COMMAND}")
     words = "%s; numba compiles the loops in this process, which takes up to half a minute; to build one: %s"
     _LOG.warning(words, problem, BUILD_COMMAND)
@@ -77,10 +82,8 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _own_library() -> Path | None:
-    path = Path(__file__).with_name(FILE_NAME)
-    if path.is_file():
-        return path
+def _of_archive() -> Path | None:
+    """Return the library of an archive that this module is in, as a file; None if there is none."""
     try:
         # Only loaders of archives find a file here that the system does not. They know it by the path as it stands:
         # Spark's begin with "./".
@@ -97,32 +100,41 @@ def _extracted(content: bytes) -> Path:
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="ddbio-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"{_MODULE}-{digest[:_DIGEST_LETTERS]}.so"
+    path = folder / f"_loops-{digest[:_DIGEST_LETTERS]}.so"
     try:
         if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             return path
     except FileNotFoundError:
         pass
     handle, name = tempfile.mkstemp(dir=folder)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
     return path
 
 
 def _is_stale(path: Path) -> bool:
-    """Compare times in a checkout, whose sources may change; those of an installed package do not."""
-    if not Path(path.parents[3], "pyproject.toml").is_file():
+    """Compare times in a clone, whose sources may change; those of an installed package do not."""
+    if not Path(path.parents[3], _ONLY_IN_CLONES).is_file():
         return False
     built = path.stat().st_mtime_ns
-    return any(source.stat().st_mtime_ns > built for source in sources())
+    try:
+        return any(source.stat().st_mtime_ns > built for source in sources())
+    except FileNotFoundError:
+        return True
 
 
 def sources() -> list[Path]:
     """Return the files that the library is made from: the kernel, and modules whose constants it uses."""
     kernel = Path(__file__).parent
     constants = (kernel.parent / name for name in CONSTANTS)
-    return sorted([*kernel.rglob("*.py"), *kernel.rglob("*.c"), *constants])
+    files = [*kernel.rglob("*.py"), *kernel.rglob("*.c"), *constants]
+    # Editors leave links that begin with a dot.
+    return sorted(file for file in files if not file.name.startswith("."))
 
 
 LIBRARY: Any = load_library()

@@ -50,11 +50,22 @@ def cache(tmp_path):
 
 
 @pytest.fixture
+def archive(tmp_path):
+    """Return the package as a zip archive."""
+    path = tmp_path / "ddbio.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for source in PACKAGE.rglob("*"):
+            if source.is_file() and "__pycache__" not in source.parts:
+                file.write(source, source.relative_to(PACKAGE.parent))
+    return path
+
+
+@pytest.fixture
 def checkout(tmp_path):
     """Return a copy of the package in a folder that looks like a clone of the project."""
     folder = tmp_path / "clone"
     shutil.copytree(PACKAGE, folder / "ddbio", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "pyproject.toml").touch()
+    (folder / "hatch_build.py").touch()
     (folder / "ddbio/items/kernel" / FILE_NAME).touch()
     return folder
 
@@ -104,13 +115,8 @@ def test_numbers_that_are_none_are_refused():
         add_words(WORDS, False, np.frombuffer(b"", np.uint8), 1 << 64, WORDS, False, WORDS)
 
 
-def test_a_zip_archive_carries_the_library(tmp_path, cache):
+def test_a_zip_archive_carries_the_library(archive, cache):
     """It is extracted once, to a folder of this user alone; a damaged file there is written again."""
-    archive = tmp_path / "ddbio.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for path in PACKAGE.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                file.write(path, path.relative_to(PACKAGE.parent))
     first = run(DECODE, path=archive, cache=cache)
     assert first.returncode == 0, first.stderr
     number, place = first.stdout.split()
@@ -129,6 +135,43 @@ def test_a_zip_archive_carries_the_library(tmp_path, cache):
 NEEDS_NUMBA = pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="numba, which builds, is not here")
 HIDE_NUMBA = "import sys\nsys.modules['numba'] = None\nimport importlib.util as u\nfind = u.find_spec\n"
 HIDE_NUMBA += "u.find_spec = lambda name: None if name == 'numba' else find(name)\n"
+
+
+def test_without_a_private_folder_the_library_is_extracted_for_one_process(archive, cache, tmp_path):
+    """Where others may write to the folders of caches and of temporary files, nothing of the process stays there."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    cache.chmod(0o777)
+    done = run(DECODE, path=archive, cache=cache, TMPDIR=str(shared))
+    assert done.returncode == 0, done.stderr
+    assert str(shared) in done.stdout.split()[1]
+    assert not list(shared.glob("ddbio-*/_loops*"))
+
+
+def test_numba_is_asked_for_where_it_is_not(checkout, cache):
+    """The variable that selects numba is one error without it."""
+    done = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache, DDBIO_KERNEL="jit")
+    assert "KernelError: numba is not installed, which DDBIO_KERNEL=jit asks for" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "libc", "name"),
+    [
+        ("linux", "x86_64", "glibc", "linux-x86_64"),
+        ("linux", "aarch64", "glibc", "linux-aarch64"),
+        ("darwin", "arm64", "", "darwin-arm64"),
+        ("linux", "x86_64", "", "linux-musl-x86_64"),
+        ("darwin", "x86_64", "", "darwin-x86_64"),
+    ],
+)
+def test_the_platform_of_this_machine(monkeypatch, system, machine, libc, name):
+    """A wheel's platform is that of the system, the processor and the C library."""
+    monkeypatch.setattr(build.sys, "platform", system)
+    monkeypatch.setattr(build.platform, "machine", lambda: machine)
+    monkeypatch.setattr(build.platform, "libc_ver", lambda: (libc, "2.36"))
+    assert build.host_platform() == name
+    assert (name in build.PLATFORMS) is (libc == "glibc" or machine == "arm64")
 
 
 def test_without_library_and_numba_one_error_says_what_to_do(checkout, cache):
@@ -163,7 +206,7 @@ def test_a_changed_source_makes_the_library_stale(checkout, cache):
     os.utime(source, (library.stat().st_mtime + 1,) * 2)
     stale = run(HIDE_NUMBA + DECODE, path=checkout, cache=cache)
     assert "the library of compiled loops is older than their source" in stale.stderr.splitlines()[-1]
-    (checkout / "pyproject.toml").unlink()
+    (checkout / "hatch_build.py").unlink()
     assert run(HIDE_NUMBA + DECODE, path=checkout, cache=cache).stdout.split()[0] == "7"
 
 
@@ -171,11 +214,13 @@ def test_a_changed_source_makes_the_library_stale(checkout, cache):
 def test_the_digest_of_the_sources_is_in_the_library(tmp_path):
     """So a build is skipped where nothing changed; another text is no current library."""
     library = PACKAGE / "items/kernel" / FILE_NAME
-    assert build.is_current(library)
-    assert LIBRARY.SOURCES.endswith(build.source_digest())
+    mark = build.mark_of(build.host_platform(), build.levels_of(build.host_platform(), build.HOST))
+    assert mark == LIBRARY.SOURCES
+    assert build.is_current(library, mark)
     (tmp_path / FILE_NAME).write_bytes(library.read_bytes().replace(build.source_digest().encode(), b"0" * 64))
-    assert not build.is_current(tmp_path / FILE_NAME)
-    assert not build.is_current(tmp_path / "missing.so")
+    assert not build.is_current(tmp_path / FILE_NAME, mark)
+    assert not build.is_current(tmp_path / "missing.so", mark)
+    assert not build.is_current(library, build.mark_of("linux-aarch64", build.levels_of("linux-aarch64", build.ALL)))
 
 
 def test_loops_use_constants_of_known_modules_only():

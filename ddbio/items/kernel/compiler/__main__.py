@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ddbio.errors import KernelError
 
+UNSUPPORTED = 3
+"""The exit code on a platform for which no library can be built."""
+
 
 def main() -> None:
     """Build the library, and print its path, unless the library is current."""
@@ -27,13 +30,19 @@ def main() -> None:
     parser.add_argument("--print-tag", action="store_true", help="print the tag of the platform's wheel")
     parser.add_argument("--if-changed", action="store_true", help="do nothing if the library is current")
     asked = parser.parse_args()
-    if asked.if_changed and build.is_current(asked.output):
-        # Its time tells that it is current, as after a change of branches.
-        asked.output.touch()
-        return
     began = time.monotonic()
-    sys.stderr.write(f"compiling the loops for {asked.platform}, which takes up to a minute\n")
     try:
+        if asked.platform == host and host not in build.PLATFORMS:
+            sys.stderr.write(f"no library can be built for {host}: numba compiles the loops in each process\n")
+            sys.exit(UNSUPPORTED)
+        build.check_compilers()
+        if asked.if_changed:
+            mark = build.mark_of(asked.platform, build.levels_of(asked.platform, asked.level))
+            if build.is_current(asked.output, mark):
+                # Its time tells that it is current, as after a change of branches.
+                asked.output.touch()
+                return
+        sys.stderr.write(f"compiling the loops for {asked.platform}, which takes up to a minute\n")
         build.build(asked.platform, asked.output, asked.level)
     except KernelError as error:
         sys.exit(f"{parser.prog}: {error}")

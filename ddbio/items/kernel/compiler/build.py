@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -31,7 +32,6 @@ HOST, ALL, CHECKED = "host", "all", "checked"
 """Instead of the name of a level: this processor's, each of them, or a build that checks bounds, for tests."""
 
 _COMPILERS = ("llvmlite", "numba", "ziglang")
-_MARK = b"ddbio sources "
 
 
 class Level(NamedTuple):
@@ -75,8 +75,10 @@ PLATFORMS = {
 
 def host_platform() -> str:
     """Return the name of this machine's platform, whether or not ``PLATFORMS`` has it."""
-    machine = platform.machine().lower()
-    return f"{sys.platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
+    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+    if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
+        return f"linux-musl-{machine}"
+    return f"{sys.platform}-{machine}"
 
 
 def build(name: str, path: Path, level: str, processes: int | None = None) -> None:
@@ -96,36 +98,72 @@ def build(name: str, path: Path, level: str, processes: int | None = None) -> No
     KernelError
         There is no such platform, or a compiler is not installed.
     """
-    if name not in PLATFORMS:
-        raise KernelError(
-            f"no library can be built for {name}, only for {' and '.join(PLATFORMS)}: set DDBIO_KERNEL=jit"
-        )
-    for module in _COMPILERS:
-        if importlib.util.find_spec(module) is None:
-            raise KernelError(f"{module} is not installed, which builds the loops: pip install 'ddbio[jit]'")
-    target = PLATFORMS[name]
-    if level == HOST:
-        level = _host_level(target) if name == host_platform() else ALL
-    if level == CHECKED:
-        chosen = [target.levels[0]._replace(name=CHECKED)]
-    else:
-        chosen = [known for known in target.levels if level in {known.name, ALL}]
-    if not chosen:
-        raise KernelError(f"{name} has no level {level}: it has {', '.join(known.name for known in target.levels)}")
+    check_compilers()
+    chosen, target = levels_of(name, level), PLATFORMS[name]
+    mark, began = mark_of(name, chosen), time.time()
     with tempfile.TemporaryDirectory() as folder:
         compiled = {each.name: _compile_all(target, each, processes or os.cpu_count() or 1) for each in chosen}
         objects = []
         for loop in (loop for loops in compiled.values() for loop in loops):
             objects.append(Path(folder, f"{loop.symbol}.o"))
             objects[-1].write_bytes(loop.content)
-        Path(folder, "table.h").write_text(_table(chosen, compiled), "utf-8")
+        Path(folder, "table.h").write_text(_table(chosen, compiled, mark), "utf-8")
         shutil.copy(GLUE, folder)
-        _link(target, Path(folder), objects, path)
+        library = _link(target, Path(folder), objects)
+        if mark_of(name, chosen) != mark:
+            raise KernelError("the sources of the loops were changed while they were compiled: build them again")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Processes that have loaded an older library keep its file.
+        moved = path.with_name(f".{path.name}.{os.getpid()}")
+        shutil.copy(library, moved)
+        os.utime(moved, (began, began))
+        moved.replace(path)
 
 
-def is_current(path: Path) -> bool:
-    """Return whether a library was built from the sources as they are."""
-    return path.is_file() and _MARK + source_digest().encode() in path.read_bytes()
+def check_compilers() -> None:
+    """Check that what builds is installed.
+
+    Raises
+    ------
+    KernelError
+        It is not.
+    """
+    for module in _COMPILERS:
+        if importlib.util.find_spec(module) is None:
+            raise KernelError(f"{module} is not installed, which builds the loops: pip install 'ddbio[jit]'")
+
+
+def levels_of(name: str, level: str) -> list[Level]:
+    """Return the levels that a build is for.
+
+    Raises
+    ------
+    KernelError
+        There is no such platform, or it has no such level.
+    """
+    if name not in PLATFORMS:
+        raise KernelError(
+            f"no library can be built for {name}, only for {', '.join(PLATFORMS)}: numba compiles the loops there"
+        )
+    target = PLATFORMS[name]
+    if level == HOST:
+        level = _host_level(target) if name == host_platform() else ALL
+    if level == CHECKED:
+        return [target.levels[0]._replace(name=CHECKED)]
+    chosen = [known for known in target.levels if level in {known.name, ALL}]
+    if not chosen:
+        raise KernelError(f"{name} has no level {level}: it has {', '.join(known.name for known in target.levels)}")
+    return chosen
+
+
+def mark_of(name: str, levels: list[Level]) -> str:
+    """Return the text in a library that tells from which sources, and for which processors, it was built."""
+    return f"ddbio sources {source_digest()} for {name} {' '.join(level.name for level in levels)}"
+
+
+def is_current(path: Path, mark: str) -> bool:
+    """Return whether a library has a mark."""
+    return path.is_file() and mark.encode() + b"\0" in path.read_bytes()
 
 
 def source_digest() -> str:
@@ -193,7 +231,7 @@ def _compile(name: str, triple: str, level: Level) -> CompiledLoop:
     return compile_loop(loop, Target(triple, level.cpu, level.name))
 
 
-def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]]) -> str:
+def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]], mark: str) -> str:
     """Return the C text with the table of the loops, and the choice among the levels."""
     names = [level.name for level in levels]
     lines = [f"int32_t {loop.symbol}(int64_t *);" for loops in compiled.values() for loop in loops]
@@ -201,7 +239,7 @@ def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]]) -> str:
     lines += [
         f"static const char *const level_names[] = {{{quoted}}};",
         f'#define LEVELS "{" or ".join(names)}"',
-        f'static const char sources[] = "{_MARK.decode()}{source_digest()}";',
+        f'static const char sources[] = "{mark}";',
         "static struct loop loops[] = {",
     ]
     for versions in zip(*compiled.values(), strict=True):
@@ -209,14 +247,15 @@ def _table(levels: list[Level], compiled: dict[str, list[CompiledLoop]]) -> str:
         loop = versions[0]
         lines.append(f'    {{"{loop.name}", "{loop.arguments}", "{loop.result}", {{{functions}}}}},')
     loops = next(iter(compiled.values()))
-    # An array takes two words: its address and its length.
-    n_words = (sum(2 - (code in "nNt") for code in loop.arguments if code not in "()") for loop in loops)
+    # An array takes two words: its address and its length. The result is written over them.
+    n_words = [sum(2 - (code in "nNt") for code in loop.arguments if code not in "()") for loop in loops]
+    n_words += [len(loop.result) for loop in loops]
     lines += ["};", f"enum {{ N_LOOPS = {len(loops)}, MAX_WORDS = {max(n_words)} }};", "static int best_level(void) {"]
     lines += [f"    if ({levels[place].condition}) return {place};" for place in reversed(range(len(levels)))]
     return "\n".join([*lines, "    return -1;", "}", ""])
 
 
-def _link(target: Platform, folder: Path, objects: list[Path], path: Path) -> None:
+def _link(target: Platform, folder: Path, objects: list[Path]) -> Path:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", target.zig_target]
     if "macos" in target.zig_target:
         command += ["-undefined", "dynamic_lookup"]
@@ -226,8 +265,4 @@ def _link(target: Platform, folder: Path, objects: list[Path], path: Path) -> No
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - of this file
     if done.returncode:
         raise KernelError(f"the library cannot be linked: {done.stderr.strip()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Processes that have loaded an older library keep its file.
-    moved = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.copy(made, moved)
-    moved.replace(path)
+    return made
