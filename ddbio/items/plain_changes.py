@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MOST_ROWS = 1 << 12
-_MOST_PATHS = 1 << 14
-"""Paths beyond so many are forgotten after a text: names may be new in each."""
 _ANY_NAMES = 1 << 40
 
 
@@ -65,7 +63,7 @@ class ChangePrinter:
             The text is too long.
         """
         walker = self._walker
-        if walker.walk.state[codes.N_PATHS] > _MOST_PATHS:
+        if walker.has_many_paths:
             self._forget()
         while True:
             clear_counts(walker.walk.nodes)

@@ -66,7 +66,7 @@ def close_document(data: Any, place: int, framing: int) -> Any:
     """Return where the next document or item begins, and 1 for the latter."""
     place = skip_blank(data, place)
     if framing == COLUMN:
-        # No JSON holds this byte, so no item goes on in the next text.
+        # JSON has no such byte, so an item cannot continue in the next text.
         return (place + 1, 0) if peek(data, place) == 0 else (-ERROR, 0)
     if framing != EXPORT:
         if peek(data, place) == COMMA:

@@ -178,7 +178,7 @@ class _StatementParser:
         self._aliases = Aliases()
 
     def parsed(self) -> Statement:
-        """Return the statement; refuse one that goes on after its end, or leaves parameters."""
+        """Return the statement; refuse text after its end, and parameters that it does not use."""
         statement = self._statement()
         if self._accept("EXISTS") or self._at < len(self._tokens):
             raise self._unexpected()

@@ -157,12 +157,12 @@ def levels_of(name: str, level: str) -> list[Level]:
 
 
 def mark_of(name: str, levels: list[Level]) -> str:
-    """Return the text in a library that tells from which sources, and for which processors, it was built."""
+    """Return the text in a library that names its sources, its platform and its levels."""
     return f"ddbio sources {source_digest()} for {name} {' '.join(level.name for level in levels)}"
 
 
 def is_current(path: Path, mark: str) -> bool:
-    """Return whether a library has a mark."""
+    """Check that the mark in a library is this one."""
     return path.is_file() and mark.encode() + b"\0" in path.read_bytes()
 
 

@@ -100,7 +100,7 @@ class Rows(NamedTuple):
 def hash_rows(walk: Any, begin: int, end: int, item: int, rows: Any, lanes: Any, scratch: Any) -> Any:
     """Add the sums of the items between two words of the tape; ``item`` is the number of the first.
 
-    Return where the span goes on if ``scratch`` is too small, the number of that item, and the bytes that it needs.
+    If ``scratch`` is too small, return the word and the item at which the next call continues, and the bytes needed.
     """
     span = begin, end, item
     place, item, n_bytes, _, _ = _hash_items(pointers(walk), span, rows.rows, rows.keys, rows.sums, lanes, scratch)

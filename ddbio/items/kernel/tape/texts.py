@@ -125,7 +125,7 @@ class _TextHasher:
         walker = self._walker
         is_taken = walker.walk_whole(self._joined[:n_bytes], "column") and walker.n_rows == len(rows)
         if n_before and walker.walk.nodes[paths.MEMBERS] > 1:
-            # A text goes on after its value, with more attributes of the item around it.
+            # A text has more than a value: the rest became attributes of the item around it.
             forget_paths(walker.walk)
             return False
         return is_taken

@@ -106,7 +106,7 @@ class Walker:
 
     @property
     def has_many_paths(self) -> bool:
-        """Return whether paths should be forgotten after this piece: names may be new in each."""
+        """Whether the walk knows so many paths that they should be forgotten before the next piece."""
         return bool(self.walk.state[codes.N_PATHS] > _MOST_PATHS)
 
     def load(self, piece: memoryview | npt.NDArray[np.uint8], *, anew: bool = False) -> bool:
