@@ -251,6 +251,17 @@ class Request:
         """Return an array member."""
         return self._typed(name, list)
 
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the request by their keys."""
+        tags = {}
+        for tag in self.listing("Tags") or ():
+            match tag:
+                case {"Key": str(key), "Value": str(value)}:
+                    tags[key] = value
+                case _:
+                    raise malformed()
+        return tags
+
     def required(self, name: str) -> Any:
         """Return a member that must be there."""
         value = self.members.get(name)

@@ -53,7 +53,7 @@ from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
 from ddbio.testing.calls.transactions import transact_get_items, transact_write_items
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.loading import load
-from ddbio.testing.refusal import Refusal, bad_signature, broken, unauthenticated, unknown_operation
+from ddbio.testing.refusal import Refusal, bad_signature, broken, invalid, unauthenticated, unknown_operation
 from ddbio.testing.request import Request, to_json
 from ddbio.testing.server import (
     MAX_BODY_BYTES,
@@ -185,9 +185,12 @@ class Service:
         body = inflated(request.body, request.headers.get("content-encoding"))
         with self._lock:
             fault = self._begin(name)
-            asked = validated(name, Request.parse(body))
-            self.database.check_storms(name, asked)
-            reply = operation(self.database, asked)
+            try:
+                asked = validated(name, Request.parse(body))
+                self.database.check_storms(name, asked)
+                reply = operation(self.database, asked)
+            except RecursionError:
+                raise invalid("The request nests its values or conditions too deeply") from None
         if fault is not None:
             raise fault_error(fault)
         if isinstance(reply, Subscription):

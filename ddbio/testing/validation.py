@@ -146,7 +146,7 @@ _THROUGHPUT = tuple(
     for member in ("ReadCapacityUnits", "WriteCapacityUnits")
 )
 _DEFINITIONS = Rule("AttributeDefinitions.*.AttributeType", ("B", "N", "S"))
-_TAG = (Rule("Tags.*.Key", least=1, most=128), Rule("Tags.*.Value", most=256))
+_TAG = (Rule("Tags.*.Key", least=1, most=128, is_required=True), Rule("Tags.*.Value", most=256, is_required=True))
 _CREATE = (
     Rule("AttributeDefinitions", is_required=True),
     Rule("KeySchema", least=1, most=2, shape="KeySchemaElement", is_required=True),

@@ -16,7 +16,7 @@ from ddbio.testing.calls.writes import delete_item, parsed_delete, parsed_put, p
 from ddbio.testing.expressions.conditions import value_at
 from ddbio.testing.expressions.partiql import Statement, joined, parse_statement
 from ddbio.testing.refusal import Refusal, duplicate_item, invalid, lacking, malformed
-from ddbio.testing.request import Request
+from ddbio.testing.request import Request, canonical_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,9 @@ def _parts(request: Request, member: str) -> list[Request]:
 
 
 def _parsed(request: Request) -> Statement:
-    return parse_statement(request.required("Statement"), request.listing("Parameters") or [])
+    request.required("Statement")
+    parameters = [canonical_value(value) for value in request.listing("Parameters") or ()]
+    return parse_statement(request.text("Statement") or "", parameters)
 
 
 def _executed(database: Database, request: Request, statement: Statement) -> dict[str, Any]:
@@ -180,8 +182,10 @@ def _selected(database: Database, request: Request, statement: Statement) -> dic
     is_query = names[0] in key_parts
     if not is_query:
         rest = statement.conjuncts()
-    if statement.descending and not is_query:
+    if statement.order is not None and not is_query:
         raise invalid("Must have WHERE clause in the statement when using ORDER BY clause.")
+    if statement.order is not None and statement.order not in names:
+        raise invalid(f"Variable reference {statement.order} in ORDER BY clause must be part of the primary key")
     members = statement.members(
         FilterExpression=joined(rest),
         ProjectionExpression=_projection(statement),
@@ -235,7 +239,7 @@ def _start(request: Request) -> dict[str, Any]:
         return {}
     try:
         statement, key = json.loads(base64.b64decode(token, validate=True))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, TypeError, ValueError):
         raise invalid("Invalid NextToken") from None
     if statement != request.members["Statement"]:
         raise invalid("NextToken does not match request")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddbio.testing.refusal import access_denied, invalid, invalid_values, not_found
+from ddbio.testing.refusal import access_denied, invalid, invalid_values, malformed, not_found
 from ddbio.testing.request import table_in_arn
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ _MOST_TAGS = 50
 def tag_resource(database: Database, request: Request) -> dict[str, Any]:
     """Add tags to a table; a tag replaces one with the same key."""
     table = _table(database, request, not_found)
-    added = {tag["Key"]: tag["Value"] for tag in request.listing("Tags") or ()}
-    tags = {**table.tags, **added}
+    tags = {**table.tags, **request.tags()}
     if len(tags) > _MOST_TAGS:
         raise invalid_values(f"A table can have at most {_MOST_TAGS} tags")
     table.tags = tags
@@ -33,7 +32,10 @@ def tag_resource(database: Database, request: Request) -> dict[str, Any]:
 def untag_resource(database: Database, request: Request) -> dict[str, Any]:
     """Remove tags from a table by their keys."""
     table = _table(database, request, not_found)
-    for key in request.listing("TagKeys") or ():
+    keys = request.listing("TagKeys") or []
+    if any(type(key) is not str for key in keys):
+        raise malformed()
+    for key in keys:
         table.tags.pop(key, None)
     return {}
 

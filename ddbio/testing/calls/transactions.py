@@ -78,8 +78,13 @@ class Action:
 
 def transact_write_items(database: Database, request: Request) -> dict[str, Any]:
     """Carry out up to 100 writes and conditions, or none of them."""
-    asked = request.required("TransactItems")
+    asked = _items(request)
     return run_once(database, request, asked, lambda: write_all(database, request, _actions(asked)))
+
+
+def _items(request: Request) -> list[Any]:
+    request.required("TransactItems")
+    return request.listing("TransactItems") or []
 
 
 def _actions(asked: list[Any]) -> list[Action]:
@@ -98,7 +103,7 @@ def _actions(asked: list[Any]) -> list[Action]:
 def run_once(
     database: Database, request: Request, asked: Any, run: Callable[[], tuple[dict[str, Any], list[Plan]]]
 ) -> dict[str, Any]:
-    """Run a transaction; if its token was used before by the same one, only read what it wrote."""
+    """Run a transaction; if its token was used before by the same one, read what it wrote, and reply the same."""
     token = request.text("ClientRequestToken")
     if token is None:
         return run()[0]
@@ -113,15 +118,18 @@ def run_once(
                 "The parameters are not those of the transaction that had this token before",
             )
         draws = used[token].reads
+        for name in draws:
+            database.named(name)
         database.take([draw for drawn in draws.values() for draw in drawn])
-        return _with_kind(consumed_list(request, draws, database), "Read")
+        return {**used[token].reply, **_with_kind(consumed_list(request, draws, database), "Read")}
     reply, plans = run()
+    first_reply = {name: member for name, member in reply.items() if name != "ConsumedCapacity"}
     reads: dict[str, list[Draw]] = {}
     for plan in plans:
         units = 2 * read_units(plan.size_bytes, consistent=True)
         draw = Draw(plan.table.arn, "Read", plan.change.draws[0].partition, units)
         reads.setdefault(plan.table.name, []).append(draw)
-    used[token] = UsedToken(now + TOKEN_SECONDS, digest, reads)
+    used[token] = UsedToken(now + TOKEN_SECONDS, digest, reads, first_reply)
     return reply
 
 
@@ -217,7 +225,7 @@ def _metrics(database: Database, request: Request, plans: Sequence[Plan]) -> dic
 
 def transact_get_items(database: Database, request: Request) -> Chunks:
     """Read up to 100 items as they are at one moment."""
-    gets = [_get(item) for item in request.required("TransactItems")]
+    gets = [_get(item) for item in _items(request)]
     return read_all(database, request, gets)
 
 

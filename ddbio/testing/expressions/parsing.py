@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_EXPRESSION_BYTES = 4096
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
 MAX_EXPRESSION_NAME_BYTES = 255
+# No list is so long; Python does not convert numbers of any length.
+_MAX_INDEX_DIGITS = 18
 
 _TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|\S)")
 _STRANGE = re.compile(r"[^\sA-Za-z0-9_#:<>=()\[\].,+-]|[#:](?![A-Za-z0-9_])")
@@ -178,16 +180,22 @@ def document_path(tokens: Tokens, placeholders: Placeholders, first: str) -> Pat
         if tokens.accept("."):
             steps.append(placeholders.name(tokens, tokens.next()))
         elif tokens.accept("["):
-            index = tokens.next()
-            if not (index.isascii() and index.isdigit()):
-                raise tokens.syntax_error(index)
-            steps.append(int(index))
+            token = tokens.next()
+            index = list_index(token)
+            if index is None:
+                raise tokens.syntax_error(token)
+            steps.append(index)
             tokens.expect("]")
         else:
             break
     if len(steps) > MAX_DEPTH:
         raise tokens.refusal(f"The document path has too many nesting elements; nesting levels: {len(steps)}")
     return tuple(steps)
+
+
+def list_index(token: str) -> int | None:
+    """Return the place in a list that a token gives, or None if the token gives none."""
+    return int(token) if token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS else None
 
 
 def attribute_paths(names: list[Any]) -> list[Path]:

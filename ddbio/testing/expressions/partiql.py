@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ddbio.testing.expressions.legacy import Aliases
+from ddbio.testing.expressions.parsing import list_index
 from ddbio.testing.refusal import Refusal, invalid
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Statement:
     changes: dict[str, list[list[str]]] = field(default_factory=dict)
     condition: list[str] = field(default_factory=list)
     returning: str | None = None
+    order: str | None = None
     descending: bool = False
     is_check: bool = False
     aliases: Aliases = field(default_factory=Aliases)
@@ -145,9 +147,16 @@ def _conjuncts(words: list[str]) -> list[list[str]]:
         if depth == 0 and word in {"BETWEEN", "AND"}:
             is_between = word == "BETWEEN"
         parts[-1].append(word)
-    if len(parts) == 1 and words and words[0] == "(" and _closing(words) == len(words) - 1:
-        return _conjuncts(words[1:-1])
-    return [part for part in parts if part]
+    if words and not all(parts):
+        raise _malformed("Unexpected token: AND")
+    return [conjunct for part in parts if part for conjunct in _opened(part)]
+
+
+def _opened(part: list[str]) -> list[list[str]]:
+    """Return the parts within the parentheses of a part, or the part itself if it has none."""
+    if part[0] == "(" and _closing(part) == len(part) - 1:
+        return _conjuncts(part[1:-1])
+    return [part]
 
 
 def _closing(words: list[str]) -> int:
@@ -189,7 +198,8 @@ class _StatementParser:
     def _statement(self) -> Statement:
         if self._accept("EXISTS"):
             self._expect("(")
-            statement = self._statement()
+            self._expect("SELECT")
+            statement = self._select()
             self._expect(")")
             statement.is_check = True
             return statement
@@ -218,7 +228,7 @@ class _StatementParser:
         self._conditioned(statement)
         if self._accept("ORDER"):
             self._expect("BY")
-            self._name()
+            statement.order = self._name()
             statement.descending = self._accept("DESC")
             if not statement.descending:
                 self._accept("ASC")
@@ -258,10 +268,16 @@ class _StatementParser:
         self._at += 1
         self._expect("(")
         changed = list(self._expression(stops={","}))
+        if self._named(changed) != self._named(target):
+            raise _malformed("set_add and set_delete change only the attribute to which they are assigned")
         self._expect(",")
         clause = [*changed, self._aliases.value(self._literal())]
         self._expect(")")
         return function, clause
+
+    def _named(self, tokens: list[str]) -> list[str]:
+        """Return tokens with the names of attributes in place of their placeholders."""
+        return [self._aliases.names.get(token, token) for token in tokens]
 
     def _conditioned(self, statement: Statement) -> Statement:
         """Read the condition of a statement, and what it returns."""
@@ -337,10 +353,11 @@ class _StatementParser:
             if self._accept("."):
                 steps.append(self._name())
             elif self._accept("["):
-                if self._tokens[self._at : self._at + 1] and self._tokens[self._at].kind == "number":
-                    steps.append(int(self._next()))
-                else:
+                index = list_index(self._peek())
+                if index is None:
                     raise self._unexpected()
+                steps.append(index)
+                self._at += 1
                 self._expect("]")
             else:
                 return tuple(steps)

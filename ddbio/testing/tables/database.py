@@ -28,11 +28,15 @@ _GIB = 1 << 30
 
 
 class UsedToken(NamedTuple):
-    """Hold a token of a transaction: until when it is valid, a digest of what was asked, and what a repeat reads."""
+    """Hold a token of a transaction: until when it is valid, a digest of what was asked, what a repeat reads.
+
+    The reply is the first one, without its ConsumedCapacity.
+    """
 
     until: float
     digest: bytes
     reads: dict[str, list[Draw]]
+    reply: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -132,8 +136,8 @@ class Database:
     def check_storms(self, operation: str, request: Request) -> None:
         """Refuse a request that comes during a storm."""
         if self.faults.storms:
-            name = _first_table(request.members)
-            self.check_storm(operation, self.tables[name].arn if name in self.tables else str(name))
+            name = first_table(request.members)
+            self.check_storm(operation, self.tables[name].arn if name in self.tables else name)
 
     def check_storm(self, operation: str, resource: str) -> None:
         """Refuse a request to a table, named by its ARN, that comes during a storm."""
@@ -168,12 +172,16 @@ class Database:
         self.consumption.add(draws, now)
 
 
-def _first_table(members: dict[str, Any]) -> Any:
-    """Return the name of the first table in the members of a request."""
+def first_table(members: dict[str, Any]) -> str:
+    """Return the name of the first table in the members of a request, or empty text if they name none."""
     match members:
         case {"TransactItems": [dict(item), *_]}:
-            return next((action.get("TableName") for action in item.values() if type(action) is dict), None)
-    return members.get("TableName") or next(iter(members.get("RequestItems") or {"": None}))
+            names = [action.get("TableName") for action in item.values() if type(action) is dict]
+        case {"RequestItems": dict(items)}:
+            names = list(items)
+        case _:
+            names = [members.get("TableName")]
+    return next((name for name in names if type(name) is str), "")
 
 
 def consumed_wanted(request: Request) -> str:

@@ -71,7 +71,7 @@ def define_table(request: Request, defaults: Defaults) -> Table:
         },
         throughput=billing.throughput(request.members),
     )
-    table.tags |= {tag["Key"]: tag["Value"] for tag in request.listing("Tags") or ()}
+    table.tags |= request.tags()
     stream = request.mapping("StreamSpecification")
     if stream is not None and stream.get("StreamEnabled"):
         table.description |= with_stream(stream)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from botocore.exceptions import ClientError
 
 from ddbio.testing.calls.statements import batch_execute_statement, execute_statement, execute_transaction
 from ddbio.testing.calls.writes import put_item
@@ -55,6 +56,7 @@ def keys(reply):
         ("pk = 'a' AND sk = 2", "a2", 0.5),
         ("sk > 0 AND 'a' = pk AND n = 1", "a1a3", 0.5),
         ("(pk = 'a' AND sk BETWEEN 1 AND 2)", "a1a2", 0.5),
+        ("(pk = 'a') AND ((sk = 1))", "a1", 0.5),
         ("pk = 'a' AND sk IN [0, 3]", "a0a3", 0.5),
         ("pk = 'a' AND (sk = 0 OR sk = 3)", "a0a3", 0.5),
         ("pk = 'a' AND s = 'it''s 2'", "a2", 0.5),
@@ -148,6 +150,14 @@ def test_deletes_obey_their_condition(held):
         ("SELECT * FROM tab WHERE pk = ?", "Number of parameters in request and statement don't match."),
         ("SELECT * FROM tab WHERE pk = 'a' OR", 'Syntax error; token: "<EOF>"'),
         ("SELECT * FROM tab ORDER BY sk DESC", "Must have WHERE clause"),
+        ("SELECT * FROM tab ORDER BY sk ASC", "Must have WHERE clause"),
+        ("SELECT * FROM tab WHERE pk = 'a' ORDER BY n", "Variable reference n in ORDER BY clause"),
+        ("SELECT l[1.5] FROM tab", "Unexpected token: 1.5"),
+        (f"SELECT l[{'9' * 5000}] FROM tab", "Unexpected token: 999"),
+        ("DELETE FROM tab WHERE AND pk = 'a' AND AND sk = 1 AND", "Unexpected token: AND"),
+        ("DELETE FROM tab WHERE pk = 'a' AND (sk = 1 AND)", "Unexpected token: AND"),
+        ("EXISTS(DELETE FROM tab WHERE pk = 'a' AND sk = 1)", "Unexpected token: DELETE"),
+        ("UPDATE tab SET a = set_add(b, <<'q'>>) WHERE pk = 'a' AND sk = 1", "to which they are assigned"),
         ("INSERT INTO tab VALUE 'a'", "The value to insert is no item"),
         ("INSERT INTO tab VALUE {'pk': 'a', 'sk': 1", "Unexpected token: <EOF>"),
         ("INSERT INTO tab VALUE {'pk': <<'a', 1>>}", "The elements of a set have one type"),
@@ -165,6 +175,35 @@ def test_deletes_obey_their_condition(held):
 def test_malformed_statements_are_refused(held, statement, message):
     """Syntax, parameters and keys are checked before anything is written."""
     assert message in refused(held, statement)["message"]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"Statement": 5},
+        {"Statement": "SELECT * FROM tab WHERE pk = ?", "Parameters": [5]},
+        {"Statement": "SELECT * FROM tab", "NextToken": "NQ=="},
+    ],
+)
+def test_members_of_a_wrong_type_are_refused(held, members):
+    """A statement is text, a parameter is an attribute value, and a token is one that the fake made."""
+    with pytest.raises(Refusal):
+        held.call(execute_statement, **members)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"SELECT * FROM tab WHERE {'(' * 1500}pk = 'a'{')' * 1500}",
+        f"INSERT INTO tab VALUE {{'pk': {'[' * 3000}{']' * 3000}}}",
+    ],
+)
+def test_too_deep_statements_are_refused(fake, connect, statement):
+    """Nesting that Python cannot follow is the error of the client."""
+    fake.load("tab", b"", "pk:S")
+    with pytest.raises(ClientError, match="too deeply") as caught:
+        connect(fake.endpoint_url).execute_statement(Statement=statement)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_batches_answer_each_statement(held):
@@ -197,8 +236,10 @@ def test_statements_are_carried_out_together(held):
     codes = [reason["Code"] for reason in caught.value.body["CancellationReasons"]]
     assert codes == ["None", "ConditionalCheckFailed", "DuplicateItem"]
     assert run(held, "SELECT * FROM tab WHERE pk = 'c'")["Items"] == []
-    transact(held, insert, exists.format(1), update, ClientRequestToken="t")
-    transact(held, insert, exists.format(1), update, ClientRequestToken="t")
+    first = transact(held, insert, exists.format(1), update, ClientRequestToken="t", ReturnConsumedCapacity="TOTAL")
+    again = transact(held, insert, exists.format(1), update, ClientRequestToken="t", ReturnConsumedCapacity="TOTAL")
+    assert first["Responses"] == again["Responses"] == [{}, {}, {}]
+    assert "ReadCapacityUnits" in again["ConsumedCapacity"][0]
     assert keys(run(held, "SELECT * FROM tab WHERE pk = 'c'")) == "c1"
     assert keys(run(held, "SELECT * FROM tab WHERE pk = 'b' AND n = 9")) == "b0"
 

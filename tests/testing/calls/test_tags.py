@@ -5,6 +5,8 @@ import pytest
 from ddbio.testing.calls.control import delete_table
 from ddbio.testing.calls.tags import list_tags, tag_resource, untag_resource
 from ddbio.testing.refusal import Refusal
+from ddbio.testing.request import Request
+from ddbio.testing.validation import validated
 
 
 def tags(held, table="tab"):
@@ -52,3 +54,26 @@ def test_a_table_has_at_most_50_tags(hold):
     with pytest.raises(Refusal, match="at most 50"):
         held.call(tag_resource, ResourceArn=arn, Tags=[{"Key": "more", "Value": ""}])
     assert len(tags(held)) == 50
+
+
+@pytest.mark.parametrize("tags", [[{"Key": "a"}], ["a"], [{"Key": [], "Value": "b"}]])
+def test_tags_have_a_key_and_a_value(hold, tags):
+    """Both are text."""
+    held = hold()
+    held.create()
+    with pytest.raises(Refusal):
+        held.call(tag_resource, ResourceArn=held.database.tables["tab"].arn, Tags=tags)
+
+
+def test_the_refusal_of_a_tag_without_value_names_it():
+    """The model of the service requires both members."""
+    with pytest.raises(Refusal, match=r"tags\.1\.member\.value"):
+        validated("TagResource", Request({"ResourceArn": "a", "Tags": [{"Key": "a"}]}))
+
+
+def test_keys_of_tags_are_text(hold):
+    """A key of another type is the error of the client."""
+    held = hold()
+    held.create()
+    with pytest.raises(Refusal):
+        held.call(untag_resource, ResourceArn=held.database.tables["tab"].arn, TagKeys=[[]])

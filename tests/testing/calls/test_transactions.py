@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ddbio.testing.calls.control import delete_table
 from ddbio.testing.calls.reads import get_item
 from ddbio.testing.calls.transactions import MAX_TRANSACTION_BYTES, transact_get_items, transact_write_items
 from ddbio.testing.calls.writes import put_item
@@ -129,6 +130,13 @@ def test_a_token_is_used_once(held):
     assert item(held, "old")["n"] == {"N": "3"}
 
 
+def test_a_token_of_a_deleted_table_is_refused(held):
+    """A repeat cannot read a table that is gone."""
+    write(held, put("new"), ClientRequestToken="t")
+    held.call(delete_table, TableName="tab")
+    assert refused(held, put("new"), ClientRequestToken="t")["__type"].endswith("#ResourceNotFoundException")
+
+
 def test_a_failed_transaction_can_be_repeated_with_its_token(held):
     """A token belongs to a transaction that succeeded."""
     token = {"ClientRequestToken": "t"}
@@ -158,6 +166,24 @@ def test_storms_reach_transactions(operation, kind):
         database.check_storms(operation, Request({"TransactItems": [{"Get": at("a")}]}))
     (reason,) = caught.value.body["ThrottlingReasons"]
     assert reason == {"reason": f"Table{kind}ProvisionedThroughputExceeded", "resource": "tab"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"TransactItems": [{"Put": {"TableName": {}}}]}, {"TableName": {}}, {"RequestItems": 5}, {"TransactItems": 5}],
+)
+def test_storms_reach_requests_without_a_table(members):
+    """A storm throttles a request whose table has no name, too."""
+    database = Database(faults=Faults(storms=(Storm(0, 1000),)))
+    with pytest.raises(Refusal, match="Throughput"):
+        database.check_storms("TransactWriteItems", Request(members))
+
+
+@pytest.mark.parametrize("operation", [transact_get_items, transact_write_items])
+def test_items_are_a_list(held, operation):
+    """A member of another type is the error of the client."""
+    with pytest.raises(Refusal):
+        held.call(operation, TransactItems=5)
 
 
 def test_gets_are_one_read_of_all(held):
