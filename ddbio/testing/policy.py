@@ -13,12 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ddbio.testing.expressions.partiql import parse_statement
 from ddbio.testing.proxy import Upstream
+from ddbio.testing.refusal import Refusal
 from ddbio.testing.server import LOOPBACK, HttpReply, HttpRequest, Server, inflated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
+
+    from ddbio.testing.expressions.partiql import Statement
 
 _SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/")
 _JSON = {"Content-Type": "application/x-amz-json-1.0"}
@@ -48,13 +52,20 @@ _OF_ALL = frozenset({"ListExports", "ListImports", "ListBackups", "ListTables", 
 _OF_ITEMS = frozenset(
     {"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"}
 )
+# The member that lists the statements; None is the request itself.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-iam.html
+_OF_STATEMENTS = {
+    "BatchExecuteStatement": "Statements",
+    "ExecuteStatement": None,
+    "ExecuteTransaction": "TransactStatements",
+}
 _FILLS_A_TABLE = ("BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Requesting.html
 _LOGS = (
     "logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams",
     "logs:PutLogEvents", "logs:PutRetentionPolicy",
 )  # fmt: skip
-_ARN_MEMBERS = ("StreamArn", "ExportArn", "ImportArn", "BackupArn", "BulkOperationArn", "TableArn")
+_ARN_MEMBERS = ("StreamArn", "ExportArn", "ImportArn", "BackupArn", "BulkOperationArn", "TableArn", "ResourceArn")
 
 
 @dataclass(frozen=True)
@@ -254,7 +265,10 @@ class PolicyProxy:
         place = f"arn:aws:{service}:{region}:{self.account}"
         match service:
             case "dynamodb":
-                yield from self._of_dynamodb(operation, members, place, region)
+                permissions = self._of_partiql if operation in _OF_STATEMENTS else self._of_dynamodb
+                needed = list(permissions(operation, members, place, region))
+                # A request of which nothing is known takes its own permission for everything.
+                yield from needed or [Permission(f"dynamodb:{operation}", "*")]
             case "kinesis":
                 arn = members.get("ConsumerARN") or members.get("StreamARN")
                 if arn is None and "ShardIterator" in members:
@@ -308,6 +322,15 @@ class PolicyProxy:
             yield Permission(action, "*")
         yield from self._by_the_service(operation, members, arn_of, region)
 
+    def _of_partiql(self, operation: str, members: Mapping[str, Any], place: str, region: str) -> Iterator[Permission]:
+        """Yield the permissions of statements, which the name of the operation does not tell."""
+        for statement in _statements(operation, members):
+            index = "" if statement.index is None else f"/index/{statement.index}"
+            table = statement.table if statement.table.startswith("arn:") else f"{place}:table/{statement.table}"
+            yield Permission(f"dynamodb:PartiQL{statement.kind.capitalize()}", table + index)
+            if self.table_key:
+                yield self._kms("kms:Decrypt", self.table_key, region, "dynamodb")
+
     def _by_the_service(
         self, operation: str, members: Mapping[str, Any], arn_of: Any, region: str
     ) -> Iterator[Permission]:
@@ -355,6 +378,16 @@ class PolicyProxy:
             yield from (
                 self._kms(each, encrypted, region, "dynamodb") for each in ("kms:DescribeKey", "kms:CreateGrant")
             )
+
+
+def _statements(operation: str, members: Mapping[str, Any]) -> list[Statement]:
+    """Return the PartiQL statements of a request, or none of them if one cannot be read."""
+    member = _OF_STATEMENTS[operation]
+    try:
+        listed = [members] if member is None else members[member]
+        return [parse_statement(part["Statement"], part.get("Parameters") or []) for part in listed]
+    except (Refusal, RecursionError, TypeError, AttributeError, KeyError):
+        return []
 
 
 def _applies(statement: Mapping[str, Any], permission: Permission, context: Mapping[str, str]) -> bool:

@@ -205,17 +205,13 @@ class ProxyService(Service):
         return reply
 
     def _passed(self, name: str, request: HttpRequest) -> HttpReply:
-        try:
-            members = json.loads(request.body)
-            names = members.get("RequestItems") or [members["TableName"]]
-            tables = {table: self._table(table, request) for table in names}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return self._upstream.send(request)
-        known = {table: found for table, found in tables.items() if found is not None}
-        if len(known) < len(tables):
-            return self._upstream.send(request)
+        members = _members(request)
+        tables = {table: self._table(table, request) for table in _table_names(members)}
+        known = {name: table for name, table in tables.items() if table is not None}
         with self._lock:
-            self.database.check_storm(name, next(iter(known.values())).arn)
+            self.database.check_storms(name, Request(members))
+        if not known or len(known) < len(tables):
+            return self._upstream.send(request)
         match name:
             case "BatchWriteItem":
                 return self._batch_written(request, members, known)
@@ -334,6 +330,25 @@ class ProxyService(Service):
         with self._lock:
             if name in self.database.tables:
                 self.database.remove(self.database.tables[name])
+
+
+def _members(request: HttpRequest) -> dict[str, Any]:
+    """Return the members of a request, or none if its body is no JSON object: the endpoint refuses it."""
+    try:
+        members = json.loads(request.body)
+    except (ValueError, RecursionError):
+        return {}
+    return members if type(members) is dict else {}
+
+
+def _table_names(members: dict[str, Any]) -> list[str]:
+    """Return the names of the tables whose capacity a request takes; transactions and statements name none here."""
+    match members:
+        case {"RequestItems": dict(items)}:
+            return list(items)
+        case {"TableName": str(name)}:
+            return [name]
+    return []
 
 
 def _batched_draws(table: Table, original: Any) -> list[Draw]:

@@ -67,6 +67,33 @@ def upstreams():
             {"TransactItems": [{"Put": {"TableName": "orders", "Item": {"pk": {"S": "b"}}}}]},
             {"dynamodb:PutItem"},
         ),
+        ("dynamodb", "execute_statement", {"Statement": "SELECT * FROM orders"}, {"dynamodb:PartiQLSelect"}),
+        (
+            "dynamodb", "execute_statement",
+            {"Statement": "DELETE FROM orders WHERE pk = ?", "Parameters": [{"S": "z"}]},
+            {"dynamodb:PartiQLDelete", "kms:Decrypt"},
+        ),
+        (
+            "dynamodb", "batch_execute_statement",
+            {"Statements": [{"Statement": "UPDATE orders SET n = 1 WHERE pk = 'a'"}]},
+            {"dynamodb:PartiQLUpdate"},
+        ),
+        (
+            "dynamodb", "execute_transaction",
+            {
+                "TransactStatements": [
+                    {"Statement": "DELETE FROM orders WHERE pk = 'y'"},
+                    {"Statement": "UPDATE orders SET n = 2 WHERE pk = 'a'"},
+                ]
+            },
+            {"dynamodb:PartiQLDelete", "dynamodb:PartiQLUpdate", "kms:Decrypt"},
+        ),
+        (
+            "dynamodb", "tag_resource", {"ResourceArn": TABLE, "Tags": [{"Key": "a", "Value": "b"}]},
+            {"dynamodb:TagResource"},
+        ),
+        ("dynamodb", "untag_resource", {"ResourceArn": TABLE, "TagKeys": ["a"]}, {"dynamodb:UntagResource"}),
+        ("dynamodb", "list_tags_of_resource", {"ResourceArn": TABLE}, {"dynamodb:ListTagsOfResource"}),
         ("s3", "put_object", {"Key": "a", "Body": b"1"}, {"s3:PutObject", "kms:GenerateDataKey"}),
         ("s3", "put_object", {"Key": "a", "ServerSideEncryption": "AES256"}, {"s3:PutObject"}),
         (
@@ -113,3 +140,28 @@ def test_requests_take_permissions(upstreams, service, operation, members, actio
             assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 403
         else:
             assert f"not authorized to perform: {action} on resource" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("operation", "members", "action"),
+    [
+        ("describe_endpoints", {}, "dynamodb:DescribeEndpoints"),
+        ("execute_statement", {"Statement": "SELECTT"}, "dynamodb:ExecuteStatement"),
+    ],
+)
+def test_what_is_not_known_is_refused(upstreams, operation, members, action):
+    """A request of which no permission is known takes its own for everything."""
+    policy = {"Statement": [statement("dynamodb:*", TABLE)]}
+    with PolicyProxy(upstreams, policy) as proxy:
+        client = boto3.client("dynamodb", region_name=REGION, endpoint_url=proxy.endpoint_url)
+        with pytest.raises(ClientError, match=f"not authorized to perform: {action}"):
+            getattr(client, operation)(**members)
+
+
+def test_statements_take_permissions_of_their_index(upstreams):
+    """A SELECT from an index takes the permission of the index."""
+    with PolicyProxy(upstreams, {"Statement": []}) as proxy:
+        client = boto3.client("dynamodb", region_name=REGION, endpoint_url=proxy.endpoint_url)
+        with pytest.raises(ClientError, match="PartiQLSelect"):
+            client.execute_statement(Statement='SELECT * FROM "orders"."by-n"')
+        assert proxy.denied == [Permission("dynamodb:PartiQLSelect", f"{TABLE}/index/by-n")]

@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from ddbio.errors import OptionError
-from ddbio.testing import FakeDynamoDB, Faults, MotoServer
+from ddbio.testing import FakeDynamoDB, Faults, MotoServer, Storm
 
 KEY = {"pk": {"S": "a"}}
 INDEX = {
@@ -131,6 +131,22 @@ def test_faults_strike_in_front_of_the_endpoint(serve, endpoint, connect):
                 connect(fake.endpoint_url).put_item(TableName="tab", Item={"pk": {"S": error.__name__}})
             assert sum(fake.faulted().values()) == 1
     assert {"pk": {"S": "ClientError"}} in connect(endpoint).scan(TableName="tab")["Items"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "members"),
+    [
+        ("transact_write_items", {"TransactItems": [{"Put": {"TableName": "tab", "Item": KEY}}]}),
+        ("transact_get_items", {"TransactItems": [{"Get": {"TableName": "tab", "Key": KEY}}]}),
+        ("execute_statement", {"Statement": "SELECT * FROM tab"}),
+        ("get_item", {"TableName": "tab", "Key": KEY}),
+    ],
+)
+def test_storms_reach_all_reads_and_writes(serve, operation, members):
+    """A storm throttles transactions and statements too, whose capacity the proxy does not know."""
+    _, client = serve(faults=Faults(storms=(Storm(0, 1e6),)))
+    with pytest.raises(ClientError, match="ProvisionedThroughputExceeded"):
+        getattr(client, operation)(**members)
 
 
 def test_the_endpoint_says_what_is_wrong(serve):
