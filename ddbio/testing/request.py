@@ -193,10 +193,19 @@ _CANONICAL: dict[str, Callable[[Any, int], Any]] = {
 
 
 class Request:
-    """Hold the parsed body of one request."""
+    """Hold the parsed body of one request.
 
-    def __init__(self, members: dict[str, Any]) -> None:
+    Attributes
+    ----------
+    members
+        The members by their names.
+    is_sent
+        Whether the client sent the expressions; the others are written from older parameters or a statement.
+    """
+
+    def __init__(self, members: dict[str, Any], *, is_sent: bool = True) -> None:
         self.members = members
+        self.is_sent = is_sent
 
     @classmethod
     def parse(cls, body: bytes) -> Request:

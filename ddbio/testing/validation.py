@@ -203,6 +203,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
             Rule(f"TransactItems.*.{action}.ReturnValuesOnConditionCheckFailure", _ON_FAILURE.choices)
             for action in ("ConditionCheck", "Put", "Delete", "Update")
         ),
+        Rule("TransactItems.*.Update.UpdateExpression", is_required=True),
     ),
     "UntagResource": (_ARN, Rule("TagKeys", is_required=True)),
     "UpdateItem": (*_WRITE, _KEY),

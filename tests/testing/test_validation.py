@@ -6,6 +6,7 @@ import pytest
 
 from ddbio.testing.calls.control import create_table, update_table
 from ddbio.testing.calls.reads import query, scan
+from ddbio.testing.calls.transactions import transact_write_items
 from ddbio.testing.calls.writes import batch_write_item, delete_item, put_item, update_item
 from ddbio.testing.refusal import Refusal
 from ddbio.testing.request import Request
@@ -19,6 +20,7 @@ OPERATIONS = {
     "PutItem": put_item,
     "Query": query,
     "Scan": scan,
+    "TransactWriteItems": transact_write_items,
     "UpdateItem": update_item,
     "UpdateTable": update_table,
 }
@@ -130,6 +132,11 @@ def refusal(held, operation, **members):
             {"TableName": "tab", "ProjectionExpression": "pk, name"},
             "Invalid ProjectionExpression: Attribute name is a reserved keyword; reserved keyword: name",
         ),
+        (
+            "TransactWriteItems",
+            {"TransactItems": [{"Update": {"TableName": "tab", "Key": {"pk": {"S": "a"}}}}]},
+            "Value null at 'transactItems.1.member.update.updateExpression' failed to satisfy constraint",
+        ),
         ("PutItem", {"TableName": "tab", "Item": {"pk": {"BS": []}}}, "Binary sets should not be empty"),
     ],
 )
@@ -207,6 +214,16 @@ def test_older_expectations_say_whether_an_attribute_exists(held):
     assert refusal(held, "DeleteItem", TableName="tab", Key=key, Expected={"n": {"Exists": False}}) == failed
     assert refusal(held, "DeleteItem", TableName="tab", Key=key, Expected={"n": {"Value": {"N": "6"}}}) == failed
     run(held, "DeleteItem", TableName="tab", Key=key, Expected={"n": {"Value": {"N": "5"}}, "x": {"Exists": False}})
+
+
+def test_older_updates_can_be_longer_than_expressions(held):
+    """The limit of 4 KB is for expressions that a client sends."""
+    named = {"TableName": "tab", "Key": {"pk": {"S": "a"}}}
+    updates = {f"a{number}": {"Value": {"N": "1"}} for number in range(400)}
+    reply = run(held, "UpdateItem", **named, AttributeUpdates=updates, ReturnValues="UPDATED_NEW")
+    assert len(reply["Attributes"]) == 400
+    text = refusal(held, "UpdateItem", **named, UpdateExpression=f"REMOVE {'a' * 4096}")
+    assert "Expression size has exceeded" in text
 
 
 def test_older_updates_put_add_and_delete(held):

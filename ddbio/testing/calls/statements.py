@@ -47,13 +47,19 @@ def execute_statement(database: Database, request: Request) -> dict[str, Any]:
 
 
 def batch_execute_statement(database: Database, request: Request) -> dict[str, Any]:
-    """Run up to 25 statements on single items; each succeeds or fails by itself."""
+    """Run up to 25 statements on single items, which all read or all write; each succeeds or fails by itself."""
     consumed = {"ReturnConsumedCapacity": request.text("ReturnConsumedCapacity") or "NONE"}
     responses: list[dict[str, Any]] = []
     capacities: list[Any] = []
-    for part in _parts(request, "Statements"):
+    parts = _parts(request, "Statements")
+    statements = [_parsed_or_refused(part) for part in parts]
+    reading = {statement.kind == "SELECT" for statement in statements if isinstance(statement, Statement)}
+    if len(reading) > 1:
+        raise invalid("A batch of statements can only read or only write")
+    for part, statement in zip(parts, statements, strict=True):
         try:
-            statement = _parsed(part)
+            if isinstance(statement, Refusal):
+                raise statement
             table = database.named(statement.table)
             if statement.kind == "SELECT":
                 _whole_key(statement, table, "Select statements within BatchExecuteStatement")
@@ -100,6 +106,13 @@ def _parsed(request: Request) -> Statement:
     return parse_statement(request.text("Statement") or "", parameters)
 
 
+def _parsed_or_refused(request: Request) -> Statement | Refusal:
+    try:
+        return _parsed(request)
+    except Refusal as refusal:
+        return refusal
+
+
 def _executed(database: Database, request: Request, statement: Statement) -> dict[str, Any]:
     if statement.is_check:
         raise invalid("EXISTS() function is only supported in transactions")
@@ -128,7 +141,8 @@ def _write_request(database: Database, request: Request, statement: Statement) -
     returned = {} if statement.returning is None else {"ReturnValues": statement.returning}
     if statement.kind == "INSERT":
         absent = ["attribute_not_exists", "(", partition, ")"]
-        return Request({**passed_on, "Item": statement.item, **statement.members(ConditionExpression=absent)})
+        members = {"Item": statement.item, **statement.members(ConditionExpression=absent)}
+        return Request({**passed_on, **members}, is_sent=False)
     key, rest = _whole_key(statement, table, "Where clause", strict=False)
     present = ["attribute_exists", "(", partition, ")"]
     conditions = rest if statement.kind == "DELETE" else [present, *rest]
@@ -139,7 +153,7 @@ def _write_request(database: Database, request: Request, statement: Statement) -
         for token in ([","] if at else [section]) + clause
     ]
     members = statement.members(ConditionExpression=joined(conditions), UpdateExpression=update)
-    return Request({**passed_on, **returned, "Key": key, **members})
+    return Request({**passed_on, **returned, "Key": key, **members}, is_sent=False)
 
 
 def _whole_key(statement: Statement, table: Table, who: str, *, strict: bool = True) -> tuple[Item, list[list[str]]]:
@@ -157,7 +171,7 @@ def _get_request(database: Database, statement: Statement) -> Request:
     key, rest = _whole_key(statement, table, "Select statements within ExecuteTransaction")
     if rest or any(len(path) > 1 for path in statement.paths or ()):
         raise lacking("A nested path or a further condition in a SELECT of a transaction")
-    return Request({"Key": key, **statement.members(ProjectionExpression=_projection(statement))})
+    return Request({"Key": key, **statement.members(ProjectionExpression=_projection(statement))}, is_sent=False)
 
 
 def _projection(statement: Statement) -> list[str]:
@@ -199,7 +213,8 @@ def _selected(database: Database, request: Request, statement: Statement) -> dic
             **members,
             **({"ScanIndexForward": False} if statement.descending else {}),
             **_start(request),
-        }
+        },
+        is_sent=False,
     )
     chunks = read_query(database, read, filters_keys=True) if is_query else scan(database, read)
     return _shown(json.loads(b"".join(chunks)), statement, request)

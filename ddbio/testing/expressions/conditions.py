@@ -51,7 +51,7 @@ class PredicateParser:
     """
 
     def __init__(self, kind: str, text: str, placeholders: Placeholders) -> None:
-        self._tokens = Tokens(kind, text)
+        self._tokens = placeholders.tokens(kind, text)
         self._placeholders = placeholders
         self.names: set[str] = set()
 
@@ -342,7 +342,7 @@ def key_range(text: str, placeholders: Placeholders, keys: KeySchema) -> KeyRang
 
 def key_conditions(text: str, placeholders: Placeholders) -> dict[str, Condition]:
     """Return the conditions of a KeyConditionExpression by their attributes."""
-    tokens = Tokens("KeyConditionExpression", text)
+    tokens = placeholders.tokens("KeyConditionExpression", text)
     conditions = _conjunction(tokens, placeholders, depth=0)
     if tokens.peek():
         raise _unexpected(tokens)

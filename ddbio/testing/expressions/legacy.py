@@ -91,7 +91,7 @@ def with_expressions(request: Request) -> Request:
     updates = request.mapping("AttributeUpdates")
     if updates:
         members["UpdateExpression"] = _update(aliases, updates)
-    return Request({**members, **aliases.members()})
+    return Request({**members, **aliases.members()}, is_sent=False)
 
 
 def _condition(aliases: Aliases, attribute: str, given: Any) -> str:

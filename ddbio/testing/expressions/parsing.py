@@ -45,8 +45,6 @@ class Tokens:
         self.kind = kind
         if not text.strip():
             raise self.refusal("The expression can not be empty;")
-        if len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
-            raise self.refusal("Expression size has exceeded the maximum allowed size;")
         self._text = text
         self._tokens, strange = _lexed(text)
         self._at = strange or 0
@@ -93,6 +91,7 @@ class Placeholders:
     def __init__(self, request: Request, *, has_expression: bool, absent: tuple[str, ...] = ()) -> None:
         self._names = request.mapping("ExpressionAttributeNames")
         self._values = request.mapping("ExpressionAttributeValues")
+        self._is_sent = request.is_sent
         self._unused: dict[str, set[str]] = {}
         for member, given in (("Names", self._names), ("Values", self._values)):
             if given is None:
@@ -113,6 +112,12 @@ class Placeholders:
             if members.get(name) is not None:
                 return cls(request, has_expression=True)
         return cls(request, has_expression=False, absent=expressions)
+
+    def tokens(self, kind: str, text: str) -> Tokens:
+        """Return the tokens of an expression; refuse one that the client sent if it is too long."""
+        if self._is_sent and len(text.encode(errors="replace")) > MAX_EXPRESSION_BYTES:
+            raise invalid(f"Invalid {kind}: Expression size has exceeded the maximum allowed size;")
+        return Tokens(kind, text)
 
     def name(self, tokens: Tokens, token: str) -> str:
         """Return the attribute name that a token stands for."""
@@ -164,7 +169,7 @@ Tree: TypeAlias = "dict[str | int, Tree | None]"
 
 def projection_paths(text: str, placeholders: Placeholders) -> list[Path]:
     """Return the paths of a ProjectionExpression."""
-    tokens = Tokens("ProjectionExpression", text)
+    tokens = placeholders.tokens("ProjectionExpression", text)
     paths = [document_path(tokens, placeholders, tokens.next())]
     while tokens.accept(","):
         paths.append(document_path(tokens, placeholders, tokens.next()))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ddbio.errors import DecodeError
 from ddbio.items.number import canonical_number
 from ddbio.testing.expressions.conditions import value_at
-from ddbio.testing.expressions.parsing import Path, Placeholders, Tokens, Tree, document_path, pick, tree_of
+from ddbio.testing.expressions.parsing import Path, Placeholders, Tree, document_path, pick, tree_of
 from ddbio.testing.refusal import invalid, invalid_values
 from ddbio.testing.request import number_refusal
 
@@ -72,7 +72,7 @@ class Update:
         # The last elements of a list go first, so that the others keep their places.
         emptied = [path for path, value in changed if value is None]
         for path in sorted(emptied, key=lambda path: [(isinstance(step, int), step) for step in path], reverse=True):
-            _remove(after, path)
+            _remove(after, path, before)
         return after
 
     @property
@@ -133,16 +133,12 @@ def _put(item: Item, path: Path, value: AttributeValue) -> None:
         holder[step] = value
 
 
-def _remove(item: Item, path: Path) -> None:
-    holder: Any = _holder(item, path)
-    step = path[-1]
-    if holder is None and len(path) > 1 and value_at(item, path[:1]) is None:
+def _remove(item: Item, path: Path, before: Item) -> None:
+    """Remove what was at a path of the item before the update, not what the update has put there."""
+    if len(path) > 1 and path[0] not in before:
         raise invalid(_WRONG_PATH)
-    if isinstance(step, int):
-        if holder is not None and step < len(holder):
-            del holder[step]
-    elif holder is not None:
-        holder.pop(step, None)
+    if value_at(before, path) is not None:
+        del _holder(item, path)[path[-1]]
 
 
 def _holder(item: Item, path: Path) -> Any:
@@ -181,7 +177,7 @@ def check_keys_unchanged(update: Update, keys: KeySchema) -> None:
 
 class _UpdateParser:
     def __init__(self, text: str, placeholders: Placeholders) -> None:
-        self._tokens = Tokens("UpdateExpression", text)
+        self._tokens = placeholders.tokens("UpdateExpression", text)
         self._placeholders = placeholders
 
     def parsed(self) -> Update:

@@ -206,20 +206,41 @@ def test_too_deep_statements_are_refused(fake, connect, statement):
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
+def batch(held, *texts, **members):
+    """Run a batch of statements."""
+    return held.call(batch_execute_statement, Statements=[{"Statement": text} for text in texts], **members)
+
+
 def test_batches_answer_each_statement(held):
     """Each statement of a batch has its item or its error."""
     texts = [
         "SELECT sk FROM tab WHERE pk = 'a' AND sk = 1",
         "SELECT * FROM absent WHERE pk = 'a'",
         "SELECT * FROM tab WHERE pk = 'a'",
-        "INSERT INTO tab VALUE {'pk': 'a', 'sk': 1}",
+        "SELECTT",
     ]
-    statements = [{"Statement": text} for text in texts]
-    reply = held.call(batch_execute_statement, Statements=statements, ReturnConsumedCapacity="TOTAL")
+    reply = batch(held, *texts, ReturnConsumedCapacity="TOTAL")
     assert reply["Responses"][0] == {"TableName": "tab", "Item": {"sk": {"N": "1"}}}
     codes = [response["Error"]["Code"] for response in reply["Responses"][1:]]
-    assert codes == ["ResourceNotFound", "ValidationError", "DuplicateItem"]
+    assert codes == ["ResourceNotFound", "ValidationError", "ValidationError"]
     assert [capacity["CapacityUnits"] for capacity in reply["ConsumedCapacity"]] == [0.5]
+    first, second = batch(held, *(f"INSERT INTO tab VALUE {{'pk': 'a', 'sk': {sk}}}" for sk in (1, 9)))["Responses"]
+    assert (first["Error"]["Code"], second) == ("DuplicateItem", {"TableName": "tab"})
+
+
+def test_batches_only_read_or_only_write(held):
+    """A batch that mixes both is refused as a whole."""
+    with pytest.raises(Refusal, match="only read or only write"):
+        batch(held, "DELETE FROM tab WHERE pk = 'a' AND sk = 1", "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")
+    assert keys(run(held, "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")) == "a1"
+
+
+def test_statements_can_be_longer_than_expressions(held):
+    """The limit of 4 KB is for expressions that a client sends."""
+    names = ", ".join(f"a{number} = {number}" for number in range(400))
+    run(held, f"UPDATE tab SET {names} WHERE pk = 'a' AND sk = 1")
+    (item,) = run(held, "SELECT * FROM tab WHERE pk = 'a' AND sk = 1")["Items"]
+    assert item["a399"] == {"N": "399"}
 
 
 def transact(held, *texts, **members):

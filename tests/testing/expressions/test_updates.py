@@ -57,6 +57,8 @@ def changed(expression, item=ITEM):
         ("SET m.x = m.x + :n REMOVE m.y", {"m": {"M": {"x": {"N": "3.5"}}}}),
         ("SET a = m, m.x = :n", {"a": ITEM["m"], "m": {"M": {**ITEM["m"]["M"], "x": {"N": "2.5"}}}}),
         ("SET l[1] = :s", {"l": {"L": [{"N": "0"}, {"S": "new"}, {"N": "2"}, {"N": "3"}]}}),
+        ("SET l[9] = :s REMOVE l[4]", {"l": {"L": [*ITEM["l"]["L"], {"S": "new"}]}}),
+        ("SET l[9] = :s REMOVE l[3]", {"l": {"L": [*ITEM["l"]["L"][:3], {"S": "new"}]}}),
         ("SET l[9] = :s, l[7] = :n", {"l": {"L": [*ITEM["l"]["L"], {"N": "2.5"}, {"S": "new"}]}}),
         ("REMOVE l[0], l[2]", {"l": {"L": [{"N": "1"}, {"N": "3"}]}}),
         ("REMOVE l[0] SET l[1] = :s", {"l": {"L": [{"S": "new"}, {"N": "2"}, {"N": "3"}]}}),
