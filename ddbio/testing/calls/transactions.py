@@ -117,18 +117,18 @@ def run_once(
                 "IdempotentParameterMismatchException",
                 "The parameters are not those of the transaction that had this token before",
             )
-        draws = used[token].reads
-        for name in draws:
-            database.named(name)
+        draws: dict[str, list[Draw]] = {}
+        for name, key, units in used[token].reads:
+            table = database.named(name)
+            draws.setdefault(name, []).append(Draw(table.arn, "Read", table.partition_of(key), units))
         database.take([draw for drawn in draws.values() for draw in drawn])
         return {**used[token].reply, **_with_kind(consumed_list(request, draws, database), "Read")}
     reply, plans = run()
     first_reply = {name: member for name, member in reply.items() if name != "ConsumedCapacity"}
-    reads: dict[str, list[Draw]] = {}
-    for plan in plans:
-        units = 2 * read_units(plan.size_bytes, consistent=True)
-        draw = Draw(plan.table.arn, "Read", plan.change.draws[0].partition, units)
-        reads.setdefault(plan.table.name, []).append(draw)
+    reads: list[tuple[str, Key, float]] = [
+        (plan.table.name, plan.table.keys.key_of(plan.key), 2 * read_units(plan.size_bytes, consistent=True))
+        for plan in plans
+    ]
     used[token] = UsedToken(now + TOKEN_SECONDS, digest, reads, first_reply)
     return reply
 

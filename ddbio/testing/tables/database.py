@@ -22,20 +22,29 @@ if TYPE_CHECKING:
     from ddbio.testing.tables.jobs import S3Access
     from ddbio.testing.tables.kinesis import DataStream
     from ddbio.testing.tables.streams import Stream
-    from ddbio.testing.tables.table import Change, Stored, Table
+    from ddbio.testing.tables.table import Change, Key, Stored, Table
 
 _GIB = 1 << 30
 
 
 class UsedToken(NamedTuple):
-    """Hold a token of a transaction: until when it is valid, a digest of what was asked, what a repeat reads.
+    """Hold a token of a transaction.
 
-    The reply is the first one, without its ConsumedCapacity.
+    Attributes
+    ----------
+    until
+        The time at which it ends.
+    digest
+        A digest of what was asked.
+    reads
+        What a repeat reads: the name of the table, the position of the item, and the units.
+    reply
+        The first reply, without its ConsumedCapacity.
     """
 
     until: float
     digest: bytes
-    reads: dict[str, list[Draw]]
+    reads: list[tuple[str, Key, float]]
     reply: dict[str, Any]
 
 

@@ -181,7 +181,7 @@ def test_malformed_statements_are_refused(held, statement, message):
     "members",
     [
         {"Statement": 5},
-        {"Statement": "SELECT * FROM tab WHERE pk = ?", "Parameters": [5]},
+        {"Statement": "INSERT INTO tab VALUE {'pk': 'c', 'sk': 1, 't': <<?>>}", "Parameters": [5]},
         {"Statement": "SELECT * FROM tab", "NextToken": "NQ=="},
     ],
 )

@@ -135,6 +135,10 @@ def test_a_token_of_a_deleted_table_is_refused(held):
     write(held, put("new"), ClientRequestToken="t")
     held.call(delete_table, TableName="tab")
     assert refused(held, put("new"), ClientRequestToken="t")["__type"].endswith("#ResourceNotFoundException")
+    held.create("tab", units=(1, 1))
+    held.now = 300.0
+    assert write(held, put("new"), ClientRequestToken="t") == {}
+    assert item(held, "new") is None
 
 
 def test_a_failed_transaction_can_be_repeated_with_its_token(held):
