@@ -92,7 +92,7 @@ class Statement:
 
     def conjuncts(self) -> list[list[str]]:
         """Return the parts of the condition that AND joins; a condition with OR is one part."""
-        return _conjuncts(self.condition)
+        return _conjuncts(self.condition) if self.condition else []
 
     def comparison(self, conjunct: list[str]) -> tuple[str, str] | None:
         """Return the attribute and the operator of a comparison with constants that a key condition can have."""
@@ -147,9 +147,9 @@ def _conjuncts(words: list[str]) -> list[list[str]]:
         if depth == 0 and word in {"BETWEEN", "AND"}:
             is_between = word == "BETWEEN"
         parts[-1].append(word)
-    if words and not all(parts):
-        raise _malformed("Unexpected token: AND")
-    return [conjunct for part in parts if part for conjunct in _opened(part)]
+    if not all(parts):
+        raise _malformed("A part of the condition is empty")
+    return [conjunct for part in parts for conjunct in _opened(part)]
 
 
 def _opened(part: list[str]) -> list[list[str]]:
@@ -283,7 +283,7 @@ class _StatementParser:
         """Read the condition of a statement, and what it returns."""
         if self._accept("WHERE"):
             statement.condition = list(self._expression(stops=set()))
-        if self._accept("RETURNING"):
+        if statement.kind != "SELECT" and self._accept("RETURNING"):
             words = (self._next().upper(), self._next().upper())
             if words not in _RETURNING:
                 raise self._unexpected()
