@@ -22,7 +22,7 @@ from ddbio.cli.main import cli
 from ddbio.testing import FakeDynamoDB, MotoServer
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/quick-start.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
 PAGES += sorted((ROOT / "docs/migrate").glob("*.md"))
 RUN = ("fold-increments", "migrate-a-table")
 RUN_NIGHTLY = ("backfill", "nightly-scan", "restore-from-files", "schema-drift")
@@ -109,10 +109,16 @@ def run(language: str, text: str) -> str:
 
 def test_quick_start_ends_with_the_answer(services):
     """The ten lines of the quick start print what the page says."""
-    (text,) = [text for language, text in blocks(ROOT / "docs/index.md") if language == "python"]
+    (text,) = [text for language, text in blocks(ROOT / "docs/quick-start.md") if language == "python"]
     printed = run("python", text).splitlines()
     assert printed[0] == "10000 rows"
     assert "{'city': 'Lima', 'total_sum': Decimal('16670000.0')}" in printed[1]
+
+
+def test_landing_page_example_runs(services):
+    """The example of the landing page prints the number of rows and of read units."""
+    (text,) = [text for language, text in blocks(ROOT / "docs/index.md") if language == "python"]
+    assert run("python", text).startswith("2 rows, ")
 
 
 @pytest.mark.parametrize("name", [*RUN, *(pytest.param(name, marks=pytest.mark.nightly) for name in RUN_NIGHTLY)])
@@ -175,7 +181,7 @@ def test_the_shell_without_a_container_runs(tmp_path, monkeypatch):
 @pytest.mark.nightly
 def test_the_shell_of_the_quick_start_runs(services):
     """The commands of the quick start's second half run on a table that is there."""
-    shells = [text for language, text in blocks(ROOT / "docs/index.md") if language == "sh"]
+    shells = [text for language, text in blocks(ROOT / "docs/quick-start.md") if language == "sh"]
     (text,) = [text for text in shells if text.startswith("export ")]
     run("sh", "\n".join(line for line in text.splitlines() if not line.startswith("export ")))
 
