@@ -172,10 +172,9 @@ def read_draws(table: Table, members: Mapping[str, Any], items: Iterable[Item], 
 def _place(table: Table, index_name: str | None, item: Item) -> tuple[str, int]:
     index = table.indexes.get(index_name or "")
     source = index if index is not None and index.kind == "Global" else table
-    value = item.get(source.keys.partition.name)
-    if value is None or source.keys.partition.tag not in value:
+    if any(part.tag not in item.get(part.name, {}) for part in source.keys.partition_attributes):
         return source.arn, 0
-    return source.arn, part_of_hash(hash_of(source.keys.partition.bytes_of(value)), source.throughput.partitions)
+    return source.arn, part_of_hash(hash_of(source.keys.partition_bytes(item)), source.throughput.partitions)
 
 
 class ProxyService(Service):

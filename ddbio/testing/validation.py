@@ -152,7 +152,7 @@ _CREATE = (
     Rule("KeySchema", least=1, most=2, shape="KeySchemaElement", is_required=True),
     _DEFINITIONS,
     Rule("KeySchema.*.KeyType", ("HASH", "RANGE")),
-    Rule("GlobalSecondaryIndexes.*.KeySchema", least=1, most=2, shape="KeySchemaElement"),
+    Rule("GlobalSecondaryIndexes.*.KeySchema", least=1, most=8, shape="KeySchemaElement"),
     Rule("LocalSecondaryIndexes.*.KeySchema", least=1, most=2, shape="KeySchemaElement"),
     *_THROUGHPUT,
     Rule("BillingMode", BILLING_MODES),

@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from ddbio.items.attribute import AttributeValue, Item, decode_base64
 from ddbio.testing.expressions.parsing import Path, Placeholders, Tokens, document_path
 from ddbio.testing.refusal import Refusal, condition_failed, invalid, invalid_values
-from ddbio.testing.tables.table import Key, KeyAttribute, KeySchema, hash_of
+from ddbio.testing.tables.table import Key, KeyAttribute, KeySchema, SortValue, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,9 +284,6 @@ def checked_return(request: Request, allowed: tuple[str, ...]) -> str:
     return returned
 
 
-_sort_value: Any = itemgetter(2)
-
-
 class Condition(NamedTuple):
     """Hold one condition: an attribute, an operator and its constants."""
 
@@ -297,11 +294,14 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Hold one partition key and the bounds of the sort key; None is no bound."""
+    """One partition key and the bounds of the sort key; None is no bound.
+
+    If an index has several sort attributes, a bound is a tuple of the values of the first of them.
+    """
 
     partition: bytes
-    low: bytes | Decimal | None = None
-    high: bytes | Decimal | None = None
+    low: SortValue | None = None
+    high: SortValue | None = None
     includes_low: bool = True
     includes_high: bool = True
 
@@ -312,12 +312,16 @@ class KeyRange:
 
     def contains(self, key: Key) -> bool:
         """Return whether a key lies in the range."""
-        value: Any = key[2]
         if key[1] != self.partition:
             return False
-        if self.low is not None and not (value > self.low or (self.includes_low and value == self.low)):
-            return False
-        return self.high is None or value < self.high or (self.includes_high and value == self.high)
+        if self.low is not None:
+            value = _sort_value(self.low)(key)
+            if not (value > self.low or (self.includes_low and value == self.low)):
+                return False
+        if self.high is None:
+            return True
+        value = _sort_value(self.high)(key)
+        return bool(value < self.high or (self.includes_high and value == self.high))
 
     def positions(self, keys: list[Key]) -> tuple[int, int]:
         """Return the half-open range of positions whose keys lie in the range."""
@@ -328,11 +332,19 @@ class KeyRange:
         low, high = first, last
         if self.low is not None:
             search = bisect_left if self.includes_low else bisect_right
-            low = search(keys, self.low, first, last, key=_sort_value)
+            low = search(keys, self.low, first, last, key=_sort_value(self.low))
         if self.high is not None:
             search = bisect_right if self.includes_high else bisect_left
-            high = search(keys, self.high, first, last, key=_sort_value)
+            high = search(keys, self.high, first, last, key=_sort_value(self.high))
         return low, max(low, high)
+
+
+def _sort_value(bound: SortValue) -> Callable[[Key], Any]:
+    """Return the function that reads from a key as many sort values as a bound has."""
+    if not isinstance(bound, tuple):
+        return itemgetter(2)
+    count = len(bound)
+    return lambda key: cast("tuple[Any, ...]", key[2])[:count]
 
 
 def key_range(text: str, placeholders: Placeholders, keys: KeySchema) -> KeyRange:
@@ -357,19 +369,49 @@ def key_conditions(text: str, placeholders: Placeholders) -> dict[str, Condition
 def range_of(conditions: dict[str, Condition], keys: KeySchema) -> KeyRange:
     """Return the range that conditions describe on these keys; refuse conditions of other attributes."""
     by_name = dict(conditions)
-    partition = by_name.pop(keys.partition.name, None)
-    if partition is None:
-        raise invalid(f"Query condition missed key schema element: {keys.partition.name}")
-    if partition.operator != "=":
-        raise invalid("Query key condition not supported")
-    partition_bytes = keys.partition.bytes_of(_checked(keys.partition, partition.values[0]))
-    sort = by_name.pop(keys.sort.name, None) if keys.sort is not None else None
+    partition = keys.partition_bytes(
+        {part.name: _checked(part, _equal_to(by_name.pop(part.name, None), part)) for part in keys.partition_attributes}
+    )
+    prefix: list[Any] = []
+    bounds = KeyRange(partition)
+    for attribute in keys.sort_attributes:
+        if not by_name:
+            break
+        condition = by_name.pop(attribute.name, None)
+        if condition is None:
+            raise invalid(f"Query condition missed key schema element: {attribute.name}")
+        if len(keys.sort_attributes) == 1:
+            bounds = _sort_range(partition, attribute, condition)
+        else:
+            if bounds.low != bounds.high:
+                raise invalid("Query key condition not supported")
+            bounds = _with_prefix(tuple(prefix), _sort_range(partition, attribute, condition))
+            prefix.append(attribute.sort_value(condition.values[0]))
     if by_name:
-        missed = keys.sort.name if keys.sort is not None and sort is None else next(iter(by_name))
-        raise invalid(f"Query condition missed key schema element: {missed}")
-    if keys.sort is None or sort is None:
-        return KeyRange(partition_bytes)
-    return _sort_range(partition_bytes, keys.sort, sort)
+        raise invalid(f"Query condition missed key schema element: {next(iter(by_name))}")
+    return bounds
+
+
+def _equal_to(condition: Condition | None, attribute: KeyAttribute) -> AttributeValue:
+    """Return the value that a condition requires of an attribute of the partition key."""
+    if condition is None:
+        raise invalid(f"Query condition missed key schema element: {attribute.name}")
+    if condition.operator != "=":
+        raise invalid("Query key condition not supported")
+    return condition.values[0]
+
+
+def _with_prefix(prefix: tuple[Any, ...], bounds: KeyRange) -> KeyRange:
+    """Return the bounds of one sort attribute as bounds of the sort key that begins with ``prefix``."""
+    low: Any = bounds.low
+    high: Any = bounds.high
+    return KeyRange(
+        bounds.partition,
+        low=(prefix or None) if low is None else (*prefix, low),
+        high=(prefix or None) if high is None else (*prefix, high),
+        includes_low=bounds.includes_low or bounds.low is None,
+        includes_high=bounds.includes_high or bounds.high is None,
+    )
 
 
 def _checked(attribute: KeyAttribute, value: AttributeValue) -> AttributeValue:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
 ON_DEMAND_PARTITIONS = 4
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html
+MAX_INDEX_KEY_ATTRIBUTES = 4
 _VIEWS = ("KEYS_ONLY", "NEW_AND_OLD_IMAGES", "NEW_IMAGE", "OLD_IMAGE")
 _PROJECTIONS = ("ALL", "KEYS_ONLY", "INCLUDE")
 
@@ -205,14 +207,14 @@ def attribute_types(definitions: Any) -> dict[str, str]:
     return types
 
 
-def _key_schema(schema: Any, types: dict[str, str]) -> KeySchema:
+def _key_schema(schema: Any, types: dict[str, str], *, max_attributes: int = 1) -> KeySchema:
+    """Return a checked KeySchema, which may have up to ``max_attributes`` attributes of either kind."""
     try:
         parts = [(part["AttributeName"], part["KeyType"]) for part in schema]
     except (KeyError, TypeError):
         raise malformed() from None
-    for (_, kind), (number, wanted) in zip(parts, (("first", "HASH"), ("second", "RANGE")), strict=False):
-        if kind != wanted:
-            raise invalid(f"Invalid KeySchema: The {number} KeySchemaElement is not a {wanted} key type")
+    kinds = [kind for _, kind in parts]
+    _check_key_types(kinds, max_attributes)
     names = [name for name, _ in parts]
     if len(set(names)) != len(names):
         raise invalid("Invalid KeySchema: Some index key attribute have no definition")
@@ -222,13 +224,27 @@ def _key_schema(schema: Any, types: dict[str, str]) -> KeySchema:
             f"Some index key attributes are not defined in AttributeDefinitions. Keys: [{', '.join(missing)}], "
             f"AttributeDefinitions: [{', '.join(types)}]"
         )
-    return key_schema([(name, types[name]) for name in names])
+    return key_schema([(name, types[name]) for name in names], kinds.count("HASH"))
 
 
-def key_schema(parts: list[tuple[str, str]]) -> KeySchema:
-    """Return the schema of a key given as one or two pairs of name and type."""
-    sizes = (MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES)
-    return KeySchema(*(KeyAttribute(name, tag, size) for (name, tag), size in zip(parts, sizes, strict=False)))
+def _check_key_types(kinds: list[str], max_attributes: int) -> None:
+    numbered = (("first", "HASH"), ("second", "RANGE"))
+    for kind, (number, required) in zip(kinds, numbered[: 2 if max_attributes == 1 else 1], strict=False):
+        if kind != required:
+            raise invalid(f"Invalid KeySchema: The {number} KeySchemaElement is not a {required} key type")
+    if kinds != sorted(kinds):
+        raise invalid("Invalid KeySchema: HASH key types must precede RANGE key types")
+    for kind in ("HASH", "RANGE"):
+        if kinds.count(kind) > max_attributes:
+            raise invalid(f"Invalid KeySchema: at most {max_attributes} attributes can have the key type {kind}")
+
+
+def key_schema(parts: list[tuple[str, str]], partition_count: int = 1) -> KeySchema:
+    """Return the schema of pairs of name and type, of which the first ``partition_count`` are the partition key."""
+    return KeySchema(
+        tuple(KeyAttribute(name, tag, MAX_PARTITION_KEY_BYTES) for name, tag in parts[:partition_count]),
+        tuple(KeyAttribute(name, tag, MAX_SORT_KEY_BYTES) for name, tag in parts[partition_count:]),
+    )
 
 
 def add_index(
@@ -247,7 +263,7 @@ def add_index(
         raise invalid_values(f"Duplicate index name: {name}")
     if projection_type not in _PROJECTIONS:
         raise invalid_values(f"Unknown ProjectionType: {projection_type}")
-    keys = _key_schema(schema, types)
+    keys = _key_schema(schema, types, max_attributes=MAX_INDEX_KEY_ATTRIBUTES if kind == "Global" else 1)
     if kind == "Local" and table.keys.sort is None:
         raise invalid_values(
             "Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex"

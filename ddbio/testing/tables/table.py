@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from ddbio.items.attribute import Item
     from ddbio.testing.tables.streams import Stream
 
-Key: TypeAlias = "tuple[int, bytes, bytes | Decimal] | tuple[int, bytes, bytes | Decimal, Key]"
+SortValue: TypeAlias = "bytes | Decimal | tuple[bytes | Decimal, ...]"
+"""The sort key of an item; a tuple if the index has several sort attributes."""
+Key: TypeAlias = "tuple[int, bytes, SortValue] | tuple[int, bytes, SortValue, Key]"
 """The position of an item: hash of the partition key, its bytes, the sort value; in an index also the table's key."""
 
 HASH_BITS = 64
@@ -59,25 +61,46 @@ class KeyAttribute:
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """Hold the partition key and the sort key, if there is one."""
+    """Partition key and sort key of a table or index.
 
-    partition: KeyAttribute
-    sort: KeyAttribute | None = None
+    A global index has up to four attributes of either kind; a table and a local index have one of each at most.
+    """
+
+    partition_attributes: tuple[KeyAttribute, ...]
+    sort_attributes: tuple[KeyAttribute, ...] = ()
+
+    @property
+    def partition(self) -> KeyAttribute:
+        """The first attribute of the partition key."""
+        return self.partition_attributes[0]
+
+    @property
+    def sort(self) -> KeyAttribute | None:
+        """The first attribute of the sort key."""
+        return self.sort_attributes[0] if self.sort_attributes else None
 
     @property
     def attributes(self) -> tuple[KeyAttribute, ...]:
-        """The key's attributes in order."""
-        return (self.partition,) if self.sort is None else (self.partition, self.sort)
+        """The attributes in the order of the schema."""
+        return self.partition_attributes + self.sort_attributes
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the key's attributes in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
-    def key_of(self, item: Item) -> tuple[int, bytes, bytes | Decimal]:
+    def partition_bytes(self, item: Item) -> bytes:
+        """Return the bytes of the partition key of a checked item; lengths separate several attributes."""
+        values = [attribute.bytes_of(item[attribute.name]) for attribute in self.partition_attributes]
+        return values[0] if len(values) == 1 else b"".join(len(value).to_bytes(2, "big") + value for value in values)
+
+    def key_of(self, item: Item) -> tuple[int, bytes, SortValue]:
         """Return the position of a checked item."""
-        partition = self.partition.bytes_of(item[self.partition.name])
-        sort = b"" if self.sort is None else self.sort.sort_value(item[self.sort.name])
+        partition = self.partition_bytes(item)
+        sort: SortValue = b""
+        if self.sort_attributes:
+            values = [attribute.sort_value(item[attribute.name]) for attribute in self.sort_attributes]
+            sort = values[0] if len(values) == 1 else tuple(values)
         return (hash_of(partition), partition, sort)
 
     def part_of(self, item: Item) -> Item:
@@ -126,7 +149,7 @@ class KeySchema:
                 f"The AttributeValue for a key attribute cannot contain an empty {kind} value. {place}"
             )
         if attribute.tag != "N" and size_bytes > attribute.max_bytes:
-            raise _too_long(attribute, is_partition=attribute is self.partition)
+            raise _too_long(attribute, is_partition=attribute in self.partition_attributes)
 
 
 def _too_long(attribute: KeyAttribute, *, is_partition: bool) -> Refusal:
