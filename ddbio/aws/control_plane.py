@@ -318,6 +318,7 @@ def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: boo
         name=index["IndexName"],
         is_global=is_global,
         key_names=tuple(_key_names(index)),
+        partition_key_count=sum(key["KeyType"] == "HASH" for key in index.get("KeySchema", [])),
         item_count=int(index.get("ItemCount", 0)),
         size_bytes=int(index.get("IndexSizeBytes", 0)),
         rcu=_rcu(index) if is_global else None,

@@ -42,6 +42,8 @@ class IndexDescription:
     wcu: float | None = None
     projected: tuple[str, ...] | None = None
     """Attributes it holds besides the keys, or None for all."""
+    partition_key_count: int = 1
+    """The number of ``key_names`` that are the partition key; the others are the sort key."""
     warm_rcu: float | None = None
     warm_wcu: float | None = None
 

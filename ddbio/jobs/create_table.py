@@ -17,8 +17,10 @@ _AWS_KEY = "aws/dynamodb"
 _OWNED_KEY = "none"
 _KEY_TYPES = frozenset({"S", "N", "B"})
 _MAX_KEY_ATTRIBUTES = 2
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html
+_MAX_INDEX_ATTRIBUTES = 4
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
-_LONGEST_KEY_BYTES = (2048, 1024)
+_MAX_KEY_BYTES = {"HASH": 2048, "RANGE": 1024}
 
 
 def parse_key(text: str) -> tuple[tuple[str, str], ...]:
@@ -29,15 +31,20 @@ def parse_key(text: str) -> tuple[tuple[str, str], ...]:
     OptionError
         The text has another form.
     """
-    parts = [each.strip().rpartition(":") if ":" in each else (each.strip(), ":", "S") for each in text.split(",")]
-    key = tuple((name, tag) for name, _, tag in parts)
-    if (
-        len(key) > _MAX_KEY_ATTRIBUTES
-        or len(dict(key)) < len(key)
-        or not all(name and tag in _KEY_TYPES for name, tag in key)
-    ):
+    key = tuple(_parse_attribute(part) for part in text.split(","))
+    if len(key) > _MAX_KEY_ATTRIBUTES or not _are_distinct_keys(key):
         raise OptionError(f"{text!r} is no key: write the partition key and perhaps a sort key, like pk:S,sk:N")
     return key
+
+
+def _parse_attribute(text: str) -> tuple[str, str]:
+    name, _, tag = text.strip().rpartition(":") if ":" in text else (text.strip(), ":", "S")
+    return name, tag
+
+
+def _are_distinct_keys(attributes: tuple[tuple[str, str], ...]) -> bool:
+    distinct = len(dict(attributes)) == len(attributes)
+    return distinct and all(name and tag in _KEY_TYPES for name, tag in attributes)
 
 
 def format_key(key: tuple[tuple[str, str], ...]) -> str:
@@ -142,29 +149,29 @@ def new_table_request(plan: NewTable) -> dict[str, Any]:
         If an index is not written as ``name=key``, or an attribute has two types.
     """
     indexes = [_parse_index(text) for text in plan.indexes]
+    table_key = parse_key(plan.key)
     types: dict[str, str] = {}
-    for key in (parse_key(plan.key), *(key for _, key, _ in indexes)):
-        for name, tag in key:
-            if types.setdefault(name, tag) != tag:
-                raise OptionError(f"attribute {name} is {types[name]} in one key and {tag} in another")
+    for name, tag in [*table_key, *(attribute for index in indexes for attribute in index.attributes)]:
+        if types.setdefault(name, tag) != tag:
+            raise OptionError(f"attribute {name} is {types[name]} in one key and {tag} in another")
     units = {"ReadCapacityUnits": plan.rcu, "WriteCapacityUnits": plan.wcu}
     throughput = {} if plan.rcu is None else {"ProvisionedThroughput": units}
     definition: dict[str, Any] = {
         "TableName": plan.table,
         "AttributeDefinitions": [{"AttributeName": name, "AttributeType": tag} for name, tag in types.items()],
-        "KeySchema": _key_schema(parse_key(plan.key)),
+        "KeySchema": _key_schema(table_key[:1], table_key[1:]),
         "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
         **throughput,
     }
     if indexes:
         definition["GlobalSecondaryIndexes"] = [
             {
-                "IndexName": name,
-                "KeySchema": _key_schema(key),
-                "Projection": {"ProjectionType": projection},
+                "IndexName": index.name,
+                "KeySchema": _key_schema(index.partition_key, index.sort_key),
+                "Projection": {"ProjectionType": index.projection},
                 **throughput,
             }
-            for name, key, projection in indexes
+            for index in indexes
         ]
     return definition
 
@@ -177,21 +184,49 @@ def index_keys(indexes: Iterable[str]) -> tuple[IndexKey, ...]:
     OptionError
         If an index is not written as ``name=key``.
     """
-    parsed = [(name, key) for name, key, _ in map(_parse_index, indexes)]
     return tuple(
-        IndexKey(attribute, tag, longest, name)
-        for name, key in parsed
-        for (attribute, tag), longest in zip(key, _LONGEST_KEY_BYTES, strict=False)
+        IndexKey(attribute, tag, _MAX_KEY_BYTES[kind], index.name)
+        for index in map(_parse_index, indexes)
+        for kind, key in (("HASH", index.partition_key), ("RANGE", index.sort_key))
+        for attribute, tag in key
     )
 
 
-def _parse_index(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
-    name, mark, rest = text.partition("=")
-    key, slash, projection = rest.partition("/")
-    if not mark or not name or (slash and projection not in {"ALL", "KEYS_ONLY"}):
-        raise OptionError(f"{text!r} is no index: write name=pk:S,sk:N, and /KEYS_ONLY behind it if wanted")
-    return name, parse_key(key), projection or "ALL"
+class _Index(NamedTuple):
+    """A global index to create: name, names and types of its key attributes, and projection."""
+
+    name: str
+    partition_key: tuple[tuple[str, str], ...]
+    sort_key: tuple[tuple[str, str], ...]
+    projection: str
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        """All key attributes."""
+        return self.partition_key + self.sort_key
 
 
-def _key_schema(key: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    return [{"AttributeName": name, "KeyType": kind} for (name, _), kind in zip(key, ("HASH", "RANGE"), strict=False)]
+def _parse_index(text: str) -> _Index:
+    name, mark, definition = text.partition("=")
+    key, slash, projection = definition.partition("/")
+    partition_key, *sort_keys = (tuple(map(_parse_attribute, part.split("+"))) for part in key.split(","))
+    index = _Index(name, partition_key, sort_keys[0] if sort_keys else (), projection or "ALL")
+    if (
+        not (mark and name)
+        or len(sort_keys) > 1
+        or max(len(index.partition_key), len(index.sort_key)) > _MAX_INDEX_ATTRIBUTES
+        or not _are_distinct_keys(index.attributes)
+        or (slash and projection not in {"ALL", "KEYS_ONLY"})
+    ):
+        raise OptionError(
+            f"{text!r} is no index: write name=pk:S,sk:N, join up to {_MAX_INDEX_ATTRIBUTES} attributes of a key by +, "
+            "and append /KEYS_ONLY to project keys only"
+        )
+    return index
+
+
+def _key_schema(
+    partition_key: tuple[tuple[str, str], ...], sort_key: tuple[tuple[str, str], ...]
+) -> list[dict[str, str]]:
+    typed = (("HASH", partition_key), ("RANGE", sort_key))
+    return [{"AttributeName": name, "KeyType": kind} for kind, key in typed for name, _ in key]

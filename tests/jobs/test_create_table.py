@@ -3,7 +3,7 @@
 import pytest
 
 from ddbio.errors import OptionError
-from ddbio.jobs.create_table import create_table_request
+from ddbio.jobs.create_table import NewTable, create_table_request, index_keys, new_table_request
 from ddbio.load.options import CreateLikeOptions
 
 MODEL = {
@@ -74,3 +74,29 @@ def test_a_key_of_elsewhere_is_refused():
     """A KMS key is not carried into another region or account in silence."""
     with pytest.raises(OptionError, match="give kms_key"):
         like({"SSEDescription": {"KMSMasterKeyArn": KEY}}, target_region="eu-west-1")
+
+
+def test_index_keys_can_have_several_attributes():
+    """An index joins up to four attributes of its partition key and of its sort key by +."""
+    plan = NewTable("orders", "id", ("by_place=country:S+year:N,month:N+city:S/KEYS_ONLY",))
+    (index,) = new_table_request(plan)["GlobalSecondaryIndexes"]
+    assert [(part["AttributeName"], part["KeyType"]) for part in index["KeySchema"]] == [
+        ("country", "HASH"),
+        ("year", "HASH"),
+        ("month", "RANGE"),
+        ("city", "RANGE"),
+    ]
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert [(key.name, key.tag, key.longest_bytes) for key in index_keys(plan.indexes)] == [
+        ("country", "S", 2048),
+        ("year", "N", 2048),
+        ("month", "N", 1024),
+        ("city", "S", 1024),
+    ]
+
+
+@pytest.mark.parametrize("text", ["i=a+b+c+d+e", "i=a,b+c+d+e+f", "i=a+a", "i=a,b,c", "i=a+,b", "i=a:X"])
+def test_malformed_index_keys_are_refused(text):
+    """An index with too many, repeated, empty or untyped attributes is refused with the syntax."""
+    with pytest.raises(OptionError, match="is no index: write"):
+        index_keys([text])
