@@ -72,9 +72,14 @@ class S3Gateway:
             "AWS_ACCESS_KEY_ID": self._token,
             "AWS_SECRET_ACCESS_KEY": self._token,
             "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}",
+            "AWS_ENDPOINT_URL": (endpoint := f"http://127.0.0.1:{self._port}"),
+            "AWS_ENDPOINT_URL_S3": endpoint,  # an environment variable of this name would have precedence
             "AWS_ALLOW_HTTP": "true",
+            "AWS_SKIP_SIGNATURE": "false",
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+            # Without a proxy of its own, the library uses that of HTTP_PROXY, which cannot reach this process.
+            "PROXY_URL": endpoint,
+            "PROXY_EXCLUDES": "127.0.0.1",
         }
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:

@@ -57,6 +57,22 @@ def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
     }
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_environment_variables_do_not_redirect_lake_tables(kind, connection, tmp_path, monkeypatch):
+    """Endpoints, a proxy and a session token in the environment do not change how the libraries reach a table."""
+    log = VirtualLog(LocalStore(tmp_path))
+    log.append(Writer(5).batch())
+    unreachable = "http://127.0.0.1:9"
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, unreachable)
+    monkeypatch.setenv("NO_PROXY", "localhost")  # moto, not the address at which deltalake reaches this process
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another-session")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    reached = {**connection, "s3_endpoint_url": connection["s3_endpoint_url"].replace("127.0.0.1", "localhost")}
+    report = ddbio.apply(tmp_path, f"s3://{BUCKET}/environment-{kind}", format=kind, buckets=1, **reached)
+    assert report.changes == len(log.batches[0])
+
+
 def test_another_kind_of_writer_is_left_alone(connection, tmp_path):
     """A table on S3 that says that Spark writes it is refused: neither would see the other's commits."""
     log = VirtualLog(LocalStore(tmp_path))
