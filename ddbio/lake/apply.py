@@ -1,4 +1,4 @@
-"""Apply changes to a lake table: merge what a source has that is new, in one commit after the other."""
+"""Merge of changes into a lake table, one commit per batch of new changes."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ _STATE_KIND = "apply"
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyReport(JobReport):
-    """What a run did: each change was inserted, updated or deleted an item, or was stale.
+    """Result of a run. Each change inserted, updated or deleted an item, or was stale.
 
     Attributes
     ----------
     changes
         Changes of the source that were new to the table.
     inserted, updated, deleted
-        Items that came, changed and went.
+        Number of inserted, updated and deleted items.
     stale
-        Changes that changed nothing, since a newer one of the item was there, in the table or in the run itself.
+        Changes without effect, because the table or the run already had a newer change of the item.
     version
         Version of the table at the end.
     """
@@ -85,22 +85,22 @@ class ApplyReport(JobReport):
 
 @dataclass(frozen=True)
 class ApplyPlan(Report):
-    """What a run would do.
+    """Expected effect of a run.
 
     Attributes
     ----------
     log, table, format
-        What is applied to what.
+        The source of changes, the table, and its format.
     changes, inserted, updated, deleted, stale
         As in the report.
     new_columns
-        Columns that the table would get.
+        Columns that the run would add to the table.
     buckets
-        Buckets with changes.
+        Number of buckets with changes.
     read_files, read_bytes
-        Files in these buckets: of each the columns of keys and versions are read.
+        Files in these buckets; only their columns of keys and versions are read.
     rewritten_files, rewritten_bytes
-        Files of which rows change: they are read whole, and written anew.
+        Files with changed rows, which are read and rewritten completely.
     """
 
     log: str
@@ -121,12 +121,12 @@ class ApplyPlan(Report):
 
 @dataclass(frozen=True)
 class Batch:
-    """Name changes that are merged together.
+    """Changes that are merged together.
 
     Attributes
     ----------
     start, end
-        The numbers of each input of the source before and behind them.
+        The position of each input of the source before and after the batch.
     """
 
     start: Mapping[str, int]
@@ -136,14 +136,14 @@ class Batch:
 
 @dataclass
 class Applier:
-    """Merge what is new of one source into one table; errors are those of :func:`apply_log`.
+    """Merge of new changes of a source into a table; errors are those of :func:`apply_log`.
 
     Attributes
     ----------
     merging
-        Where the changes are read and merged.
+        The engine that reads and merges the changes.
     changes, outcome
-        What this run has applied.
+        The changes that this run has applied, and their effect.
     """
 
     source: ChangeSource
@@ -156,7 +156,7 @@ class Applier:
     _is_checked: bool = False
 
     def run(self) -> int:
-        """Apply all batches that are there now; return the version of the table."""
+        """Apply all batches that the source has now, and return the version of the table."""
         written = self.source.written()
         version = None
         while version is None:
@@ -164,7 +164,7 @@ class Applier:
         return version
 
     def _apply_next(self, written: Mapping[str, int]) -> int | None:
-        """Apply the next batch and return None; if there is none, return the version of the table."""
+        """Apply the next batch and return None; return the version of the table if there is none."""
         state, batch = self._next(self.opened(), written)
         if batch is None:
             return state.version
@@ -175,14 +175,14 @@ class Applier:
         return None
 
     def opened(self) -> LakeState:
-        """Return the state of the table, which is made if there is none."""
+        """Return the state of the table, which is created if it does not exist."""
         keys = self.source.keys()
         state = self.table.load()
         if state is None:
             if not keys:
                 raise OptionError(
-                    f"there is no table at {self.table.store.uri} yet, and nothing tells its key: give key, the key "
-                    "attributes"
+                    f"there is no table at {self.table.store.uri} yet, and its key attributes are unknown: set the "
+                    "option key to their names"
                 )
             shape = new_shape(item_columns(self.source.columns()), keys, self.options.buckets)
             properties = {
@@ -193,31 +193,31 @@ class Applier:
             }
             return self.table.create(shape.schema, properties)
         check_ours(self.table, state)
-        known = tuple(json.loads(state.properties[KEYS]))
-        if keys and known != keys:
+        stored_keys = tuple(json.loads(state.properties[KEYS]))
+        if keys and stored_keys != keys:
             raise OptionError(
-                f"the table {self.table.store.uri} has the key {known}, and {self.source.uri} the key {keys}"
+                f"the table {self.table.store.uri} has the key {stored_keys}, but {self.source.uri} has the key {keys}"
             )
         return state
 
     def shape(self, state: LakeState) -> LakeShape:
-        """Return how items lie in the table."""
+        """Return the columns, keys and buckets of the table."""
         return shape_of(state.schema, json.loads(state.properties[KEYS]), int(state.properties[BUCKETS]))
 
     def plan(self, state: LakeState) -> ApplyPlan:
-        """Return what all that is new of the source would do, as one batch."""
+        """Return the effect of applying all new changes of the source as one batch."""
         written = self.source.written()
-        start = self._met(state, written)
+        start = self._check_source(state, written)
         shape, merging = self.shape(state), LocalMerging()
         parts = self.source.parts(start, written) if start != written else []
         grown = merging.grown(shape, self.source.columns(), parts)
         changes, rows = merging.rows(self._maker(state, grown))
         files = BucketFiles(self.table.store, grown.schema, "plan", FileOptions())
         outcome, read, rewritten, buckets = Outcome(stale=changes), list[Any](), list[Any](), 0
-        for _, found, chosen in BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows):
+        for _, bucket_files, chosen in BucketMerger(files, tuple(state.files), _floor(state)).of_bucket(rows):
             merge = BucketMerge(chosen, _floor(state))
-            rewritten += [file for file, _ in merge.losing(files, found)]
-            read += found
+            rewritten += [file for file, _ in merge.losing(files, bucket_files)]
+            read += bucket_files
             outcome += merge.outcome() + Outcome(stale=-chosen.num_rows)
             buckets += 1
         return ApplyPlan(
@@ -232,16 +232,16 @@ class Applier:
             new_columns=tuple(name for name in grown.attributes.names if name not in shape.attributes.names),
             buckets=buckets,
             read_files=len(read),
-            read_bytes=sum(each.size_bytes for each in read),
+            read_bytes=sum(file.size_bytes for file in read),
             rewritten_files=len(rewritten),
-            rewritten_bytes=sum(each.size_bytes for each in rewritten),
+            rewritten_bytes=sum(file.size_bytes for file in rewritten),
         )
 
-    def _met(self, state: LakeState, written: Mapping[str, int]) -> dict[str, int]:
-        """Return how far each input of the source is applied; refuse a table that the rest does not go with."""
+    def _check_source(self, state: LakeState, written: Mapping[str, int]) -> dict[str, int]:
+        """Return the applied position of each input. Raise if the table and the source do not match."""
         start = self._positions(state, written)
         if start != written:
-            self.source.meet(
+            self.source.check_table(
                 AppliedTo(
                     uri=self.table.store.uri,
                     keys=tuple(json.loads(state.properties[KEYS])),
@@ -253,28 +253,28 @@ class Applier:
         return start
 
     def _next(self, state: LakeState, written: Mapping[str, int]) -> tuple[LakeState, Batch | None]:
-        """Return the next batch, and the state of the table that has the columns and epochs for it."""
-        start = self._met(state, written)
+        """Return the next batch, and the state of the table with the columns and epochs that the batch needs."""
+        start = self._check_source(state, written)
         if start == written:
             return state, None
         epochs = _epochs(state)
-        if new_epochs := [each for each in self.source.lineages() if each not in epochs]:
+        if new_epochs := [lineage for lineage in self.source.lineages() if lineage not in epochs]:
             self.table.alter(state, (), {EPOCHS: json.dumps([*epochs, *new_epochs])})
             return self._next(self.opened(), written)
         end = self.source.limit(start, written, self.options.max_records_per_batch)
         shape, parts = self.shape(state), self.source.parts(start, end)
         grown = self.merging.grown(shape, self.source.columns(), parts)
-        if new := [grown.attributes.field(place) for place in range(len(shape.attributes), len(grown.attributes))]:
-            _LOG.info("new columns of %s: %s", self.table.store.uri, ", ".join(each.name for each in new))
+        if new := [grown.attributes.field(index) for index in range(len(shape.attributes), len(grown.attributes))]:
+            _LOG.info("new columns of %s: %s", self.table.store.uri, ", ".join(column.name for column in new))
             self.table.alter(state, new, {})
-            # Other commits may lie between: what is read next has the columns.
+            # Other commits may have followed, so the state is loaded again.
             return self._next(self.opened(), written)
         return state, Batch(start, end, parts)
 
     def _maker(self, state: LakeState, shape: LakeShape) -> RowMaker:
         epochs = _epochs(state)
-        # Of a plan, which changes nothing, new streams are behind those that are known.
-        epochs += [each for each in self.source.lineages() if each not in epochs]
+        # A plan changes nothing, so new streams follow the known ones here.
+        epochs += [lineage for lineage in self.source.lineages() if lineage not in epochs]
         return RowMaker(shape, tuple(epochs), self.table.position(state, BASE) - self.source.slack_us)
 
     def _merge(self, state: LakeState, batch: Batch) -> None:
@@ -289,12 +289,12 @@ class Applier:
         try:
             merged = self.merging.merge(batch.parts, self._maker(state, self.shape(state)), merger)
             if merged.outcome.changes_nothing:
-                # A version in which nothing is different would only make the history longer.
+                # A version without changes would only make the history longer.
                 self._note(state, batch)
             else:
                 self._commit(state, batch, merged)
         finally:
-            # What was not completed goes, also what a step before an error has staged.
+            # Delete incomplete uploads, also those of a step that failed.
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
         self._done = dict(batch.end)
@@ -302,13 +302,13 @@ class Applier:
         self.outcome += merged.outcome
 
     def _commit(self, state: LakeState, batch: Batch, merged: Merged) -> None:
-        added = [staged for each in merged.buckets for staged in each.added]
+        added = [staged for bucket in merged.buckets for staged in bucket.added]
         for staged in added:
             self.table.store.complete(staged)
         outcome = merged.outcome
         commit = Commit(
             added=added,
-            removed=[file for each in merged.buckets for file in each.removed],
+            removed=[file for bucket in merged.buckets for file in bucket.removed],
             positions=self._reached(state, batch),
             metadata={
                 "ddbio": json.dumps(
@@ -320,32 +320,32 @@ class Applier:
         try:
             version = self.table.commit(state, commit)
         except ConflictError:
-            # Nobody else knows these names.
+            # No other process can have used these names.
             self.table.store.delete([staged.path for staged in added])
             raise
         _LOG.info("%s: version %d, %s", self.table.store.uri, version, outcome)
 
     def _positions(self, state: LakeState, written: Mapping[str, int]) -> dict[str, int]:
-        """Return how far each input is applied, by the commits and by what was noted beside them."""
-        found = {}
+        """Return the applied position of each input, from the commits and from the notes next to the table."""
+        positions = {}
         for name, last in written.items():
             stored = self.source.position(name)
             applied = self._position(state, stored) if stored else 0
-            found[name] = self.source.resumed(name, max(applied, self._done.get(name, 0)), last)
-        return found
+            positions[name] = self.source.resumed(name, max(applied, self._done.get(name, 0)), last)
+        return positions
 
     def _position(self, state: LakeState, name: str) -> int:
-        whole = self._position_name(state, name)
-        noted = int((self._noted().read(_record_name(whole)) or {"batch": 0})["batch"])
-        return max(self.table.position(state, whole), noted)
+        full_name = self._position_name(state, name)
+        noted = int((self._noted().read(_record_name(full_name)) or {"batch": 0})["batch"])
+        return max(self.table.position(state, full_name), noted)
 
     def _reached(self, state: LakeState, batch: Batch) -> dict[str, int]:
-        """Return the positions behind a batch, by their names in the table."""
+        """Return the positions after a batch, by their names in the table."""
         inputs = {
             self.source.position(name): number for name, number in batch.end.items() if number != batch.start[name]
         }
-        found = {**inputs, **self.source.reached(batch.start, batch.end)}
-        return {self._position_name(state, name): number for name, number in found.items() if name}
+        positions = {**inputs, **self.source.reached(batch.start, batch.end)}
+        return {self._position_name(state, name): number for name, number in positions.items() if name}
 
     def _note(self, state: LakeState, batch: Batch) -> None:
         for name, number in self._reached(state, batch).items():
@@ -355,89 +355,89 @@ class Applier:
         return JobState(self.table.store, "lake", _STATE_KIND)
 
     def _position_name(self, state: LakeState, name: str) -> str:
-        # A base that is loaded anew counts from the start.
+        # The positions are counted from the start again after a new base is loaded.
         return f"ddbio/{self.table.position(state, BASE)}/{name}"
 
 
 def apply(log: Any, options: ApplyOptions) -> ApplyReport:
-    """Merge what is new of a log of changes into a table of a lake: a newer state of an item wins.
+    """Merge the new changes of a log into a lake table; the newest state of an item wins.
 
     Parameters
     ----------
     log
-        Folder of the log of :func:`capture`, or of an incremental export; or changes as rows: a table of Arrow, or a
-        DataFrame of polars, pandas or Spark, with the columns of a log.
+        Folder of a log of :func:`capture`, or of an incremental export. Or changes as rows with the columns of a log:
+        an Arrow table, or a DataFrame of polars, pandas or Spark.
 
     Raises
     ------
     NotFoundError
-        If there is no such log, or no change was captured yet.
+        If there is no such log, or it has no changes yet.
     OptionError
-        If the table is not one that changes are applied to, or has another key.
+        If changes cannot be applied to the table, or it has another key.
     SchemaError
-        If rows are given that are no changes.
+        If the rows are not changes.
     ExportIncompleteError
-        If an export is damaged, or leaves a gap behind the changes that the table has.
+        If an export is damaged, or there is a gap between the table's changes and the export.
     TargetError
-        If other writers are faster again and again, or the log lacks batches that were applied.
+        If other writers repeatedly win the race for a commit, or the log lacks batches that were applied.
     """
     if isinstance(log, str | os.PathLike):
         return apply_log(options)
     if hasattr(log, "sparkSession"):
-        found: ApplyReport = provider("changes in DataFrames").apply_frame(log, options)
-        return found
+        report: ApplyReport = provider("changes in DataFrames").apply_frame(log, options)
+        return report
     return apply_rows(_rows_of(log), options)
 
 
-def _rows_of(given: Any) -> pa.Table:
-    """Return rows in memory as a table of Arrow.
+def _rows_of(log: Any) -> pa.Table:
+    """Return rows in memory as an Arrow table.
 
     Raises
     ------
     OptionError
-        If they are nothing that Arrow reads.
+        If Arrow cannot read them.
     """
-    if isinstance(given, pa.Table):
-        return given
-    library = type(given).__module__.partition(".")[0]
+    if isinstance(log, pa.Table):
+        return log
+    library = type(log).__module__.partition(".")[0]
     if library == "pandas":
-        return pa.Table.from_pandas(given, preserve_index=False)
+        return pa.Table.from_pandas(log, preserve_index=False)
     if library == "polars":
-        # Its stream has views of texts, which casts of older Arrow do not take.
-        found: pa.Table = given.to_arrow()
-        return found
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(given).read_all()
-    raise OptionError(f"log is a {type(given).__name__}: give a folder, a table of Arrow, or a DataFrame")
+        # Its Arrow stream has string views, which older versions of Arrow cannot cast.
+        table: pa.Table = log.to_arrow()
+        return table
+    if hasattr(log, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(log).read_all()
+    raise OptionError(f"log is a {type(log).__name__}: give a folder, an Arrow table, or a DataFrame")
 
 
 def apply_log(
     options: ApplyOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> ApplyReport:
-    """Merge what is new of a log or an export into a lake table, which is made if there is none.
+    """Merge the new changes of a log or an export into a lake table, which is created if it does not exist.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
 
     Raises
     ------
     NotFoundError
-        If there is no such log, or no change was captured yet.
+        If there is no such log, or it has no changes yet.
     OptionError
-        If the table is not one that changes are applied to, or has another key.
+        If changes cannot be applied to the table, or it has another key.
     SchemaError
-        If the table has a column of another type than changes can be written to.
+        If a column of the table has a type that the changes cannot be written to.
     ExportIncompleteError
-        If an export is damaged, or leaves a gap behind the changes that the table has.
+        If an export is damaged, or there is a gap between the table's changes and the export.
     TargetError
-        If other writers are faster again and again, or the log lacks batches that were applied.
+        If other writers repeatedly win the race for a commit, or the log lacks batches that were applied.
     """
     if options.engine == "local":
         return apply_source(open_changes(options), options)
-    places = {"table": options.table, "source": options.source}
-    require_shared(cluster_of(master, conf), places, shared_paths=options.shared_paths)
+    folders = {"table": options.table, "source": options.source}
+    require_shared(cluster_of(master, conf), folders, shared_paths=options.shared_paths)
     clock = Clock()
     if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
         written: ApplyReport = writer.apply_changes(options, clock, master, conf or {})
@@ -448,14 +448,14 @@ def apply_log(
 
 
 def apply_rows(rows: pa.Table, options: ApplyOptions) -> ApplyReport:
-    """Merge changes that are given as rows into a lake table.
+    """Merge changes in rows into a lake table.
 
     Raises
     ------
     SchemaError
-        If the rows are no changes.
+        If the rows are not changes.
     DdbioError
-        As of :func:`apply_log`.
+        As :func:`apply_log`.
     """
     source = given_changes(rows.schema, options)
     source.rows = rows
@@ -469,12 +469,12 @@ def apply_source(
     clock: Clock | None = None,
     table: LakeTable | None = None,
 ) -> ApplyReport:
-    """Merge what a source has into a lake table; errors are those of :func:`apply_log`."""
+    """Merge the changes of a source into a lake table; errors are those of :func:`apply_log`."""
     clock = clock or Clock()
     check_lake_catalog(options)
     table = table or open_lake_table(options.table, options.format, options)
     job = Applier(source, table, options, merging or LocalMerging())
-    # What killed runs have staged; whoever may not list it goes on all the same.
+    # Delete staged files of killed runs; without the permission to list them, the run continues.
     with contextlib.suppress(DdbioError):
         abort_old(table.store, datetime.now(UTC) - DEAD_AFTER)
     version = job.run()
@@ -492,7 +492,7 @@ def apply_source(
 
 
 def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> ApplyPlan:
-    """Return what :func:`apply` would do, and do none of it.
+    """Return the expected effect of :func:`apply`; nothing is written.
 
     Raises
     ------
@@ -510,34 +510,34 @@ def plan_apply(options: ApplyOptions, source: ChangeSource | None = None) -> App
 
 
 def check_ours(table: LakeTable, state: LakeState) -> None:
-    """Refuse a table that has other columns than changes are merged by, or another kind of writer.
+    """Raise if changes cannot be merged into the table, because of its columns or of its kind of writer.
 
     Raises
     ------
     OptionError
-        Saying how to make a table that changes can be applied to.
+        The message explains how to create a table for changes.
     """
     if KEYS not in state.properties or BUCKETS not in state.properties:
         raise OptionError(
-            f"{table.store.uri} is a table that ddbio did not make: apply to a new folder, or load the base by "
+            f"{table.store.uri} is a table that ddbio did not create: apply to a new folder, or load the base with "
             "ddbio scan --format delta"
         )
     writer = state.properties.get(WRITER, "local")
     if writer != "local" and table.store.uri.startswith("s3://"):
         raise OptionError(
-            f"{table.store.uri} is written by {writer}: two kinds of writers on S3 do not see each other's commits; go "
-            "on with that engine"
+            f"{table.store.uri} is written by {writer}: on S3 two kinds of writers do not see each other's commits; "
+            f"use only {writer} for this table"
         )
 
 
 def _epochs(state: LakeState) -> list[str]:
-    found: list[str] = json.loads(state.properties.get(EPOCHS, "[]"))
-    return found
+    epochs: list[str] = json.loads(state.properties.get(EPOCHS, "[]"))
+    return epochs
 
 
 def _floor(state: LakeState) -> int | None:
-    found = state.properties.get(FLOOR)
-    return None if found is None else int(found)
+    floor = state.properties.get(FLOOR)
+    return None if floor is None else int(floor)
 
 
 def _record_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Merge changes into the files of one bucket: a change wins if it is newer than the row of its key."""
+"""Merge of changes into the files of one bucket: a change wins if it is newer than the row with its key."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 _BATCH_ROWS = 65_536
-_LOOKED_ROWS = 262_144
+_MIN_LOOKUP_ROWS = 262_144
 _NEW, _OVER_TOMBSTONE, _OVER_ITEM, _STALE = range(4)
-LOOKED_AT = (KEY, VERSION, DELETED)
-"""The columns of the table's rows that decide."""
+MERGE_COLUMNS = (KEY, VERSION, DELETED)
+"""The columns of the table that the merge compares."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Count what changes do: each is one of these."""
+    """Counts of the effects of changes; each change has one effect."""
 
     inserted: int = 0
     updated: int = 0
@@ -39,7 +39,7 @@ class Outcome:
     stale: int = 0
 
     def __add__(self, other: Outcome) -> Outcome:
-        """Return the sum."""
+        """Return the sum of the counts."""
         return Outcome(
             self.inserted + other.inserted,
             self.updated + other.updated,
@@ -49,24 +49,24 @@ class Outcome:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the table stays as it is."""
+        """Return whether the table stays unchanged."""
         return not (self.inserted or self.updated or self.deleted)
 
 
 class BucketMerge:
-    """Decide what becomes of the changes of one bucket, one for each key, and of the rows that the table has.
+    """Merge of the changes of one bucket, one per key, with the rows of the table.
 
-    All rows of the bucket are looked at before the changes that win are asked for.
+    All rows of the bucket must be looked up before the winning changes are read.
 
     Parameters
     ----------
     floor
-        Tombstones up to this time, in microseconds, may be gone: changes up to it of keys that the table does not have
-        are stale.
+        Tombstones up to this time, in microseconds, may have been deleted. So changes up to this time are stale if the
+        table does not have their key.
     """
 
     def __init__(self, changes: pa.Table, floor: int | None = None) -> None:
-        # Only what is searched is copied: of a bucket with most of the changes there may be no room for more.
+        # Only the searched columns are copied: there may be no memory for a copy of all changes.
         self._changes = changes
         self._keys: Any = self._changes.column(KEY).combine_chunks()
         self._versions: Any = self._changes.column(VERSION).combine_chunks()
@@ -74,49 +74,51 @@ class BucketMerge:
         self._states = np.full(changes.num_rows, _NEW, np.int8)
 
     @property
-    def rows_at_once(self) -> int:
-        """How many rows should be looked at together: for each call the keys of all changes are hashed."""
-        return max(_LOOKED_ROWS, len(self._states))
+    def rows_per_lookup(self) -> int:
+        """Return the number of rows to look up together, because each call hashes the keys of all changes."""
+        return max(_MIN_LOOKUP_ROWS, len(self._states))
 
-    def losing(self, files: BucketFiles, found: Sequence[LakeFile]) -> list[tuple[LakeFile, NDArray[np.bool_]]]:
-        """Look at all rows of the bucket; return the files that lose rows, and which of their rows stay."""
+    def losing(self, files: BucketFiles, candidates: Sequence[LakeFile]) -> list[tuple[LakeFile, NDArray[np.bool_]]]:
+        """Look up all rows of the bucket; return the files that lose rows, each with a mask of the rows to keep."""
         losing = []
-        for file in found:
-            masks = [self.look(each) for each in _together(files.read(file, LOOKED_AT), self.rows_at_once)]
+        for file in candidates:
+            masks = [
+                self.look_up(batches) for batches in _grouped(files.read(file, MERGE_COLUMNS), self.rows_per_lookup)
+            ]
             stays = np.concatenate([np.ones(0, np.bool_), *masks])
             if not stays.all():
                 losing.append((file, stays))
         return losing
 
-    def look(self, batches: Sequence[pa.RecordBatch]) -> NDArray[np.bool_]:
-        """Return which of some rows of the table stay as they are."""
+    def look_up(self, batches: Sequence[pa.RecordBatch]) -> NDArray[np.bool_]:
+        """Return the mask of the table rows that stay unchanged."""
         keys = pa.chunked_array([batch.column(KEY) for batch in batches], self._keys.type)
-        found: Any = pc.index_in(keys, value_set=self._keys)
-        places, start, stays = found.combine_chunks(), 0, []
+        matches: Any = pc.index_in(keys, value_set=self._keys)
+        indices, start, stays = matches.combine_chunks(), 0, []
         for batch in batches:
-            stays.append(self._met(batch, places.slice(start, batch.num_rows)))
+            stays.append(self._match_rows(batch, indices.slice(start, batch.num_rows)))
             start += batch.num_rows
         return np.concatenate([np.ones(0, np.bool_), *stays])
 
-    def _met(self, rows: pa.RecordBatch, places: Any) -> NDArray[np.bool_]:
-        """Return which rows stay, given which change there is for each."""
+    def _match_rows(self, rows: pa.RecordBatch, indices: Any) -> NDArray[np.bool_]:
+        """Return the mask of the rows that stay, from the index of the change for each row."""
         stays = np.ones(rows.num_rows, np.bool_)
-        met = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-        if not len(met):
+        matched = np.flatnonzero(indices.is_valid().to_numpy(zero_copy_only=False))
+        if not len(matched):
             return stays
-        chosen: Any = pa.array(met)
-        changes = places.take(chosen)
+        chosen: Any = pa.array(matched)
+        changes = indices.take(chosen)
         had: Any = rows.column(VERSION).take(chosen)
         wins = pc.greater(self._versions.take(changes), had).to_numpy(zero_copy_only=False)
-        was_deleted = rows.column(DELETED).to_numpy(zero_copy_only=False)[met]
-        found = np.where(wins, np.where(was_deleted, _OVER_TOMBSTONE, _OVER_ITEM), _STALE).astype(np.int8)
-        # A key that the table has twice: the change must be newer than both.
-        np.maximum.at(self._states, changes.to_numpy(), found)
-        stays[met[wins]] = False
+        was_deleted = rows.column(DELETED).to_numpy(zero_copy_only=False)[matched]
+        states = np.where(wins, np.where(was_deleted, _OVER_TOMBSTONE, _OVER_ITEM), _STALE).astype(np.int8)
+        # If the table has a key twice, the change must be newer than both rows.
+        np.maximum.at(self._states, changes.to_numpy(), states)
+        stays[matched[wins]] = False
         return stays
 
     def outcome(self) -> Outcome:
-        """Return what the changes do."""
+        """Return the counts of the effects of the changes."""
         states, deleted = self._settled(), self._deleted()
         wins = states != _STALE
         return Outcome(
@@ -127,7 +129,7 @@ class BucketMerge:
         )
 
     def winners(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that win, batch by batch: a copy of all takes as much memory as the changes."""
+        """Yield the winning changes in batches, because a copy of all would double the memory of the changes."""
         wins, start = self._settled() != _STALE, 0
         for batch in self._changes.to_batches(_BATCH_ROWS):
             end = start + batch.num_rows
@@ -135,8 +137,8 @@ class BucketMerge:
             start = end
 
     def _deleted(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self._changes.column(DELETED).to_numpy()
-        return found
+        deleted: NDArray[np.bool_] = self._changes.column(DELETED).to_numpy()
+        return deleted
 
     def _settled(self) -> NDArray[np.int8]:
         if self._floor is None:
@@ -147,7 +149,7 @@ class BucketMerge:
 
 @dataclass(frozen=True)
 class MergedBucket:
-    """Say what a merge does to a bucket: which files go, and what is staged in their place."""
+    """Effect of a merge on a bucket: the removed files, and the staged files that replace them."""
 
     outcome: Outcome
     removed: tuple[LakeFile, ...] = ()
@@ -155,21 +157,21 @@ class MergedBucket:
 
 
 def merge_bucket(
-    files: BucketFiles, bucket: int, found: Sequence[LakeFile], changes: pa.Table, floor: int | None
+    files: BucketFiles, bucket: int, candidates: Sequence[LakeFile], changes: pa.Table, floor: int | None
 ) -> MergedBucket:
-    """Stage the files of a bucket with the changes in them; if it fails, the job has to be aborted.
+    """Stage the merged files of a bucket; after an error, the job must be aborted.
 
-    Only the files that lose a row are written anew.
+    Only files that lose a row are rewritten.
     """
     merge = BucketMerge(changes, floor)
-    losing = merge.losing(files, found)
+    losing = merge.losing(files, candidates)
     outcome = merge.outcome()
     if outcome.changes_nothing:
         return MergedBucket(outcome)
     names = [name for name in changes.schema.names if name != BUCKET or BUCKET in files.schema.names]
     if set(names) == set(files.schema.names):
         names = files.schema.names
-    # Rows of the table are read by its own schema; these come from elsewhere.
+    # Rows of the table are read with its schema, but the changes come from another source.
     require_equal(pa.schema([changes.schema.field(name) for name in names]), files.schema)
     kept = (batch for file, stays in losing for batch in files.read_rows(file, stays))
     won = (batch.select(names) for batch in merge.winners())
@@ -177,8 +179,8 @@ def merge_bucket(
     return MergedBucket(outcome, tuple(file for file, _ in losing), added)
 
 
-def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yield batches in groups of at least so many rows, but for the last."""
+def _grouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield groups of batches with at least this number of rows, except for the last group."""
     group, count = list[pa.RecordBatch](), 0
     for batch in batches:
         group.append(batch)

@@ -1,4 +1,4 @@
-"""Bring changes of other sources into the columns of a log: lines of incremental exports, and rows that are given."""
+"""Conversion of changes of other sources to the columns of a log: lines of incremental exports, and rows."""
 
 from __future__ import annotations
 
@@ -28,64 +28,64 @@ _DIGITS = r"^\d+$"
 
 
 class ExportedChanges(LogDecoder):
-    """Decode lines of incremental exports to rows of a log, numbered by the microsecond in which each was written.
+    """Decoder of lines of incremental exports to rows of a log, with the write time in microseconds as sequence number.
 
-    A line is the last state of an item in the export's window, and so every put is a ``MODIFY``.
+    A line has the last state of an item in the export's window, so every put is a ``MODIFY``.
     """
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str]) -> None:
         super().__init__(item_schema(schema, keys), keys)
 
     def decode_lines(self, text: bytes | memoryview) -> pa.RecordBatch | None:
-        """Return a row per line, in their order; None if there is none.
+        """Return one row per line, in order; None if there are no lines.
 
         Raises
         ------
         DecodeError
-            If a line is no change.
+            If a line is not a change.
         """
-        found = self._decoder.decode(text)
-        if not found.num_rows:
+        decoded = self._decoder.decode(text)
+        if not decoded.num_rows:
             return None
-        removed: Any = pc.equal(found.column(1), pa.scalar(DELETE))
+        removed: Any = pc.equal(decoded.column(1), pa.scalar(DELETE))
         operations = pc.if_else(removed, pa.scalar("REMOVE"), pa.scalar("MODIFY"))
-        return self._log_rows(found, [operations, found.column(0).cast(pa.string())], None).rows
+        return self._log_rows(decoded, [operations, decoded.column(0).cast(pa.string())], None).rows
 
 
 def given_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns of a log for rows with these columns.
 
-    Rows have the attributes of the items under their names, and ``_sequence``, by which the states of an item are
-    ordered, ``_event_time``, and ``_op`` (``INSERT``, ``MODIFY``, ``REMOVE``) or ``_deleted``; ``_expired`` and
-    ``_rescue`` may be there.
+    Rows have the attributes of the items under their names, and ``_sequence``, which orders the states of an item,
+    ``_event_time``, and ``_op`` (``INSERT``, ``MODIFY``, ``REMOVE``) or ``_deleted``. ``_expired`` and ``_rescue`` are
+    optional.
 
     Raises
     ------
     SchemaError
-        If one of them is missing, or a column has a type that no attribute has.
+        If a required column is missing, or no attribute type matches the type of a column.
     """
     for name in (SEQUENCE, EVENT_TIME):
         if name not in schema.names:
             raise SchemaError(f"the rows have no column {name}: changes have the columns of a log, see docs/apply.md")
     if not pa.types.is_timestamp(schema.field(EVENT_TIME).type):
-        raise SchemaError(f"{EVENT_TIME} is {schema.field(EVENT_TIME).type} in the rows: it has to be a timestamp")
+        raise SchemaError(f"{EVENT_TIME} is {schema.field(EVENT_TIME).type} in the rows: it must be a timestamp")
     own: list[pa.Field[Any]] = [
         pa.field(OPERATION, pa.string(), nullable=False),
         pa.field(SEQUENCE, pa.string(), nullable=False),
         pa.field(EVENT_TIME, pa.timestamp("us", "UTC"), nullable=False),
         pa.field(EXPIRED, pa.bool_(), nullable=False),
     ]
-    attributes = [normalize_field(each, each.name) for each in schema if not is_own(each, _OWN)]
+    attributes = [normalize_field(field, field.name) for field in schema if not is_own(field, _OWN)]
     return pa.schema([*own, *attributes, RESCUE_FIELD])
 
 
 def given_rows(batches: Iterable[pa.RecordBatch], columns: pa.Schema, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the columns that :func:`given_columns` has returned for them; of a delete the key alone.
+    """Yield rows in the columns that :func:`given_columns` returned; a delete has only the key attributes.
 
     Raises
     ------
     SchemaError
-        If a row lacks its number or its time, or a value does not fit.
+        If a row has no sequence number or time, or a value does not fit its column.
     """
     for batch in batches:
         if batch.num_rows:
@@ -111,33 +111,33 @@ def _without_payload(rows: pa.RecordBatch, keys: frozenset[str]) -> pa.RecordBat
 
 
 def _of_key(text: str, keys: frozenset[str]) -> str | None:
-    found = {name: value for name, value in json.loads(text).items() if name in keys}
-    return compact_json(found) if found else None
+    attributes = {name: value for name, value in json.loads(text).items() if name in keys}
+    return compact_json(attributes) if attributes else None
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field[Any]) -> Any:
-    made = {OPERATION: _operations, EXPIRED: _expired, RESCUE_NAME: _rescued}.get(field.name)
-    if made is not None:
-        return made(batch)
+    convert = {OPERATION: _operations, EXPIRED: _expired, RESCUE_NAME: _rescued}.get(field.name)
+    if convert is not None:
+        return convert(batch)
     try:
-        found: Any = batch.column(field.name).cast(field.type)
+        column: Any = batch.column(field.name).cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(f"{field.name}: {error}") from error
     if field.name in {SEQUENCE, EVENT_TIME}:
-        if found.null_count:
-            raise SchemaError(f"{field.name}: {found.null_count} rows have none")
-        if field.name == SEQUENCE and not pc.all(pc.match_substring_regex(found, _DIGITS)).as_py():
-            raise SchemaError(f"{SEQUENCE} has texts that are no whole numbers: they order the states of an item")
-    return found
+        if column.null_count:
+            raise SchemaError(f"{field.name}: {column.null_count} rows have no value")
+        if field.name == SEQUENCE and not pc.all(pc.match_substring_regex(column, _DIGITS)).as_py():
+            raise SchemaError(f"{SEQUENCE} has texts that are not whole numbers: they must order the states of an item")
+    return column
 
 
 def _operations(batch: pa.RecordBatch) -> Any:
     if OPERATION in batch.schema.names:
-        found: Any = batch.column(OPERATION).cast(pa.string())
-        known = pc.is_in(found, value_set=pa.array(_OPERATIONS))
-        if found.null_count or not pc.all(known).as_py():
-            raise SchemaError(f"{OPERATION} is not {', '.join(_OPERATIONS)} in each row")
-        return found
+        operations: Any = batch.column(OPERATION).cast(pa.string())
+        is_valid = pc.is_in(operations, value_set=pa.array(_OPERATIONS))
+        if operations.null_count or not pc.all(is_valid).as_py():
+            raise SchemaError(f"{OPERATION} must be one of {', '.join(_OPERATIONS)} in each row")
+        return operations
     if DELETED in batch.schema.names:
         deleted: Any = batch.column(DELETED).fill_null(False)  # noqa: FBT003 - Arrow's
         return pc.if_else(deleted, pa.scalar("REMOVE"), pa.scalar("MODIFY"))

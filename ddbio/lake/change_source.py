@@ -1,7 +1,7 @@
-"""What a source of changes offers: changes by numbers that only grow, in parts that tasks read.
+"""Interface of a source of changes, which are numbered in ascending order and read by tasks in parts.
 
-A source counts what it has: batches of each capture, files of an export, or the number of a batch of rows. Up to which
-number a table has the changes, its commits say.
+A source counts batches of captures, files of an export, or batches of rows. The commits of a table record up to which
+number it contains the changes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class ChangePart(Protocol):
-    """Some of the changes, which one task reads; a picklable value."""
+    """Some of the changes, read by one task; a picklable value."""
 
     @property
     def lineage(self) -> str:
-        """Which stream they come from: the sequence numbers of one stream can be compared."""
+        """Return the stream of the changes; sequence numbers can be compared only within one stream."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -28,13 +28,13 @@ class ChangePart(Protocol):
         ...
 
     def divided(self) -> Sequence[ChangePart]:
-        """Return the smallest parts that this one can be divided into."""
+        """Return the smallest parts that this part can be divided into."""
         ...
 
 
 @dataclass(frozen=True)
 class AppliedTo:
-    """Say what a table has of the changes, as a source has to know it.
+    """Description of the changes that a table already has.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class AppliedTo:
     keys
         Its key attributes.
     epochs
-        The streams whose changes it has, in the order of their epochs.
+        The streams of its changes, in the order of their epochs.
     base_us
-        When its base load began, in microseconds since 1970; 0 if it has none.
+        The start of its base load, in microseconds since 1970; 0 without a base.
     reached_us
-        Up to when exports have all changes of it.
+        The time up to which exports have been applied.
     """
 
     uri: str
@@ -58,18 +58,18 @@ class AppliedTo:
 
 
 class ChangeSource(Protocol):
-    """Offer changes by numbers that only grow; errors are those of ``ddbio.lake.apply.apply_log``."""
+    """Source of numbered changes; errors are those of ``ddbio.lake.apply.apply_log``."""
 
     slack_us: int
-    """Changes so long before a base load began are applied too: clocks of the service and of this machine differ."""
+    """Microseconds before the base load from which changes are applied too, because clocks may differ."""
 
     @property
     def uri(self) -> str:
-        """What messages call it."""
+        """Return the name of the source in messages."""
         ...
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key attributes of the table; none if nothing tells them yet."""
+        """Return the key attributes of the table; empty if they are not known yet."""
         ...
 
     def columns(self) -> pa.Schema:
@@ -77,33 +77,33 @@ class ChangeSource(Protocol):
         ...
 
     def lineages(self) -> list[str]:
-        """Return the streams that the changes come from, in the order in which they began."""
+        """Return the streams of the changes, in the order of their start."""
         ...
 
     def written(self) -> dict[str, int]:
-        """Return the number that each input has reached."""
+        """Return the last number of each input."""
         ...
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
-        """Return the numbers behind so many changes, at least one number further than ``start``."""
+        """Return the numbers after about this number of changes, at least one number after ``start``."""
         ...
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[ChangePart]:
-        """Return the changes behind some numbers up to others."""
+        """Return the changes after the numbers ``start`` up to ``end``."""
         ...
 
     def resumed(self, name: str, applied: int, last: int) -> int:
-        """Return the number behind which an input is applied, given what the table says, and what there was."""
+        """Return the number from which an input resumes, given the applied and the last number."""
         ...
 
     def position(self, name: str) -> str:
-        """Return the name under which the number of an input is stored; an empty text if it is not."""
+        """Return the name under which the number of an input is stored; empty if it is not stored."""
         ...
 
     def reached(self, start: Mapping[str, int], end: Mapping[str, int]) -> Mapping[str, int]:
         """Return other numbers that are stored with those of the inputs, by their names."""
         ...
 
-    def meet(self, table: AppliedTo) -> None:
-        """Learn what a table has; refuse one that would not be right with these changes."""
+    def check_table(self, table: AppliedTo) -> None:
+        """Use the state of a table, and raise if the changes cannot be applied to it."""
         ...

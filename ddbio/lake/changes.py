@@ -1,4 +1,4 @@
-"""Where the changes of a lake table come from: the log of captures, an incremental export, or rows that are given."""
+"""Sources of the changes of a lake table: the log of captures, an incremental export, or rows."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 BASE_NOTE, EXPIRED_BEFORE = "base", "expired_before"
-"""The record of the bases of a log, and its member: before which hour a log had nothing when a base began, by time."""
+"""The record of the bases of a log, and its field: for each base start, the hour before which the log was empty."""
 
 _MICROS, _HOUR_US = 1_000_000, 3_600_000_000
 _SLACK_US = 300 * _MICROS
 _SLICE_ROWS = 100_000
-_FILES_TOGETHER = 8
+_FILES_PER_PART = 8
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """Files of a log that one job has written of one stream."""
+    """Files of a log that one job wrote from one stream."""
 
     lineage: str
     store: ObjectStore
     files: tuple[LogFile, ...]
     columns: pa.Schema
     based_on: str = ""
-    """The base has all changes of hours before this one."""
+    """The first hour whose changes may be missing in the base."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes."""
         return read_changes(self.store, self.files, self.columns, lambda hour: hour < self.based_on)
 
     def divided(self) -> Sequence[LogPart]:
-        """Return parts of few files of one hour: each reads the hour's new files if a compaction has replaced one."""
+        """Return parts with a few files of one hour; a part reads the hour's new files if a compaction replaced one."""
         hours = dict[str, list[LogFile]]()
-        for each in self.files:
-            hours.setdefault(each.path.rpartition("/")[0], []).append(each)
+        for file in self.files:
+            hours.setdefault(file.path.rpartition("/")[0], []).append(file)
         return [
-            dataclasses.replace(self, files=tuple(files[place : place + _FILES_TOGETHER]))
+            dataclasses.replace(self, files=tuple(files[start : start + _FILES_PER_PART]))
             for files in hours.values()
-            for place in range(0, len(files), _FILES_TOGETHER)
+            for start in range(0, len(files), _FILES_PER_PART)
         ]
 
 
 class LogChanges:
-    """Offer the changes of a log, by the batches of its captures.
+    """Changes of a log, numbered by the batches of its captures.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class LogChanges:
 
     @property
     def uri(self) -> str:
-        """What messages call it."""
+        """Return the name of the source in messages."""
         return self._store.uri
 
     def keys(self) -> tuple[str, ...]:
@@ -97,37 +97,37 @@ class LogChanges:
         return self._log.keys()
 
     def columns(self) -> pa.Schema:
-        """Return the columns of the log that a table is made of."""
+        """Return the columns of the log that the table needs."""
         return log_columns(self._log.schema())
 
     def lineages(self) -> list[str]:
-        """Return the streams that the log comes from, in the order in which their captures began to read them."""
+        """Return the streams of the log, in the order in which captures started to read them."""
         titles = sorted({kind_of_job(head).title for head in self._log.heads().values()})
         if len(titles) > 1:
             raise OptionError(
-                f"the log {self.uri} has changes from {' and from '.join(titles)}, whose numbers cannot be compared: "
-                "choose one capture by job_id"
+                f"the log {self.uri} has changes from {' and from '.join(titles)}, whose sequence numbers cannot be "
+                "compared: choose one capture with job_id"
             )
-        return [each.name for each in self._log.lineages()]
+        return [lineage.name for lineage in self._log.lineages()]
 
     def written(self) -> dict[str, int]:
-        """Return the number of each job's last batch."""
+        """Return the number of the last batch of each job."""
         return self._log.written()
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
-        """Return the batches behind so many changes."""
+        """Return the batch numbers after about this number of changes."""
         return self._log.limit(start, end, records)
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[ChangePart]:
-        """Return the files of some batches, a part for each stream of a capture.
+        """Return the files of some batches, one part for each stream of a capture.
 
-        A base that began when another stream of the table was read already has all changes of the streams before.
-        They are left out: they could bring items back that were deleted between two streams.
+        If another stream had already replaced a stream when the base load started, the base has all changes of the
+        older stream. They are left out, since they could restore items that were deleted between the two streams.
         """
         columns, ends = self.columns(), dict[str, float]()
         for job_id in end:
-            known = self._log.lineages_of(job_id)
-            ends |= {each.name: later.started_at for each, later in itertools.pairwise(known)}
+            lineages = self._log.lineages_of(job_id)
+            ends |= {earlier.name: later.started_at for earlier, later in itertools.pairwise(lineages)}
         return [
             LogPart(lineage.name, self._store, tuple(files), columns, self._based_on)
             for lineage, files in self._log.parts(start, end)
@@ -135,41 +135,41 @@ class LogChanges:
         ]
 
     def resumed(self, name: str, applied: int, last: int) -> int:
-        """Return the last batch of a capture that is applied.
+        """Return the last applied batch of a capture.
 
         Raises
         ------
         TargetError
-            If the log has fewer batches than are applied.
+            If the log has fewer batches than were applied.
         """
         if applied <= last:
             return applied
-        # Another run may have applied what the log has since.
+        # Another run may have applied newer batches of the log.
         now = self._log.written()[name]
         if applied > now:
             raise TargetError(
-                f"{applied} batches of {name} are applied, and the log {self.uri} has {now}: something has removed "
-                "batches of it",
+                f"{applied} batches of {name} are applied, but the log {self.uri} has only {now}: batches of the log "
+                "were removed",
                 self.uri,
             )
         return last
 
     def position(self, name: str) -> str:
-        """Return the name of a capture's position; a log that is begun anew counts from the start."""
+        """Return the name of a capture's position; it changes when the log is restarted."""
         return f"{name}/{int(float(self._log.heads()[name].get('started_at', 0)) * 1000)}"
 
     def reached(self, start: Mapping[str, int], end: Mapping[str, int]) -> Mapping[str, int]:
-        """Return nothing more."""
+        """Return no other positions."""
         del start, end
         return {}
 
-    def meet(self, table: AppliedTo) -> None:
-        """Learn what the base of a table has: a lifecycle rule may have removed its hours. Accept any table."""
+    def check_table(self, table: AppliedTo) -> None:
+        """Accept any table. Hours that its base includes may be missing in the log, because of a lifecycle rule."""
         self._base_us = table.base_us
         if table.base_us:
             noted: dict[str, str] = (base_note(self._store).read(BASE_NOTE) or {}).get(EXPIRED_BEFORE, {})
-            known = [hour for at, hour in noted.items() if int(at) <= table.base_us]
-            self._based_on = max([hour_folder((table.base_us - self.slack_us) // _HOUR_US), *known])
+            hours = [hour for at, hour in noted.items() if int(at) <= table.base_us]
+            self._based_on = max([hour_folder((table.base_us - self.slack_us) // _HOUR_US), *hours])
 
 
 @dataclass(frozen=True)
@@ -183,38 +183,38 @@ class ExportPart:
     keys: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes; the files are verified when the iteration has ended.
+        """Yield the changes; the files are verified at the end of the iteration.
 
         Raises
         ------
         ExportIncompleteError
-            If a file is missing, or not what the manifest says.
+            If a file is missing or differs from the manifest.
         DecodeError
-            If a file is what the manifest says, and yet not an export's.
+            If a file matches the manifest, but is not an export file.
         """
         decoder = ExportedChanges(self.items, self.keys)
         for file in self.files:
             text = FileText(self.source, file)
             with text.blocks() as blocks:
                 for block in blocks:
-                    found = decoder.decode_lines(block)
-                    if found is not None:
-                        text.rows += found.num_rows
-                        yield found
+                    rows = decoder.decode_lines(block)
+                    if rows is not None:
+                        text.rows += rows.num_rows
+                        yield rows
             text.verify()
 
     def divided(self) -> Sequence[ExportPart]:
-        """Return a part for each file."""
-        return [dataclasses.replace(self, files=(each,)) for each in self.files]
+        """Return one part per file."""
+        return [dataclasses.replace(self, files=(file,)) for file in self.files]
 
 
 class ExportChanges:
-    """Offer the changes of an incremental export, by its files.
+    """Changes of an incremental export, numbered by its files.
 
     Raises
     ------
     OptionError
-        If the export is a full one, or leaves out attributes or items.
+        If the export is a full one, or is filtered.
     """
 
     slack_us = 0
@@ -223,23 +223,23 @@ class ExportChanges:
         summary = source.summary
         if summary.kind != "incremental":
             raise OptionError(
-                f"{source.folder} is a full export, which has items and no changes: make a table of it by "
-                "'ddbio export read --format delta', and apply the exports behind it to that"
+                f"{source.folder} is a full export, which has items but no changes: create a table from it with "
+                "'ddbio export read --format delta', and apply the later incremental exports to that table"
             )
         if summary.filtered:
-            raise OptionError(f"{source.folder} leaves out items or attributes: apply an export of the whole table")
+            raise OptionError(f"{source.folder} is filtered: apply an export of all items and attributes")
         self._source, self._summary = source, summary
-        given = {**connection_of(options), "source": options.source}
-        self._columns = export_columns(source, ExportReadOptions(**given))
+        values = {**connection_of(options), "source": options.source}
+        self._columns = export_columns(source, ExportReadOptions(**values))
         self._name = (summary.export_arn or source.folder).rpartition("/")[2]
 
     @property
     def uri(self) -> str:
-        """What messages call it."""
+        """Return the name of the source in messages."""
         return self._source.folder
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key attributes, which the first change names."""
+        """Return the key attributes, from the first change of the export."""
         return self._columns.keys or ()
 
     def columns(self) -> pa.Schema:
@@ -247,30 +247,30 @@ class ExportChanges:
         return ExportedChanges(self._columns.items, self.keys()).schema
 
     def lineages(self) -> list[str]:
-        """Return one name for all exports of the table: they say when each item was written."""
+        """Return one name for all exports of the table, whose changes are ordered by write time."""
         return [f"exports of {self._summary.table_arn}"]
 
     def written(self) -> dict[str, int]:
-        """Return how many files the export has; one without changes counts as one."""
+        """Return the number of files of the export; an export without changes counts as one."""
         return {self._name: max(1, len(self._source.files))}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
-        """Return the files behind so many changes."""
-        first, left = start[self._name], records
-        for place in range(first, end[self._name]):
-            left -= self._source.files[place].items if self._source.files else 0
-            if left < 0 and place > first:
-                return {self._name: place}
+        """Return the file numbers after about this number of changes."""
+        first, remaining = start[self._name], records
+        for index in range(first, end[self._name]):
+            remaining -= self._source.files[index].items if self._source.files else 0
+            if remaining < 0 and index > first:
+                return {self._name: index}
         return dict(end)
 
     def parts(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[ChangePart]:
-        """Return some files, a part for each."""
+        """Return one part per file."""
         (lineage,) = self.lineages()
         chosen = self._source.files[start[self._name] : end[self._name]]
-        return [ExportPart(lineage, self._source, (each,), self._columns.items, self.keys()) for each in chosen]
+        return [ExportPart(lineage, self._source, (file,), self._columns.items, self.keys()) for file in chosen]
 
     def resumed(self, name: str, applied: int, last: int) -> int:
-        """Return how many files are applied."""
+        """Return the number of applied files."""
         del name
         return min(applied, last)
 
@@ -279,49 +279,49 @@ class ExportChanges:
         return f"export/{name}"
 
     def reached(self, start: Mapping[str, int], end: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the end of the window, if the last file is among those that are applied."""
+        """Return the end of the window once all files are applied."""
         del start
         until = _micros(self._summary.to_time)
         return {EXPORTED_TO: until} if end == self.written() and until is not None else {}
 
-    def meet(self, table: AppliedTo) -> None:
-        """Refuse a table whose changes do not reach to the window, or which has those of a stream already.
+    def check_table(self, table: AppliedTo) -> None:
+        """Raise if there is a gap before the window, or if the table already has changes of a stream.
 
         Raises
         ------
         OptionError
-            If the rows of a stream would lose against older ones of the export, or the base is no point in time.
+            If rows of a stream would lose against older ones of the export, or the base is no point-in-time snapshot.
         ExportIncompleteError
-            If the window leaves a gap, or begins within what the table has.
+            If there is a gap before the window, or it starts before the end of the table's changes.
         """
         (lineage,) = self.lineages()
         if lineage not in table.epochs and table.epochs:
             raise OptionError(
-                f"{table.uri} has changes of {', '.join(table.epochs)} already, whose numbers cannot be compared with "
-                "the times of an export: apply exports first, and the log behind them"
+                f"{table.uri} has changes of {', '.join(table.epochs)} already, whose sequence numbers cannot be "
+                "compared with the times of an export: apply exports first, and then the log"
             )
         since, until = _micros(self._summary.from_time), _micros(self._summary.to_time)
         if since is None or until is None:
-            raise ExportIncompleteError(f"the manifest of {self.uri} does not say which window the export has")
+            raise ExportIncompleteError(f"the manifest of {self.uri} does not contain the window of the export")
         if table.base_us and not table.reached_us:
             raise OptionError(
-                f"the base of {table.uri} was scanned, which is no point in time: an item that was made and deleted "
-                "meanwhile would stay. Make the base by 'ddbio export read', or apply a log"
+                f"the base of {table.uri} was scanned, so it is not a point-in-time snapshot: an item that was created "
+                "and deleted meanwhile would stay. Load the base with 'ddbio export read', or apply a log"
             )
         if not table.reached_us or until <= table.reached_us:
             return
-        # The service may cut times to whole seconds.
-        known, first = table.reached_us // _MICROS, since // _MICROS
-        if first > known:
+        # The service may truncate times to whole seconds.
+        reached, first = table.reached_us // _MICROS, since // _MICROS
+        if first > reached:
             raise ExportIncompleteError(
-                f"{table.uri} has the changes until {_text(table.reached_us)}, and the window of {self.uri} begins at "
-                f"{_text(since)}: apply the export of the time in between first"
+                f"{table.uri} has the changes until {_text(table.reached_us)}, but the window of {self.uri} starts at "
+                f"{_text(since)}: first apply an export of the time in between"
             )
-        if first < known:
+        if first < reached:
             raise ExportIncompleteError(
-                f"the window of {self.uri} begins at {_text(since)}, and {table.uri} has the changes until "
-                f"{_text(table.reached_us)}: an item that was made before and deleted behind that would stay; export "
-                "the window from there on"
+                f"the window of {self.uri} starts at {_text(since)}, but {table.uri} has the changes until "
+                f"{_text(table.reached_us)}: an item that was created before and deleted after that time would stay; "
+                "export the window from that time on"
             )
 
 
@@ -339,24 +339,24 @@ class RowsPart:
 
     def divided(self) -> Sequence[RowsPart]:
         """Return the rows in slices."""
-        places = range(0, self.rows.num_rows, _SLICE_ROWS)
-        return [dataclasses.replace(self, rows=self.rows.slice(place, _SLICE_ROWS)) for place in places]
+        starts = range(0, self.rows.num_rows, _SLICE_ROWS)
+        return [dataclasses.replace(self, rows=self.rows.slice(start, _SLICE_ROWS)) for start in starts]
 
 
 @dataclass
 class RowChanges:
-    """Offer rows that are given, as one batch.
+    """Changes from rows in memory, as one batch.
 
     Attributes
     ----------
     schema
-        The columns of the rows as they are given.
+        The columns of the rows.
     key
-        The key attributes; none takes those of the table.
+        The key attributes; if empty, those of the table.
     stream
-        The stream that they come from.
+        The stream of the changes.
     job_id, batch_id
-        Who gives them, and the number of the batch: one that was applied is not applied again.
+        The name of the writer, and the number of the batch: an applied batch is not applied again.
     """
 
     schema: pa.Schema
@@ -369,15 +369,15 @@ class RowChanges:
 
     @property
     def uri(self) -> str:
-        """What messages call it."""
+        """Return the name of the source in messages."""
         return f"the rows of {self.stream}"
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key attributes that were given."""
+        """Return the given key attributes."""
         return self.key
 
     def columns(self) -> pa.Schema:
-        """Return the columns of the rows, as a log has them."""
+        """Return the columns of a log for the rows."""
         return given_columns(self.schema)
 
     def lineages(self) -> list[str]:
@@ -389,7 +389,7 @@ class RowChanges:
         return {self.job_id: 1 if self.batch_id is None else self.batch_id + 1}
 
     def limit(self, start: Mapping[str, int], end: Mapping[str, int], records: int) -> dict[str, int]:
-        """Return the end: a batch is whole."""
+        """Return the end, since a batch is not divided."""
         del start, records
         return dict(end)
 
@@ -399,26 +399,26 @@ class RowChanges:
         return [] if self.rows is None else [RowsPart(self.stream, self.rows, self.key)]
 
     def resumed(self, name: str, applied: int, last: int) -> int:
-        """Return the last batch that is applied."""
+        """Return the last applied batch."""
         del name
         return min(applied, last)
 
     def position(self, name: str) -> str:
-        """Return the name of the position of numbered batches."""
+        """Return the name of the position of numbered batches; empty without a number."""
         return "" if self.batch_id is None else f"rows/{name}"
 
     def reached(self, start: Mapping[str, int], end: Mapping[str, int]) -> Mapping[str, int]:
-        """Return nothing more."""
+        """Return no other positions."""
         del start, end
         return {}
 
-    def meet(self, table: AppliedTo) -> None:
-        """Take the key of the table, if none was given."""
+    def check_table(self, table: AppliedTo) -> None:
+        """Use the key of the table if none was given."""
         self.key = self.key or table.keys
 
 
 def open_changes(options: ApplyOptions) -> LogChanges | ExportChanges:
-    """Return the source in a folder: an export by its manifest, else a log.
+    """Return the source in a folder: an export if there is a manifest, else a log.
 
     Raises
     ------
@@ -426,12 +426,12 @@ def open_changes(options: ApplyOptions) -> LogChanges | ExportChanges:
         If it is neither.
     """
     store = open_store(options.source, options)
-    if any(each.path.startswith("manifest-") for each in store.list("manifest-")):
+    if any(entry.path.startswith("manifest-") for entry in store.list("manifest-")):
         return ExportChanges(open_export(options.source, options), options)
     try:
         return LogChanges(store, open_log(store, options.job_id))
     except NotFoundError as error:
-        raise NotFoundError(f"{error}; and it holds no {manifest.SUMMARY}.json of an incremental export") from None
+        raise NotFoundError(f"{error}; nor is there a {manifest.SUMMARY}.json of an incremental export") from None
 
 
 def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
@@ -442,7 +442,7 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
     OptionError
         If the format of the table is hudi.
     SchemaError
-        If they are no changes.
+        If the columns are not those of changes.
     """
     LAKE_FORMATS[options.format].check("rows")
     if not item_columns(given_columns(schema)):
@@ -457,7 +457,7 @@ def given_changes(schema: pa.Schema, options: ApplyOptions) -> RowChanges:
 
 
 def base_note(store: ObjectStore) -> JobState:
-    """Return where ``bootstrap`` notes, beside a log, what it knows of the bases that it loads."""
+    """Return the notes of ``bootstrap`` about the bases of a log, which are stored next to the log."""
     return JobState(store, "bootstrap", "bootstrap")
 
 

@@ -1,4 +1,4 @@
-"""Show the past of items: from a log each state, from a lake table the states that its versions have."""
+"""History of items: all states from a log, or the states in the versions of a lake table."""
 
 from __future__ import annotations
 
@@ -38,73 +38,73 @@ _TEXT = re.compile(r"[SNB]:.*", re.DOTALL)
 _TAGS = frozenset("SNB")
 
 
-def key_text_of(given: str, types: Mapping[str, str]) -> str:
-    """Return the text of a key as the column ``_key`` has it.
+def key_text_of(key: str, types: Mapping[str, str]) -> str:
+    """Return a key in the text format of the column ``_key``.
 
     Parameters
     ----------
-    given
-        That text itself; a JSON object of the key's attributes, plain or as attribute values; or the plain value of a
-        key of one attribute.
+    key
+        A text in that format; a JSON object of the key's attributes, plain or as attribute values; or the plain value
+        of a key with one attribute.
     types
-        The key attributes, and the type of each.
+        The key attributes and their types.
 
     Raises
     ------
     OptionError
-        If it is no key of the table.
+        If it is not a key of the table.
     """
     names = tuple(types)
-    if given.startswith("{"):
-        values = _object(given, names)
-    elif _TEXT.fullmatch(given):
-        return given
+    if key.startswith("{"):
+        values = _object(key, names)
+    elif _TEXT.fullmatch(key):
+        return key
     elif len(names) == 1:
-        values = {names[0]: given}
+        values = {names[0]: key}
     else:
-        raise OptionError(f"the key {given!r} has one value, and the table's keys are {_shown(names)}: {_ways(types)}")
+        raise OptionError(f"the key {key!r} has one value, but the key is {_joined(names)}: {_example(types)}")
     line = compact_json({"Item": {name: _value(values[name], tag) for name, tag in types.items()}})
     try:
-        found = from_dynamodb_json(line.encode())
-        return str(key_texts(found, names)[0])
+        item = from_dynamodb_json(line.encode())
+        return str(key_texts(item, names)[0])
     except DdbioError as error:
-        raise OptionError(f"{given!r} is no key of {_shown(names)}: {error}") from error
+        raise OptionError(f"{key!r} is not a key of {_joined(names)}: {error}") from error
 
 
-def _object(given: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _object(key: str, names: tuple[str, ...]) -> dict[str, Any]:
     try:
-        values = json.loads(given, parse_float=str, parse_int=str)
+        values = json.loads(key, parse_float=str, parse_int=str)
     except ValueError as error:
-        raise OptionError(f"the key {given!r} of {_shown(names)} is no JSON: {error}") from None
+        raise OptionError(f"the key {key!r} of {_joined(names)} is not JSON: {error}") from None
     if not isinstance(values, dict) or set(values) != set(names):
-        raise OptionError(f"the key {given!r} does not have the attributes {_shown(names)}")
+        raise OptionError(f"the key {key!r} does not have the attributes {_joined(names)}")
     return values
 
 
-def _value(given: Any, tag: str) -> dict[str, str]:
-    if isinstance(given, dict) and len(given) == 1 and set(given) <= _TAGS:
-        return {name: str(value) for name, value in given.items()}
-    return {tag: str(given)}
+def _value(attribute: Any, tag: str) -> dict[str, str]:
+    if isinstance(attribute, dict) and len(attribute) == 1 and set(attribute) <= _TAGS:
+        return {name: str(value) for name, value in attribute.items()}
+    return {tag: str(attribute)}
 
 
-def _shown(names: tuple[str, ...]) -> str:
+def _joined(names: tuple[str, ...]) -> str:
     return " and ".join(names)
 
 
-def _ways(types: Mapping[str, str]) -> str:
+def _example(types: Mapping[str, str]) -> str:
     shown = ", ".join(f'"{name}": {"5" if tag == "N" else chr(34) + "a" + chr(34)}' for name, tag in types.items())
     return f"write {{{shown}}}"
 
 
 VALID_FROM, VALID_TO, STATE_OPERATION = "valid_from", "valid_to", "operation"
 BASE_OPERATION: Final = "BASE"
-"""The operation of a state that a base load has read: what made it is not known."""
+"""The operation of a state that was read by a base load; the change that wrote it is unknown."""
 
 _TIME = pa.timestamp("us", "UTC")
 
 
 def history_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the history of items that lie in a lake table with a schema."""
+    """Return the columns of the history of items in a lake table with this schema."""
     own: list[pa.Field[Any]] = [
         pa.field(KEY, pa.string(), nullable=False),
         pa.field(VALID_FROM, _TIME),
@@ -118,54 +118,54 @@ def history_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def history_names(attributes: pa.Schema) -> list[str]:
-    """Return the names of the columns of attributes in a history: their own, unless a history has one of that name."""
+    """Return the names of attribute columns in a history: unchanged, unless the history has a column of that name."""
     own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
     used = own | {fold(name) for name in attributes.names}
     return [column_name(name_of_field(field), used) if fold(field.name) in own else field.name for field in attributes]
 
 
 def _without_older(rows: pa.Table) -> pa.Table:
-    """Leave out the states that are older than one of another stream before them; the last of an item stays.
+    """Drop states that are older than a preceding state of another stream, except for the last state of an item.
 
-    Who goes from one replica to another, and back, reads changes again that the other one had already.
+    A capture that switches to another replica and back reads changes again that the other stream already had.
     """
-    keys, epochs = rows.column(KEY).to_pylist(), [epoch_of(str(each)) for each in rows.column(VERSION).to_pylist()]
+    keys, epochs = rows.column(KEY).to_pylist(), [epoch_of(str(row)) for row in rows.column(VERSION).to_pylist()]
     if len(set(epochs) - {0}) < 2:  # noqa: PLR2004 - the second stream is the first that can go back
         return rows
     times, kept = rows.column(TIME).to_pylist(), np.ones(len(keys), np.bool_)
     before = newest = 0
-    for place, (key, epoch) in enumerate(zip(keys, epochs, strict=True)):
-        if place == 0 or keys[place - 1] != key:
+    for index, (key, epoch) in enumerate(zip(keys, epochs, strict=True)):
+        if index == 0 or keys[index - 1] != key:
             before = newest = 0
-        elif epochs[place - 1] != epoch:
+        elif epochs[index - 1] != epoch:
             before = newest
-        newest = max(newest, times[place] or 0)
-        if (times[place] or before) < before:
-            kept[place] = place + 1 == len(keys) or keys[place + 1] != key
-            times[place] = before
+        newest = max(newest, times[index] or 0)
+        if (times[index] or before) < before:
+            kept[index] = index + 1 == len(keys) or keys[index + 1] != key
+            times[index] = before
     rows = rows.set_column(rows.schema.get_field_index(TIME), rows.schema.field(TIME), pa.array(times, pa.int64()))
     return rows.filter(pa.array(kept))
 
 
 def history_of(rows: pa.Table) -> pa.Table:
-    """Return the states of each item in their order, each once, with the times from and to which it was the newest.
+    """Return the distinct states of each item in order, with the start and end of their validity.
 
     Parameters
     ----------
     rows
-        Rows of a lake table, or rows of a log as such: a delete is a state, too, with the key's attributes alone.
+        Rows of a lake table, or rows of a log, where a delete is a state with only the key attributes.
     """
     ordered = rows.take(pc.sort_indices(rows, sort_keys=[(KEY, "ascending"), (VERSION, "ascending")])).combine_chunks()
     keys, versions = ordered.column(KEY).to_pylist(), ordered.column(VERSION).to_pylist()
     pairs = list(zip(keys, versions, strict=True))
-    first = np.array([place == 0 or pairs[place - 1] != pair for place, pair in enumerate(pairs)], np.bool_)
+    first = np.array([index == 0 or pairs[index - 1] != pair for index, pair in enumerate(pairs)], np.bool_)
     kept = ordered.filter(pa.array(first))
     kept = _without_older(kept)
     keys = kept.column(KEY).to_pylist()
     times: list[Any] = kept.column(TIME).to_pylist()
-    # A state ends where the next one of its item begins.
+    # A state ends when the next state of its item starts.
     ends = [
-        times[place + 1] if place + 1 < len(keys) and keys[place + 1] == key else None for place, key in enumerate(keys)
+        times[index + 1] if index + 1 < len(keys) and keys[index + 1] == key else None for index, key in enumerate(keys)
     ]
     operations: Any = kept.column(OPERATION)
     columns: dict[str, Any] = {
@@ -173,28 +173,28 @@ def history_of(rows: pa.Table) -> pa.Table:
         VALID_TO: pa.array(ends, pa.int64()).cast(_TIME),
         STATE_OPERATION: pc.fill_null(operations, BASE_OPERATION),
     }
-    wanted = history_schema(rows.schema)
+    schema = history_schema(rows.schema)
     names = [*columns, *attribute_columns(rows.schema).names, RESCUE_FIELD.name]
     return pa.table(
         [kept.column(KEY), *columns.values(), kept.column(VERSION), *(kept.column(name) for name in names[3:])],
-        schema=wanted,
+        schema=schema,
     )
 
 
 @dataclass(frozen=True)
 class ItemState(Report):
-    """Hold one state of an item.
+    """One state of an item.
 
     Attributes
     ----------
     key
         The key as text, as in ``_key``.
     valid_from, valid_to
-        When it came, and when the next one did, in ISO 8601; null for the newest.
+        Start and end of its validity, in ISO 8601; the end is null for the newest state.
     operation
-        ``INSERT``, ``MODIFY``, ``REMOVE``, ``TTL``, or ``BASE`` for what a base load has read.
+        ``INSERT``, ``MODIFY``, ``REMOVE``, ``TTL``, or ``BASE`` for a state that was read by a base load.
     version
-        The version of the row, by which states are ordered.
+        The version of the row, which orders the states.
     item
         The item as DynamoDB JSON; null if it was deleted.
     """
@@ -209,7 +209,7 @@ class ItemState(Report):
 
 @dataclass(frozen=True)
 class HistoryReport(Report):
-    """The states of an item, or of all, in their order.
+    """The states of one or all items, in order.
 
     Attributes
     ----------
@@ -227,29 +227,29 @@ class HistoryReport(Report):
 
 
 def history(options: HistoryOptions) -> pa.Table:
-    """Return the states of an item, or of every item: each has ``valid_from``, ``valid_to`` and ``operation``.
+    """Return the states of one or all items, with ``valid_from``, ``valid_to`` and ``operation``.
 
     Raises
     ------
     NotFoundError
         If there is neither a log nor a lake table.
     OptionError
-        If the key is none of the table's.
+        If the key is not a key of the table.
     """
     return _history(options)[0]
 
 
 def describe_history(options: HistoryOptions) -> HistoryReport:
-    """Return the same as plain values; errors are those of :func:`history`."""
+    """Return the history as plain values; errors are those of :func:`history`."""
     rows, key = _history(options)
     states = list[ItemState]()
     times = [rows.column(name).to_pylist() for name in (KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION)]
     own = {KEY, VALID_FROM, VALID_TO, STATE_OPERATION, VERSION}
     items = rows.select([name for name in rows.column_names if name not in own])
-    found: list[Any] = []
+    state_items: list[Any] = []
     for batch in items.combine_chunks().to_batches():
-        found += row_items(batch, np.arange(batch.num_rows))
-    for (text, since, until, operation, version), item in zip(zip(*times, strict=True), found, strict=True):
+        state_items += row_items(batch, np.arange(batch.num_rows))
+    for (text, since, until, operation, version), item in zip(zip(*times, strict=True), state_items, strict=True):
         is_gone = operation in {"REMOVE", "TTL"}
         states.append(ItemState(text, _iso(since), _iso(until), operation, version, None if is_gone else item))
     return HistoryReport(options.source, key, tuple(states))
@@ -272,22 +272,22 @@ def _of_log(options: HistoryOptions, store: ObjectStore) -> tuple[pa.Table, str 
     shape = new_shape(item_columns(columns), keys, 1)
     types = {name_of_field(field): tag_of_field(field) for field in shape.attributes}
     key = None if options.key is None else key_text_of(options.key, {name: types[name] for name in keys})
-    streams = [each.name for each in log.lineages()]
+    streams = [lineage.name for lineage in log.lineages()]
     names = item_columns(columns).names
-    found = [shape.schema.empty_table()]
+    tables = [shape.schema.empty_table()]
     for lineage, files in log.parts({}, written):
         epoch = streams.index(lineage.name) + 1
-        for batch in read_changes(store, files, columns, _is_needless):
-            mine = batch
+        for batch in read_changes(store, files, columns, _may_lack_hour):
+            selected = batch
             if key is not None:
-                mine = batch.filter(pc.equal(key_texts(batch.select(names), keys), pa.scalar(key)))
-            if mine.num_rows:
-                found.append(pa.Table.from_batches([rows_of_log(mine, shape, epoch)]))
-    return history_of(pa.concat_tables(found)), key
+                selected = batch.filter(pc.equal(key_texts(batch.select(names), keys), pa.scalar(key)))
+            if selected.num_rows:
+                tables.append(pa.Table.from_batches([rows_of_log(selected, shape, epoch)]))
+    return history_of(pa.concat_tables(tables)), key
 
 
-def _is_needless(hour: str) -> bool:
-    """Return True: what a log had before its oldest hour is not shown."""
+def _may_lack_hour(hour: str) -> bool:
+    """Return True, since a history starts with the oldest hour of the log."""
     del hour
     return True
 
@@ -298,20 +298,20 @@ def _of_lake(options: HistoryOptions) -> tuple[pa.Table, str | None]:
     files = [*items.state.files, *older_files(items)[0]]
     if key is not None:
         (bucket,) = buckets_of(pa.array([key]), items.shape.buckets).to_pylist()
-        files = [each for each in files if each.bucket == bucket]
+        files = [file for file in files if file.bucket == bucket]
     schema = items.table.file_schema(items.state)
-    found = [schema.empty_table()]
+    tables = [schema.empty_table()]
 
     def rows() -> Iterator[pa.RecordBatch]:
-        for each in files:
+        for file in files:
             try:
-                yield from items.rows(None, [each])
+                yield from items.rows(None, [file])
             except NotFoundError:
-                # A vacuum has deleted the file of an older version.
+                # Vacuum has deleted the file of an older version.
                 continue
 
     for batch in rows():
-        mine = batch if key is None else batch.filter(pc.equal(batch.column(KEY), pa.scalar(key)))
-        if mine.num_rows:
-            found.append(pa.Table.from_batches([mine]))
-    return history_of(pa.concat_tables(found)), key
+        selected = batch if key is None else batch.filter(pc.equal(batch.column(KEY), pa.scalar(key)))
+        if selected.num_rows:
+            tables.append(pa.Table.from_batches([selected]))
+    return history_of(pa.concat_tables(tables)), key

@@ -1,4 +1,4 @@
-"""Maintain a lake table: let tombstones go, rewrite small or unsorted files, forget old versions and their files."""
+"""Maintenance of a lake table: remove tombstones, rewrite small or unsorted files, delete old versions and files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ddbio.maintain")
 SMALL_RATIO = 0.75
-"""Files below this share of the wanted size are rewritten."""
+"""Files below this share of the target size are rewritten."""
 
 _BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintainReport(JobReport):
-    """What a run did.
+    """Result of a run.
 
     Attributes
     ----------
@@ -53,17 +53,17 @@ class MaintainReport(JobReport):
     version
         Its version at the end.
     tombstones
-        Rows of deleted items that went.
+        Removed rows of deleted items.
     rewritten_files, written_files
-        Files that were replaced, and by how many.
+        Number of replaced files, and of the files that replaced them.
     gc_floor_us
-        Time in microseconds up to which tombstones may be gone; None if none ever went.
+        Time in microseconds up to which tombstones may have been removed; None if none ever was.
     deleted_files, deleted_bytes
-        Files that only versions had which are too old, or that no version ever had.
+        Files that belonged only to expired versions, or to no version.
     deleted_log_files, deleted_log_bytes
-        Files of the table's own log, in which it kept versions that are too old.
+        Files of the table's own log that described expired versions.
     since_version
-        The oldest version that can still be read; null if no files were deleted for their age.
+        The oldest version that can still be read; null if no age was set for deletion.
     """
 
     table: str
@@ -81,24 +81,24 @@ class MaintainReport(JobReport):
 
 @dataclass(frozen=True)
 class MaintainPlan(Report):
-    """What a run would do.
+    """Expected effect of a run.
 
     Attributes
     ----------
     table, version
         The lake table, and its version.
     tombstones
-        Rows of deleted items that would go.
+        Rows of deleted items that would be removed.
     rewritten_files, rewritten_bytes
         Files that would be replaced.
     z_order_by
-        Attributes by which all files would be clustered besides.
+        Attributes by which all files would also be clustered.
     deleted_files, deleted_bytes
-        Files that would be deleted; not those that the rewriting itself replaces.
+        Files that would be deleted, without those that the rewriting itself replaces.
     deleted_log_files, deleted_log_bytes
         Files of the table's own log that would be deleted.
     since_version
-        The oldest version that could still be read; null if no files would be deleted for their age.
+        The oldest version that could still be read; null if no age is set for deletion.
     """
 
     table: str
@@ -116,16 +116,16 @@ class MaintainPlan(Report):
 
 @dataclass
 class Maintainer:
-    """Rewrite files of one table; errors are those of :func:`maintain`.
+    """Rewriting of the files of one table; errors are those of :func:`maintain`.
 
     Attributes
     ----------
     sort_by
         Attributes by which the rows of each bucket are sorted.
     nulls_first
-        Whether who sorts them puts rows without the attribute first.
+        Whether the engine sorts rows without the attribute first.
     tombstones, rewritten, written
-        What this run has done.
+        The counts of this run.
     """
 
     table: LakeTable
@@ -138,39 +138,39 @@ class Maintainer:
     _files: list[Any] = field(default_factory=list)
 
     def run(self, until_us: int | None) -> LakeState:
-        """Let tombstones up to a time go, and rewrite small files; return the state at the end.
+        """Remove tombstones up to a time, and rewrite small files; return the state at the end.
 
-        The floor is raised first: a process that dies behind it leaves a table in which old changes are stale already.
+        The floor is raised first, so that old changes are already stale if the process is killed afterwards.
         """
-        # Where other writers are about, less is done again if it is committed bucket by bucket.
-        most_bytes = itertools.chain([self.target_bytes], itertools.repeat(0))
-        return retry_conflicts(self.table.store, lambda: self._run_once(until_us, next(most_bytes)))
+        # After a conflict, each bucket is committed separately, so that a new conflict repeats less work.
+        commit_bytes = itertools.chain([self.target_bytes], itertools.repeat(0))
+        return retry_conflicts(self.table.store, lambda: self._run_once(until_us, next(commit_bytes)))
 
-    def _run_once(self, until_us: int | None, most_bytes: int) -> LakeState:
+    def _run_once(self, until_us: int | None, commit_bytes: int) -> LakeState:
         state = self.state()
         if until_us is not None and until_us > int(state.properties.get(FLOOR, -1)):
             state = self.table.alter(state, (), {FLOOR: str(until_us)})
-        buckets = sorted({each.bucket for each in state.files})
+        buckets = sorted({file.bucket for file in state.files})
         while buckets:
-            done = self._rewrite(state, buckets, most_bytes)
+            done = self._rewrite(state, buckets, commit_bytes)
             buckets, state = buckets[done:], self.state()
         return state
 
     def horizon(self, age: str | None) -> int | None:
-        """Return the time up to which tombstones go: an age before the newest change that is applied.
+        """Return the time up to which tombstones are removed: the newest applied change minus the age.
 
-        Changes that are not applied yet, however long ago they were made, are above it so.
+        So changes that are not applied yet are newer than this time, regardless of when they were made.
         """
         if age is None:
             return None
         state = self.state()
         work = BucketFiles(self.table.store, self.table.file_schema(state), "plan", FileOptions())
-        times = [pc.max(batch.column(0)).as_py() for each in state.files for batch in work.read(each, (TIME,))]
-        newest = max((each for each in times if each is not None), default=0)
+        times = [pc.max(batch.column(0)).as_py() for file in state.files for batch in work.read(file, (TIME,))]
+        newest = max((value for value in times if value is not None), default=0)
         return min(newest, int(time.time() * 1_000_000)) - seconds_of(age) * 1_000_000
 
     def forget(self, since: int) -> LakeState:
-        """Forget the versions before one; return the newest state."""
+        """Forget the versions before ``since``, and return the newest state."""
         return retry_conflicts(self.table.store, lambda: self.table.forget(self.state(), since))
 
     def state(self) -> LakeState:
@@ -182,63 +182,67 @@ class Maintainer:
         return state
 
     def plan(self, until_us: int | None) -> tuple[LakeState, int, list[LakeFile]]:
-        """Return the state of the table, how many tombstones would go, and the files that would be rewritten."""
+        """Return the state of the table, the number of tombstones to remove, and the files to rewrite."""
         state, tombstones, files = self.state(), 0, list[Any]()
         floor = max(int(state.properties.get(FLOOR, -1)), -1 if until_us is None else until_us)
-        work = self._work(state, "plan")
-        for bucket in sorted({each.bucket for each in state.files}):
-            chosen, masks = self._chosen(work, [each for each in state.files if each.bucket == bucket], floor)
-            tombstones += sum(int((~each).sum()) for each in masks.values())
+        work = self._bucket_files(state, "plan")
+        for bucket in sorted({file.bucket for file in state.files}):
+            chosen, masks = self._choose(work, [file for file in state.files if file.bucket == bucket], floor)
+            tombstones += sum(int((~mask).sum()) for mask in masks.values())
             files += chosen
         return state, tombstones, files
 
-    def _work(self, state: LakeState, job_id: str) -> BucketFiles:
+    def _bucket_files(self, state: LakeState, job_id: str) -> BucketFiles:
         options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=NOTED)
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
-    def _chosen(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:
-        """Return the files of a bucket to rewrite, and which rows stay of each file that loses some.
+    def _choose(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:
+        """Return the files of a bucket to rewrite, and the masks of the rows to keep in those that lose rows.
 
-        Those are the files that have tombstones to go, small ones if there are several, and all if one is not sorted.
+        These are files with tombstones to remove, small files if there are several, and all files if one is not sorted.
         """
-        # No change has a time before 1970: without a floor no row goes, and no file is read for it.
-        found = {each.path: _stays(work, each, floor) for each in files if floor >= 0}
-        masks = {path: mask for path, mask in found.items() if not mask.all()}
-        small = [each for each in files if each.size_bytes < SMALL_RATIO * self.target_bytes]
-        chosen = [each for each in files if each.path in masks]
+        # All changes are from 1970 or later, so without a floor no row is removed and no file has to be read.
+        all_masks = {file.path: _keep_mask(work, file, floor) for file in files if floor >= 0}
+        masks = {path: mask for path, mask in all_masks.items() if not mask.all()}
+        small = [file for file in files if file.size_bytes < SMALL_RATIO * self.target_bytes]
+        chosen = [file for file in files if file.path in masks]
         if len(small) > 1:
-            chosen = [each for each in files if each in small or each in chosen]
+            chosen = [file for file in files if file in small or file in chosen]
         names = columns_of(work.schema, self.sort_by)
-        if names and (chosen or not all(self._is_sorted(work, each, names) for each in files)):
+        if names and (chosen or not all(self._is_sorted(work, file, names) for file in files)):
             chosen = files
         return chosen, masks
 
     def _is_sorted(self, work: BucketFiles, file: LakeFile, names: Sequence[str]) -> bool:
         """Return whether the rows of a file are sorted."""
-        wanted = list(dict.fromkeys([*names, KEY]))
-        rows = pa.Table.from_batches(work.read(file, wanted), pa.schema([work.schema.field(name) for name in wanted]))
+        sort_columns = list(dict.fromkeys([*names, KEY]))
+        rows = pa.Table.from_batches(
+            work.read(file, sort_columns), pa.schema([work.schema.field(name) for name in sort_columns])
+        )
         if self.nulls_first:
-            # Arrow puts them last; whether there is a value is false before it is true.
-            columns = [each for name in wanted for each in (pc.is_valid(rows.column(name)), rows.column(name))]
-            rows = pa.table(columns, names=[str(place) for place in range(len(columns))])
+            # Arrow sorts nulls last. Sorting by is_valid first puts them first, because false is less than true.
+            columns = [
+                column for name in sort_columns for column in (pc.is_valid(rows.column(name)), rows.column(name))
+            ]
+            rows = pa.table(columns, names=[str(index) for index in range(len(columns))])
         order: Any = pc.sort_indices(rows, sort_keys=_ascending(rows.column_names))
-        # The places are unsigned: a difference would never be below 0.
-        places = order.to_numpy()
-        return bool((places[1:] > places[:-1]).all())
+        # The indices are unsigned, so a difference would never be negative.
+        indices = order.to_numpy()
+        return bool((indices[1:] > indices[:-1]).all())
 
-    def _rewrite(self, state: LakeState, buckets: Sequence[int], most_bytes: int) -> int:
-        """Rewrite, in one commit, those files of the first buckets that need it; return how many buckets those are.
+    def _rewrite(self, state: LakeState, buckets: Sequence[int], commit_bytes: int) -> int:
+        """Rewrite files of the first buckets in one commit, and return the number of these buckets.
 
-        They are so many as have the given bytes to rewrite, and one at least.
+        The commit includes at least one bucket, and ends after the given number of bytes.
         """
         job_id = new_job_id()
-        work, floor = self._work(state, job_id), int(state.properties.get(FLOOR, -1))
+        work, floor = self._bucket_files(state, job_id), int(state.properties.get(FLOOR, -1))
         chosen, masks, removed, done = dict[int, list[Any]](), dict[str, Any](), list[Any](), 0
-        for done, bucket in enumerate(buckets, 1):  # noqa: B007 - how many were looked at
-            chosen[bucket], lost = self._chosen(work, [each for each in state.files if each.bucket == bucket], floor)
+        for done, bucket in enumerate(buckets, 1):  # noqa: B007 - the number of examined buckets
+            chosen[bucket], lost = self._choose(work, [file for file in state.files if file.bucket == bucket], floor)
             masks |= lost
             removed += chosen[bucket]
-            if removed and sum(each.size_bytes for each in removed) >= most_bytes:
+            if removed and sum(file.size_bytes for file in removed) >= commit_bytes:
                 break
         if not removed:
             return done
@@ -253,40 +257,40 @@ class Maintainer:
         finally:
             with contextlib.suppress(DdbioError):
                 self.table.store.abort(job_id)
-        self.tombstones += sum(int((~each).sum()) for each in masks.values())
+        self.tombstones += sum(int((~mask).sum()) for mask in masks.values())
         self.rewritten += len(removed)
         self.written += len(added)
         return done
 
     def _rows(self, work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        rows = _kept(work, files, masks)
+        rows = _kept_rows(work, files, masks)
         names = columns_of(work.schema, self.sort_by)
         if not names:
             yield from rows
             return
-        whole = pa.Table.from_batches(rows, work.schema)
-        order = pc.sort_indices(whole.select(list(dict.fromkeys([*names, KEY]))), sort_keys=_ascending([*names, KEY]))
-        yield from whole.take(order).combine_chunks().to_batches(_BATCH_ROWS)
+        table = pa.Table.from_batches(rows, work.schema)
+        order = pc.sort_indices(table.select(list(dict.fromkeys([*names, KEY]))), sort_keys=_ascending([*names, KEY]))
+        yield from table.take(order).combine_chunks().to_batches(_BATCH_ROWS)
 
 
 def maintain(
     options: MaintainOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> MaintainReport:
-    """Rewrite the small files of a table of a lake as few, and let old tombstones go.
+    """Rewrite small files of a lake table as larger ones, and remove old tombstones, versions and files.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
 
     Raises
     ------
     NotFoundError
         If there is no such table.
     OptionError
-        If ddbio did not make the table.
+        If ddbio did not create the table.
     TargetError
-        If other writers are faster again and again, or the table of the catalog is another one.
+        If other writers repeatedly win the race for a commit, or the catalog has another table of this name.
     """
     clock, now = Clock(), time.time()
     if (writer := TABLE_FORMATS[options.format].spark_writer()) is not None:
@@ -307,11 +311,11 @@ def maintain(
         state = job.forget(log.since_version)
     sweep = plan_swept(job.table, state, options, now)
     abort_staged(job.table, options, now)
-    # Readers who ask a catalog must not be sent to what goes now.
+    # The catalog must not refer readers to files that are deleted next.
     register_lake(options, job.table, state)
-    # Data goes first: what is left behind by a run that dies here is found by the log.
-    for each in (sweep, log):
-        job.table.store.delete([file.path for file in each.files])
+    # Data is deleted first: if the run is killed in between, the log still lists the remaining files.
+    for part in (sweep, log):
+        job.table.store.delete([file.path for file in part.files])
     _LOG.info("%s: %d files are deleted, %d of the log", job.table.store.uri, len(sweep.files), len(log.files))
     floor = state.properties.get(FLOOR)
     return MaintainReport(
@@ -327,14 +331,14 @@ def maintain(
 
 
 def plan_maintain(options: MaintainOptions) -> MaintainPlan:
-    """Return what :func:`maintain` would rewrite and delete; nothing is written.
+    """Return the files that :func:`maintain` would rewrite and delete; nothing is written.
 
     Raises
     ------
     NotFoundError
         If there is no such table.
     OptionError
-        If ddbio did not make the table.
+        If ddbio did not create the table.
     """
     job = open_maintainer(options)
     state, tombstones, files = job.plan(job.horizon(options.tombstones_older_than))
@@ -345,53 +349,53 @@ def plan_maintain(options: MaintainOptions) -> MaintainPlan:
         version=state.version,
         tombstones=tombstones,
         rewritten_files=len(files),
-        rewritten_bytes=sum(each.size_bytes for each in files),
+        rewritten_bytes=sum(file.size_bytes for file in files),
         z_order_by=options.z_order_by or (),
         **_deleted(options, sweep, log),
     )
 
 
 def open_maintainer(options: MaintainOptions) -> Maintainer:
-    """Return what decides for the table that the options name, and rewrites its files."""
+    """Return the maintainer of the table that the options name."""
     table = open_lake_table(options.table, options.format, options)
     nulls_first = TABLE_FORMATS[options.format].sorts_nulls_first
     return Maintainer(table, int(options.target_file_bytes), options.sort_by or (), nulls_first)
 
 
 def plan_swept(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
-    """Return the data files that go for their age."""
+    """Return the data files to delete because of their age."""
     age = options.vacuum_older_than
     return Sweep((), 0) if age is None else plan_sweep(table, state, now - seconds_of(age))
 
 
 def plan_expired(table: LakeTable, state: LakeState, options: MaintainOptions, now: float) -> Sweep:
-    """Return the files of the table's own log that go for their age."""
+    """Return the files of the table's own log to delete because of their age."""
     age = options.expire_snapshots_older_than
     return Sweep((), 0) if age is None else plan_expiry(table, state, now - seconds_of(age))
 
 
 def abort_staged(table: LakeTable, options: MaintainOptions, now: float) -> None:
-    """Discard what killed jobs have staged for a table: a week later, or after the age of the files that go."""
+    """Delete staged files of killed jobs after a week, or after the age at which files are deleted."""
     age = options.vacuum_older_than
-    kept = DEAD_AFTER if age is None else timedelta(seconds=seconds_of(age))
-    # Whoever may not list it goes on all the same.
+    min_age = DEAD_AFTER if age is None else timedelta(seconds=seconds_of(age))
+    # Without the permission to list the files, the run continues.
     with contextlib.suppress(DdbioError):
-        abort_old(table.store, datetime.fromtimestamp(now, UTC) - kept)
+        abort_old(table.store, datetime.fromtimestamp(now, UTC) - min_age)
 
 
 def _deleted(options: MaintainOptions, sweep: Sweep, log: Sweep) -> dict[str, Any]:
-    is_asked = options.vacuum_older_than is not None or options.expire_snapshots_older_than is not None
+    has_age = options.vacuum_older_than is not None or options.expire_snapshots_older_than is not None
     return {
         "deleted_files": len(sweep.files),
         "deleted_bytes": sweep.bytes,
         "deleted_log_files": len(log.files),
         "deleted_log_bytes": log.bytes,
-        "since_version": max(sweep.since_version, log.since_version) if is_asked else None,
+        "since_version": max(sweep.since_version, log.since_version) if has_age else None,
     }
 
 
 def columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
-    """Return the columns of some attributes.
+    """Return the columns of the given attributes.
 
     Raises
     ------
@@ -399,17 +403,17 @@ def columns_of(schema: pa.Schema, attributes: Sequence[str]) -> list[str]:
         If there is no such attribute.
     """
     names = {name_of_field(field): field.name for field in attribute_columns(schema)}
-    for each in attributes:
-        if each not in names:
-            raise OptionError(f"the lake table has no attribute {each!r} to sort by")
-    return [names[each] for each in attributes]
+    for attribute in attributes:
+        if attribute not in names:
+            raise OptionError(f"the lake table has no attribute {attribute!r} to sort by")
+    return [names[attribute] for attribute in attributes]
 
 
 def _ascending(names: Sequence[str]) -> list[tuple[str, Any]]:
     return [(name, "ascending") for name in names]
 
 
-def _stays(work: BucketFiles, file: LakeFile, floor: int) -> Any:
+def _keep_mask(work: BucketFiles, file: LakeFile, floor: int) -> Any:
     masks = [np.ones(0, np.bool_)]
     for batch in work.read(file, (DELETED, TIME)):
         deleted = batch.column(0).to_numpy(zero_copy_only=False)
@@ -418,7 +422,7 @@ def _stays(work: BucketFiles, file: LakeFile, floor: int) -> Any:
     return np.concatenate(masks)
 
 
-def _kept(work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _kept_rows(work: BucketFiles, files: list[LakeFile], masks: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     for file in files:
         if file.path in masks:
             yield from work.read_rows(file, masks[file.path])

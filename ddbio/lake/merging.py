@@ -1,6 +1,6 @@
-"""Merge a batch of changes into the files of a lake table: on threads of this process, or spread over an engine.
+"""Merge of a batch of changes into the files of a lake table, on threads of this process or on an engine.
 
-Nothing is committed here: the files are staged, and who merges names them to the committer.
+Files are only staged here. The caller passes them to the committer.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
-_MOST_THREADS = 4
-# Attributes without a column are inferred from so many rows of each task; what does not fit is rescued.
-_SAMPLED_TEXTS = 1_000
+_MAX_THREADS = 4
+# Columns of new attributes are inferred from this number of rows of each task; values that do not fit are rescued.
+_MAX_SAMPLED_TEXTS = 1_000
 _TASKS_PER_CORE = 4
 _CHANGES = b"ddbio:changes"
 
 
 @dataclass(frozen=True)
 class RowMaker:
-    """Make rows of a table of changes.
+    """Conversion of changes to rows of a table.
 
     Attributes
     ----------
     epochs
         The streams in the order of their epochs.
     since_us
-        Changes before this time are left out: the base load has them.
+        Changes before this time are left out, because the base load includes them.
     """
 
     shape: LakeShape
@@ -63,42 +63,42 @@ class RowMaker:
 
     def rows(self, lineage: str, batch: pa.RecordBatch) -> pa.Table:
         """Return the rows for changes of one stream."""
-        made = pa.Table.from_batches([rows_of_log(batch, self.shape, self.epochs.index(lineage) + 1)])
+        rows = pa.Table.from_batches([rows_of_log(batch, self.shape, self.epochs.index(lineage) + 1)])
         if self.since_us > 0:
-            made = made.filter(pc.greater_equal(made.column(TIME), pa.scalar(self.since_us)))
-        return made
+            rows = rows.filter(pc.greater_equal(rows.column(TIME), pa.scalar(self.since_us)))
+        return rows
 
 
 class BucketRows:
-    """Hold rows by their buckets, each in memory of its own: what was taken is let go with its bucket."""
+    """Rows by bucket in separate tables, so that the memory of a bucket is free after it was taken."""
 
     def __init__(self, tables: Iterable[pa.Table] = ()) -> None:
         self._parts = defaultdict[int, list[pa.Table]](list)
-        for each in tables:
-            self.add(each)
+        for table in tables:
+            self.add(table)
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows."""
+        """Add rows."""
         column: Any = rows.column(BUCKET)
         for bucket in map(int, pc.unique(column).to_pylist()):
             self._parts[bucket].append(rows.filter(pc.equal(column, pa.scalar(bucket, column.type))))
 
     def take(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield each bucket with the newest row of each of its keys, and forget them."""
+        """Yield and remove each bucket, with the newest row of each key."""
         for bucket in sorted(self._parts):
             yield bucket, newest(pa.concat_tables(self._parts.pop(bucket)))
 
 
 @dataclass(frozen=True)
 class BucketMerger:
-    """Merge rows into the live files of a table, bucket by bucket.
+    """Merge of rows into the live files of a table, bucket by bucket.
 
     Attributes
     ----------
     live
-        The live files of the buckets with changes, or of all.
+        The live files of all buckets, or of those with changes.
     floor
-        As of ``ddbio.lake.bucket_merge.BucketMerge``.
+        See ``ddbio.lake.bucket_merge.BucketMerge``.
     """
 
     files: BucketFiles
@@ -110,22 +110,22 @@ class BucketMerger:
         return merge_bucket(self.files, *part, self.floor)
 
     def of_bucket(self, rows: BucketRows) -> Iterator[tuple[int, list[LakeFile], pa.Table]]:
-        """Yield each bucket with changes, its files and its changes, which are let go then."""
+        """Yield each bucket with its files and its changes, which are freed afterwards."""
         by_bucket = defaultdict[int, list[LakeFile]](list)
-        for each in self.live:
-            by_bucket[each.bucket].append(each)
-        for bucket, found in rows.take():
-            yield bucket, by_bucket[bucket], found
+        for file in self.live:
+            by_bucket[file.bucket].append(file)
+        for bucket, changes in rows.take():
+            yield bucket, by_bucket[bucket], changes
 
 
 @dataclass(frozen=True)
 class Merged:
-    """Say what became of a batch.
+    """Result of the merge of a batch.
 
     Attributes
     ----------
     changes
-        How many there were.
+        The number of changes.
     """
 
     changes: int
@@ -133,58 +133,58 @@ class Merged:
 
     @property
     def outcome(self) -> Outcome:
-        """What the changes do; those that a newer one of the batch supersedes are stale."""
-        found = sum((each.outcome for each in self.buckets), Outcome())
-        merged = found.inserted + found.updated + found.deleted + found.stale
-        return found + Outcome(stale=self.changes - merged)
+        """Return the effects of the changes; a change that a newer one in the batch supersedes is stale."""
+        total = sum((bucket.outcome for bucket in self.buckets), Outcome())
+        merged = total.inserted + total.updated + total.deleted + total.stale
+        return total + Outcome(stale=self.changes - merged)
 
 
 class Merging(Protocol):
-    """Read changes and merge them."""
+    """Engine that reads and merges changes."""
 
     def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
-        """Return the shape with columns for the attributes of some changes."""
+        """Return the shape with columns for the attributes of the changes."""
         ...
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
-        """Merge changes; if it fails, the job has to be aborted."""
+        """Merge changes; after an error, the job must be aborted."""
         ...
 
 
 @dataclass
 class LocalMerging:
-    """Merge on threads of this process, which holds the changes of a batch."""
+    """Merge on threads of this process, which keeps the changes of a batch in memory."""
 
-    _found: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+    _read_rows: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
 
     def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
-        """Return the shape with columns for the attributes of some changes, which are read now."""
-        with ThreadPoolExecutor(min(_MOST_THREADS, available_cores())) as threads:
+        """Read the changes, and return the shape with columns for their attributes."""
+        with ThreadPoolExecutor(min(_MAX_THREADS, available_cores())) as threads:
             read = threads.map(lambda part: [(part.lineage, batch) for batch in part.batches()], parts)
-            self._found = [each for found in read for each in found]
-        rescued = [text for _, batch in self._found for text in rescued_texts(batch)]
+            self._read_rows = [row for rows in read for row in rows]
+        rescued = [text for _, batch in self._read_rows for text in rescued_texts(batch)]
         return shape.grown(item_columns(columns), rescued)
 
     def rows(self, maker: RowMaker) -> tuple[int, BucketRows]:
-        """Return how many changes were read, and their rows; the changes are let go meanwhile."""
-        made, changes = BucketRows(), 0
-        self._found.reverse()
-        while self._found:
-            lineage, batch = self._found.pop()
+        """Return the number and the rows of the changes that were read, and free the changes."""
+        rows, changes = BucketRows(), 0
+        self._read_rows.reverse()
+        while self._read_rows:
+            lineage, batch = self._read_rows.pop()
             changes += batch.num_rows
-            made.add(maker.rows(lineage, batch))
-        return changes, made
+            rows.add(maker.rows(lineage, batch))
+        return changes, rows
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
-        """Merge the changes that were read last."""
+        """Merge the changes that were last read."""
         del parts
         changes, rows = self.rows(maker)
         return Merged(changes, tuple(_on_threads(merger.merge, merger.of_bucket(rows))))
 
 
 def _on_threads(work: Callable[[PartT], ResultT], parts: Iterator[PartT]) -> list[ResultT]:
-    """Return the results of some parts, each of which is made when a thread is free for it."""
-    found, lock, failed = list[ResultT](), threading.Lock(), threading.Event()
+    """Return the results of the parts; a part is made only when a thread is free for it."""
+    results, lock, failed = list[ResultT](), threading.Lock(), threading.Event()
 
     def run() -> None:
         try:
@@ -193,34 +193,34 @@ def _on_threads(work: Callable[[PartT], ResultT], parts: Iterator[PartT]) -> lis
                     part = next(parts, None)
                 if part is None:
                     return
-                found.append(work(part))
-                # It goes before the next is made.
+                results.append(work(part))
+                # The memory of the part is freed before the next part is made.
                 del part
         except BaseException:
             failed.set()
             raise
 
-    count = min(_MOST_THREADS, available_cores())
+    count = min(_MAX_THREADS, available_cores())
     with ThreadPoolExecutor(count) as threads:
         running = [threads.submit(run) for _ in range(count)]
-    for each in running:
-        each.result()
-    return found
+    for future in running:
+        future.result()
+    return results
 
 
 def rescued_texts(batch: pa.RecordBatch) -> list[str]:
     """Return the texts of the rescue column."""
     column = batch.column(RESCUE_NAME)
-    return [] if column.null_count == batch.num_rows else [str(each) for each in column.drop_null().to_pylist()]
+    return [] if column.null_count == batch.num_rows else [str(text) for text in column.drop_null().to_pylist()]
 
 
 @dataclass(frozen=True)
 class SplitTask:
-    """Name changes that one task makes rows of.
+    """Changes that one task converts to rows.
 
     Attributes
     ----------
-    partitions
+    The number of tasks that the buckets are divided among.
         Among so many tasks the buckets are divided.
     """
 
@@ -232,14 +232,14 @@ class SplitTask:
 
 @dataclass(frozen=True)
 class BucketsTask:
-    """Hold the changes of some buckets, as streams of Arrow."""
+    """The changes of some buckets, as Arrow streams."""
 
     merger: BucketMerger
     streams: tuple[bytes, ...]
 
 
 def split(task: SplitTask) -> Iterator[tuple[tuple[int, ...], bytes]]:
-    """Yield the rows of a task's changes, under the number of the task that merges them."""
+    """Yield the rows of a task's changes, with the number of the task that merges them."""
     batches = ((part.lineage, batch) for part in task.parts for batch in part.batches())
     for number, (lineage, batch) in enumerate(batches):
         for partition, data in split_batch(task.maker, lineage, batch, task.partitions):
@@ -247,12 +247,12 @@ def split(task: SplitTask) -> Iterator[tuple[tuple[int, ...], bytes]]:
 
 
 def split_batch(maker: RowMaker, lineage: str, batch: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the rows of some changes by the task that merges them; the first says how many changes there were."""
+    """Yield the rows of changes by merging task; the metadata of the first stream has the number of changes."""
     rows, changes = newest(maker.rows(lineage, batch)), batch.num_rows
     column: Any = rows.column(BUCKET)
-    place = pa.array(column.to_numpy() % partitions)
-    for partition in sorted(map(int, pc.unique(place).to_pylist())) or [0]:
-        chosen = rows.filter(pc.equal(place, pa.scalar(partition, place.type)))
+    partition_numbers = pa.array(column.to_numpy() % partitions)
+    for partition in sorted(map(int, pc.unique(partition_numbers).to_pylist())) or [0]:
+        chosen = rows.filter(pc.equal(partition_numbers, pa.scalar(partition, partition_numbers.type)))
         sink = pa.BufferOutputStream()
         schema = chosen.schema.with_metadata({_CHANGES: str(changes)})
         with pa.ipc.new_stream(sink, schema) as stream:
@@ -262,7 +262,7 @@ def split_batch(maker: RowMaker, lineage: str, batch: pa.RecordBatch, partitions
 
 
 def gather(merger: BucketMerger, partition: int, streams: Iterable[bytes]) -> BucketsTask:
-    """Return the task that merges what has arrived at a partition."""
+    """Return the task that merges the streams of a partition."""
     del partition
     return BucketsTask(merger, tuple(streams))
 
@@ -270,74 +270,74 @@ def gather(merger: BucketMerger, partition: int, streams: Iterable[bytes]) -> Bu
 def merge_buckets(task: BucketsTask, budget: Budget) -> Merged:
     """Stage the files of a task's buckets."""
     del budget
-    tables = [pa.ipc.open_stream(each).read_all() for each in task.streams]
+    tables = [pa.ipc.open_stream(stream).read_all() for stream in task.streams]
     if not tables:
         return Merged(0, ())
-    changes = sum(int((each.schema.metadata or {})[_CHANGES]) for each in tables)
-    rows = BucketRows(each.replace_schema_metadata(None) for each in tables)
+    changes = sum(int((table.schema.metadata or {})[_CHANGES]) for table in tables)
+    rows = BucketRows(table.replace_schema_metadata(None) for table in tables)
     return Merged(changes, tuple(map(task.merger.merge, task.merger.of_bucket(rows))))
 
 
 @dataclass(frozen=True)
-class LookTask:
-    """Name changes that are searched for attributes without a column."""
+class SearchTask:
+    """Changes that are searched for attributes without a column."""
 
     parts: tuple[ChangePart, ...]
-    known: frozenset[str]
+    column_names: frozenset[str]
 
 
-def look(task: LookTask, budget: Budget) -> list[str]:
-    """Return rescued attributes that have no column, as texts of a rescue column."""
+def find_unmapped(task: SearchTask, budget: Budget) -> list[str]:
+    """Return the rescued attributes without a column, as texts of a rescue column."""
     del budget
-    found = (text for part in task.parts for batch in part.batches() for text in rescued_texts(batch))
-    return list(itertools.islice(unknown_texts(found, task.known), _SAMPLED_TEXTS))
+    texts = (text for part in task.parts for batch in part.batches() for text in rescued_texts(batch))
+    return list(itertools.islice(unknown_texts(texts, task.column_names), _MAX_SAMPLED_TEXTS))
 
 
-def unknown_texts(texts: Iterable[str], known: frozenset[str]) -> Iterator[str]:
-    """Yield texts of a rescue column without the attributes that have a column; none that are empty so."""
+def unknown_texts(texts: Iterable[str], column_names: frozenset[str]) -> Iterator[str]:
+    """Yield texts of a rescue column without the attributes that have a column; empty texts are skipped."""
     for text in texts:
-        left = {name: value for name, value in json.loads(text).items() if name not in known}
-        if left:
-            yield compact_json(left)
+        remaining = {name: value for name, value in json.loads(text).items() if name not in column_names}
+        if remaining:
+            yield compact_json(remaining)
 
 
 class SpreadMerging:
-    """Merge on an engine that shuffles: its tasks read the changes, and merge those of their buckets.
+    """Merge on an engine with a shuffle: its tasks read the changes, and merge those of their buckets.
 
-    The driver holds the lists of files, and no row.
+    The driver has only the lists of files, and no rows.
     """
 
     def __init__(self, engine: ShufflingEngine) -> None:
         self._engine = engine
 
     def grown(self, shape: LakeShape, columns: pa.Schema, parts: Sequence[ChangePart]) -> LakeShape:
-        """Return the shape with columns for the attributes of some changes; each task looks at a sample of its own."""
+        """Return the shape with columns for the attributes of the changes; each task reads its own sample."""
         items = item_columns(columns)
-        known = frozenset(name_of_field(each) for each in (*shape.attributes, *items))
-        tasks = [LookTask(each, known) for each in self._groups(parts)]
-        found = self._engine.run(look, tasks, LocalBudget(None, job="apply"))
-        return shape.grown(items, [text for texts in found for text in texts])
+        column_names = frozenset(name_of_field(field) for field in (*shape.attributes, *items))
+        tasks = [SearchTask(group, column_names) for group in self._groups(parts)]
+        results = self._engine.run(find_unmapped, tasks, LocalBudget(None, job="apply"))
+        return shape.grown(items, [text for texts in results for text in texts])
 
     def merge(self, parts: Sequence[ChangePart], maker: RowMaker, merger: BucketMerger) -> Merged:
-        """Merge changes by a shuffle."""
+        """Merge changes with a shuffle."""
         partitions = partitions_of(maker, self._engine.parallelism)
-        tasks = [SplitTask(number, each, maker, partitions) for number, each in enumerate(self._groups(parts))]
+        tasks = [SplitTask(number, group, maker, partitions) for number, group in enumerate(self._groups(parts))]
         shuffle = Shuffle(split, functools.partial(gather, merger), partitions)
-        found = self._engine.run_shuffled(shuffle, tasks, merge_buckets, LocalBudget(None, job="apply"))
-        return joined(found)
+        results = self._engine.run_shuffled(shuffle, tasks, merge_buckets, LocalBudget(None, job="apply"))
+        return joined(results)
 
     def _groups(self, parts: Sequence[ChangePart]) -> list[tuple[ChangePart, ...]]:
-        small = [each for part in parts for each in part.divided()]
+        small = [small_part for part in parts for small_part in part.divided()]
         count = min(len(small), self._engine.parallelism * _TASKS_PER_CORE)
         return [tuple(small[number::count]) for number in range(count)]
 
 
 def partitions_of(maker: RowMaker, parallelism: int) -> int:
-    """Return among how many tasks the buckets of a table are divided."""
+    """Return the number of tasks that the buckets of a table are divided among."""
     return min(maker.shape.buckets, parallelism * _TASKS_PER_CORE)
 
 
-def joined(found: Iterable[Merged]) -> Merged:
-    """Return what became of all changes."""
-    merged = list(found)
-    return Merged(sum(each.changes for each in merged), tuple(one for each in merged for one in each.buckets))
+def joined(results: Iterable[Merged]) -> Merged:
+    """Return the merged result of all tasks."""
+    merged = list(results)
+    return Merged(sum(result.changes for result in merged), tuple(one for result in merged for one in result.buckets))

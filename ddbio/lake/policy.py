@@ -1,4 +1,4 @@
-"""Read the file that says how several lake tables are maintained."""
+"""Maintenance of several lake tables by a policy file."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ _MEMBERS = {"defaults", "tables"}
 
 
 def maintain_by_policy(path: str, options: ConnectionOptions) -> tuple[MaintainReport, ...]:
-    """Maintain the tables of a lake that a file of TOML or YAML names, as it says.
+    """Maintain the lake tables of a policy file in TOML or YAML.
 
     Parameters
     ----------
     path
-        The file: ``defaults``, and ``tables``, a list of options with their ``table``.
+        The file, with ``defaults`` and ``tables``, a list of options that include ``table``.
 
     Raises
     ------
     NotFoundError
         If there is no such file, or no such table.
     OptionError
-        If the file is wrong, naming the table.
+        If the file is invalid; the message names the table.
     TargetError
-        If other writers are faster again and again.
+        If other writers repeatedly win the race for a commit.
     """
     return tuple(map(maintain, read_policy(path, options)))
 
 
 def read_policy(path: str, options: ConnectionOptions) -> list[MaintainOptions]:
-    """Return the options of each table of a file of TOML or YAML: ``defaults``, and over them those of ``tables``.
+    """Return the options of each table of a policy file in TOML or YAML; those of ``tables`` override ``defaults``.
 
     Raises
     ------
     NotFoundError
         If there is no such file.
     OptionError
-        Naming the table whose options are wrong.
+        If options are invalid; the message names the table.
     """
-    given = _parsed(path)
-    if not isinstance(given, dict) or set(given) - _MEMBERS or not isinstance(given.get("tables"), list):
-        raise OptionError(f"the policy {path} has to have tables, a list, and may have defaults: nothing else")
-    found = []
-    for number, each in enumerate(given["tables"], 1):
-        if not isinstance(each, dict) or "table" not in each:
+    policy = _read_file(path)
+    if not isinstance(policy, dict) or set(policy) - _MEMBERS or not isinstance(policy.get("tables"), list):
+        raise OptionError(f"the policy {path} must have a list of tables, and may have defaults, but nothing else")
+    table_options = []
+    for number, table in enumerate(policy["tables"], 1):
+        if not isinstance(table, dict) or "table" not in table:
             raise OptionError(f"table {number} of the policy {path} has no member 'table', its folder")
         try:
-            values = {**connection_of(options), **given.get("defaults", {}), **each}
-            found.append(parse_options(MaintainOptions, values))
+            values = {**connection_of(options), **policy.get("defaults", {}), **table}
+            table_options.append(parse_options(MaintainOptions, values))
         except OptionError as error:
-            raise OptionError(f"{each['table']} in the policy {path}: {error}") from None
-    return found
+            raise OptionError(f"{table['table']} in the policy {path}: {error}") from None
+    return table_options
 
 
-def _parsed(path: str) -> Any:
+def _read_file(path: str) -> Any:
     try:
         text = local_path(path).read_text("utf-8")
     except OSError as error:
@@ -72,13 +72,13 @@ def _parsed(path: str) -> Any:
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise OptionError(f"the policy {path} is no TOML: {error}") from None
+            raise OptionError(f"the policy {path} is not TOML: {error}") from None
     try:
-        # Who has no policy needs no reader of one.
+        # The YAML reader is needed only for policies.
         import yaml  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise OptionError("policies in YAML need pyyaml: pip install 'ddbio[quality]'; TOML needs nothing") from error
+        raise OptionError("policies in YAML need pyyaml: pip install 'ddbio[quality]', or use TOML") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise OptionError(f"the policy {path} is no YAML: {error}") from None
+        raise OptionError(f"the policy {path} is not YAML: {error}") from None

@@ -1,8 +1,8 @@
-"""Reconcile a log with incremental exports: each closed window of both, losses counted and repaired.
+"""Reconciliation of a log with incremental exports: compare closed windows, and count and repair losses.
 
-A window is handled as a gap is healed: what the export has and the log lacks becomes rows of the log, right behind the
-last one of each item, and what no export tells is read from the table. A window is decided once: a run that was killed
-goes on with it.
+A window is handled like a gap that is healed. Changes of the export that the log lacks become rows of the log, directly
+after the last row of each item. Items that no export decides are read from the table. A window is decided only once,
+and a window of a killed run is resumed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("ddbio.reconcile")
 _KIND = "reconcile"
-# What is exported of a window begins so much before it: changes at the end of a window are left to the next one.
+# The export starts this long before the window, because late changes of a window are left to the next one.
 _OVERLAP = timedelta(seconds=300)
 _BEFORE = _OVERLAP + timedelta(seconds=MARGIN_SECONDS)
 _CLOSED_SECONDS = 600.0
@@ -53,7 +53,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True)
 class ReconciledWindow(Result):
-    """What one window had.
+    """Result of one window.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class ReconciledWindow(Result):
     exports
         Folders of the exports that it was compared with.
     changes
-        Items that they have.
+        Number of items in the exports.
     lost
-        Items of which the log lacked a change: it has a row for each now.
+        Items that lacked a change in the log; the log now has a row for each.
     settled
-        Items that no export tells, which were read from the table.
+        Items that no export decided, which were read from the table.
     """
 
     start: datetime
@@ -79,21 +79,21 @@ class ReconciledWindow(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconcilePlan(WindowsPlan):
-    """Describe which windows would be reconciled."""
+    """The windows that would be reconciled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReconcileReport(WindowsReport):
-    """What a run did; ``lost`` of ``changes`` is the measured loss of the stream.
+    """Result of a run; ``lost`` divided by ``changes`` is the measured loss of the stream.
 
     Attributes
     ----------
     windows
-        The windows that were reconciled.
+        The reconciled windows.
     lost
-        Items of which the log lacked a change.
+        Items that lacked a change in the log.
     applied
-        What was applied to the lake table afterwards; null without one.
+        The report of applying the log to the lake table afterwards; null without a lake table.
     """
 
     windows: tuple[ReconciledWindow, ...]
@@ -103,69 +103,69 @@ class ReconcileReport(WindowsReport):
 
 @dataclass(frozen=True)
 class _ClosedWindow(Gap):
-    """Handle a window as a gap; its number is the minute of its end, less than any sequence number."""
+    """Window that is handled as a gap. Its number is the minute of its end, less than any sequence number."""
 
     @property
     def heal_id(self) -> str:
-        """The name of the job that reconciles it."""
+        """Return the id of the job that reconciles the window."""
         return f"{self.job_id}_heal_w{self.batch}"
 
 
 def plan_reconcile(options: ReconcileOptions) -> ReconcilePlan:
-    """Return which windows :func:`reconcile` would look at, and what their exports cost; nothing is asked for.
+    """Return the windows that :func:`reconcile` would compare, and the cost of their exports; nothing is started.
 
     Raises
     ------
     NotFoundError
         If there is no capture, or no such table.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     store = open_store(options.dest, options)
     return _plan(options, closed_windows(options, store))
 
 
 def _plan(options: ReconcileOptions, windows: Sequence[Window]) -> ReconcilePlan:
-    asked = [part for each in windows for part in heal_windows(each.start, each.end)]
-    return ReconcilePlan(**plan_windows(options, windows, 0 if options.from_export else len(asked)))
+    exports = [part for window in windows for part in heal_windows(window.start, window.end)]
+    return ReconcilePlan(**plan_windows(options, windows, 0 if options.from_export else len(exports)))
 
 
 def reconcile(
     options: ReconcileOptions, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> ReconcileReport:
-    """Compare each closed window of a log of changes with an incremental export; count and repair what it lost.
+    """Compare each closed window of a log of changes with an incremental export; count and repair lost changes.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
 
     Raises
     ------
     NotFoundError
         If there is no capture, or no such table.
     OptionError
-        If exports have to be asked for and ``export_to`` is missing, or the service has none so far back.
+        If exports are needed and ``export_to`` is missing, or the window is too old for exports.
     ExportIncompleteError
         If the given exports do not cover a window, or one is damaged.
     TargetError
         If another process reconciles this log.
     """
     clock, store = Clock(), open_store(options.dest, options)
-    # What cannot be applied is told before exports are paid for.
+    # Invalid options of apply are reported before exports are paid for.
     applying = _applying(options)
     windows = closed_windows(options, store)
     plan = _plan(options, windows)
     require_export_to(options, plan)
     job = Reconciler(options, store)
-    done = [job.reconcile(each) for each in windows]
+    done = [job.reconcile(window) for window in windows]
     return ReconcileReport(
         table=plan.table,
         dest=store.uri,
         windows=tuple(done),
-        changes=sum(each.changes for each in done),
-        lost=sum(each.lost for each in done),
-        settled=sum(each.settled for each in done),
+        changes=sum(window.changes for window in done),
+        lost=sum(window.lost for window in done),
+        settled=sum(window.settled for window in done),
         applied=None if applying is None else apply_log(applying, master=master, conf=conf),
         planned=plan.figures,
         actual=Figures(None, clock.seconds(), job.billed_bytes or None, job.usd),
@@ -175,14 +175,14 @@ def reconcile(
 
 @dataclass
 class Reconciler:
-    """Reconcile windows of one log; errors are those of :func:`reconcile`.
+    """Reconciliation of windows of one log; errors are those of :func:`reconcile`.
 
     Attributes
     ----------
     look
-        Reads items of the table.
+        The function that reads items of the table.
     billed_bytes, usd
-        What the exports took; None if the service does not say.
+        Usage and cost of the exports; None if the service does not report it.
     """
 
     options: ReconcileOptions
@@ -192,33 +192,33 @@ class Reconciler:
     usd: float | None = None
 
     def reconcile(self, window: Window) -> ReconciledWindow:
-        """Reconcile a window, or go on with it."""
+        """Reconcile a window, or resume its reconciliation."""
         job_id = _capture(self.options, self.store).job_id
         state = _state(self.store, job_id)
         state.put_once(_name(window), _record(window))
         number = int(window.end.timestamp()) // _MINUTE
-        # The export begins before the window: what changed at the end of the one before is looked at here.
+        # The export starts before the window, to include late changes of the previous window.
         gap = _ClosedWindow(job_id, number, ("reconciled",), window.start - _OVERLAP, window.end)
-        found = heal_gap(self.options, self.store, gap, {}, self.look)
-        _LOG.info("%s: %s, %d of %d changes were lost", self.store.uri, window, found.rows, found.changes)
-        counts = {"changes": found.changes, "lost": found.rows, "settled": found.settled}
+        healed = heal_gap(self.options, self.store, gap, {}, self.look)
+        _LOG.info("%s: %s, %d of %d changes were lost", self.store.uri, window, healed.rows, healed.changes)
+        counts = {"changes": healed.changes, "lost": healed.rows, "settled": healed.settled}
         state.put(_name(window), {**_record(window), **counts, "done": True})
-        self.billed_bytes += found.billed_bytes
-        if found.usd is not None:
-            self.usd = (self.usd or 0.0) + found.usd
-        return ReconciledWindow(window.start, window.end, found.exports, found.changes, found.rows, found.settled)
+        self.billed_bytes += healed.billed_bytes
+        if healed.usd is not None:
+            self.usd = (self.usd or 0.0) + healed.usd
+        return ReconciledWindow(window.start, window.end, healed.exports, healed.changes, healed.rows, healed.settled)
 
 
 def _applying(options: ReconcileOptions) -> ApplyOptions | None:
     if options.target is None:
         return None
     kind = lake_format(open_store(options.target, options)) if options.format == "auto" else options.format
-    given = {**connection_of(options), "source": options.dest, "table": options.target}
-    return parse_options(ApplyOptions, {**given, "format": kind or "delta", "engine": options.engine})
+    values = {**connection_of(options), "source": options.dest, "table": options.target}
+    return parse_options(ApplyOptions, {**values, "format": kind or "delta", "engine": options.engine})
 
 
 def _capture(options: ReconcileOptions, store: ObjectStore) -> JobState:
-    """Return the capture that the jobs which reconcile belong to: the first of those that share the log."""
+    """Return the capture that owns the reconciling jobs: the first of those that share the log."""
     return min(captures_in(store, options.job_id), key=lambda state: state.job_id)
 
 
@@ -235,54 +235,58 @@ def _record(window: Window) -> dict[str, Any]:
 
 
 def closed_windows(options: ReconcileOptions, store: ObjectStore) -> list[Window]:
-    """Return the windows that are closed and not reconciled yet; the first may have been begun by a run that died."""
+    """Return the closed windows that are not reconciled yet; the first may be one that a killed run started."""
     capture = _capture(options, store)
-    known = {each["start"]: each for each in _state(store, capture.job_id).records()}
+    records = {record["start"]: record for record in _state(store, capture.job_id).records()}
     head = capture.head() or {}
-    ends = [datetime.fromisoformat(each["end"]) for each in known.values() if each.get("done")]
-    began = datetime.fromtimestamp(float(head.get("started_at", 0.0)), UTC)
-    since = options.since or max(ends, default=began)
+    ends = [datetime.fromisoformat(record["end"]) for record in records.values() if record.get("done")]
+    capture_start = datetime.fromtimestamp(float(head.get("started_at", 0.0)), UTC)
+    since = options.since or max(ends, default=capture_start)
     if not options.from_export:
         since = _within_recovery(options, since, is_first=options.since is None and not ends)
-    start, until, found = since.replace(microsecond=0), _closed(options), list[Window]()
+    start, until, windows = since.replace(microsecond=0), _closed(options), list[Window]()
     while True:
-        noted = known.get(start.isoformat())
-        end = datetime.fromisoformat(noted["end"]) if noted else min(start + MAX_WINDOW, until.replace(microsecond=0))
+        record = records.get(start.isoformat())
+        end = datetime.fromisoformat(record["end"]) if record else min(start + MAX_WINDOW, until.replace(microsecond=0))
         if end > until or end - start < MIN_WINDOW:
-            return found
-        if noted is None or not noted.get("done"):
-            found.append(Window(start, end))
+            return windows
+        if record is None or not record.get("done"):
+            windows.append(Window(start, end))
         start = end
 
 
 def _within_recovery(options: ReconcileOptions, since: datetime, *, is_first: bool) -> datetime:
-    """Return the time from which windows can be reconciled: exports begin some minutes before, and recovery by then.
+    """Return the time from which windows can be reconciled: their exports, which start earlier, need recovery by then.
 
     Raises
     ------
     OptionError
-        If windows were reconciled up to an earlier time, or one was given: what lies between is never reconciled.
+        If the next window is too old for an export.
     """
     earliest = describe_recovery(dynamodb_spec(options), options.table).earliest
     if earliest is None:
-        # The export says that recovery is off, and what turns it on.
+        # The export reports that recovery is off, and how to enable it.
         return since
     first = earliest.replace(microsecond=0) + _BEFORE + timedelta(seconds=1)
     if since >= first or is_first:
         return max(since, first)
     raise OptionError(
-        f"the table {options.table!r} can be recovered from {earliest.isoformat()} on, and the next window of "
-        f"{options.dest} begins at {since.isoformat()}: no export has the changes before {first.isoformat()}. Give "
-        f"since={first.isoformat()} to go on from there"
+        f"the table {options.table!r} can be recovered from {earliest.isoformat()} on, but the next window of "
+        f"{options.dest} starts at {since.isoformat()}: no export has the changes before {first.isoformat()}. Set "
+        f"since={first.isoformat()} to continue from there"
     )
 
 
 def _closed(options: ReconcileOptions) -> datetime:
-    """Return the time up to which all changes are captured."""
+    """Return the time up to which all changes have been captured."""
     if options.until is not None:
         return options.until
     now = time.time()
-    asked = {**connection_of(options), "dest": options.dest, "job_id": options.job_id}
-    lags = [each.lag_seconds for each in capture_status(parse_options(CaptureStatusOptions, asked)) if each.lag_seconds]
+    status_options = {**connection_of(options), "dest": options.dest, "job_id": options.job_id}
+    lags = [
+        status.lag_seconds
+        for status in capture_status(parse_options(CaptureStatusOptions, status_options))
+        if status.lag_seconds
+    ]
     until = min([now - _CLOSED_SECONDS, *(now - lag - _LAG_SECONDS for lag in lags)])
     return datetime.fromtimestamp(int(until), UTC)

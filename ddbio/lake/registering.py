@@ -1,4 +1,4 @@
-"""Name lake tables in catalogs: register them after each run, so that engines read the newest version; write DDL."""
+"""Lake tables in catalogs: registration after each run, so that engines read the newest version, and DDL."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ATTEMPTS = 3
 
 
 def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
-    """Refuse a table that no catalog could name, before anything is merged.
+    """Raise if the catalog cannot have the table; this is checked before anything is merged.
 
     Raises
     ------
     OptionError
-        If ``catalog`` names no table, or one of a catalog that is not there, or the lake table cannot be named there.
+        If ``catalog`` is not a table name, or its catalog does not exist, or cannot have the lake table.
     EndpointError
-        If a catalog of Iceberg does not answer, or refuses.
+        If an Iceberg catalog is unavailable, or refuses the request.
     """
     if options.catalog is None:
         return
@@ -43,31 +43,35 @@ def check_lake_catalog(options: ApplyOptions | MaintainOptions) -> None:
     if owner is not None:
         if owner.name != options.format:
             raise OptionError(
-                f"catalog: {options.catalog} is for {owner.facts.title} tables, and this one is {options.format}: take "
-                f"{TABLE_FORMATS[options.format].example}"
+                f"catalog: {options.catalog} is for {owner.facts.title} tables, but this table is {options.format}: "
+                f"use {TABLE_FORMATS[options.format].example}"
             )
         owner.check_own_catalog(options.catalog, open_store(options.table, options))
         return
     parse_table_name(options.catalog)
     if not options.table.startswith("s3://"):
-        raise OptionError(f"catalog: {options.table} is not on S3, where readers of a Glue table look")
+        raise OptionError(f"catalog: {options.table} is not on S3, but Glue tables need files on S3")
 
 
 def _owner_of(catalog: str) -> LakeFormat | None:
-    """Return the format for which alone a catalog is; None for Glue, which names tables of all formats."""
-    found = (each for each in TABLE_FORMATS.values() if each.own_catalog and catalog.startswith(each.own_catalog))
-    return next(found, None)
+    """Return the only format that a catalog supports; None for Glue, which supports all formats."""
+    owners = (
+        table_format
+        for table_format in TABLE_FORMATS.values()
+        if table_format.own_catalog and catalog.startswith(table_format.own_catalog)
+    )
+    return next(owners, None)
 
 
 def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, state: LakeState) -> None:
-    """Make the table of the catalog name a state of a lake table, unless it names a newer one.
+    """Point the table of the catalog to this state of the lake table, unless it already has a newer one.
 
     Raises
     ------
     TargetError
-        If the table of the catalog is of another folder or format, or was written through the catalog.
+        If the table of the catalog has another folder or format, or was written through the catalog.
     AccessDeniedError, EndpointError, ServiceError
-        If the catalog refuses; the lake table is committed, and the next run registers it.
+        If the catalog refuses; the lake table is committed already, and the next run registers it.
     """
     if options.catalog is None:
         return
@@ -77,44 +81,44 @@ def register_lake(options: ApplyOptions | MaintainOptions, table: LakeTable, sta
         return
     name, spec, location = parse_table_name(options.catalog), catalog_spec(options), table.store.uri.rstrip("/")
     table_format = TABLE_FORMATS[options.format]
-    wanted = table_format.glue_table(name, state, location)
-    glue.put_table(spec, name, wanted, lambda existing: changed_lake_input(name, existing, wanted))
-    _match_partitions(spec, name, table_format, wanted, table.store)
+    definition = table_format.glue_table(name, state, location)
+    glue.put_table(spec, name, definition, lambda existing: changed_lake_input(name, existing, definition))
+    _match_partitions(spec, name, table_format, definition, table.store)
 
 
 def _match_partitions(
     spec: ClientSpec, name: TableName, table_format: LakeFormat, definition: dict[str, Any], store: ObjectStore
 ) -> None:
-    """Make the partitions of a table the buckets that have files, if readers list what they find in Glue."""
+    """Create and delete Glue partitions to match the buckets with files, if readers use Glue partitions."""
     if table_format.glue_partitions(definition, ()) is None:
         return
     table = table_format.open_table(store)
     for _ in range(_ATTEMPTS):
-        # In this order: what another writer adds while the files are listed is not known here, and stays.
-        there = glue.read_partitions(spec, name)
+        # The partitions are read first, so that a bucket that another writer adds meanwhile is not deleted.
+        existing = glue.read_partitions(spec, name)
         state = table.load()
-        buckets = [] if state is None else [each.bucket for each in state.files]
-        wanted = table_format.glue_partitions(definition, buckets) or {}
-        changes = partition_changes(wanted, there, definition["StorageDescriptor"]["Location"])
+        buckets = [] if state is None else [file.bucket for file in state.files]
+        partitions = table_format.glue_partitions(definition, buckets) or {}
+        changes = partition_changes(partitions, existing, definition["StorageDescriptor"]["Location"])
         glue.create_partitions(spec, name, changes.new)
         glue.update_partitions(spec, name, changes.changed)
         glue.delete_partitions(spec, name, changes.gone)
         if not changes.gone:
-            # A bucket that was taken out may have got files meanwhile.
+            # A deleted bucket may have received files meanwhile, so check again.
             return
 
 
 def write_ddl(options: CatalogDdlOptions) -> str:
-    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
+    """Return the DDL of the table of a folder's live files, or of a lake table in the folder.
 
     Raises
     ------
     NotFoundError
-        If the folder holds no files.
+        If the folder has no files.
     OptionError
         If the dialect cannot describe it.
     SchemaError
-        If a column has no type there.
+        If the dialect has no type for a column.
     """
     store = open_store(options.path, options)
     database, _, table = (options.name or _usual_name(options.path)).rpartition(".")
@@ -130,7 +134,7 @@ def _write_lake_ddl(options: CatalogDdlOptions, name: TableName, table_format: s
     table = open_lake_table(options.path, table_format, options)
     state = table.load()
     if state is None:
-        raise OptionError(f"{options.path} is a table that ddbio did not make: only its own catalog names it")
+        raise OptionError(f"{options.path} is a table that ddbio did not create: its own catalog defines it")
     uri = table.store.uri.rstrip("/")
     location = uri if "://" in uri else str(Path(uri).resolve())
     return TABLE_FORMATS[table_format].ddl(name, state, location, options.dialect)

@@ -1,4 +1,4 @@
-"""Verify that a lake table holds what the table holds, now or at a time, by digest and by what differs."""
+"""Verification that a lake table has the same items as its DynamoDB table, now or as of a time."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class StateAt:
-    """Hold what a lake table held at a time.
+    """The items of a lake table as of a time.
 
     Attributes
     ----------
     at_us, margin_us
-        The time in microseconds since 1970, and how far clocks may be apart.
+        The time in microseconds since 1970, and the tolerance for clock differences.
     recent
-        Keys that the version has changes of from behind the time, or from within the margin before it.
+        Keys with changes after the time, or within the margin before it.
     unsettled
-        The words of those keys of which nothing tells what they were.
+        The key words of recent items whose state at the time is unknown.
     """
 
     items: LakeItems
@@ -78,18 +78,18 @@ class StateAt:
     _states: list[pa.RecordBatch] = field(default_factory=list)
 
     def is_settled(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Return which rows are of items that have not changed since well before the time."""
+        """Return the mask of rows whose items were last changed before the margin."""
         times = rows.column(TIME).fill_null(0).to_numpy()
         is_base = pc.equal(rows.column(VERSION), pa.scalar(BASE)).to_numpy(zero_copy_only=False)
-        found: NDArray[np.bool_] = is_base | (times < self.at_us - self.margin_us)
-        return found
+        mask: NDArray[np.bool_] = is_base | (times < self.at_us - self.margin_us)
+        return mask
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the other items as they were."""
+        """Yield the rows of the recent items as of the time."""
         yield from self._rows
 
     def find_recent(self) -> None:
-        """Find the keys of rows that are not settled, and keep their rows."""
+        """Find the keys of unsettled rows, and store these rows."""
         for batch in self.items.rows():
             recent = batch.filter(pa.array(~self.is_settled(batch)))
             if recent.num_rows:
@@ -97,94 +97,94 @@ class StateAt:
                 self._add(recent)
 
     def read_log(self, uri: str, options: ConnectionOptions) -> bool:
-        """Gather the states that a log has of recent keys; return whether it has all changes behind the base."""
+        """Collect the states of recent keys in a log; return whether the log has all changes since the base load."""
         store = open_store(uri, options)
         log = open_log(store)
         shape, epochs = self.items.shape, list(self.items.epochs)
         if log.keys() != shape.keys:
-            raise OptionError(f"the log {uri} has the key {log.keys()}, and the lake table {shape.keys}")
+            raise OptionError(f"the log {uri} has the key {log.keys()}, but the lake table has {shape.keys}")
         columns, written = log_columns(log.schema()), log.written()
         names = item_columns(columns).names
         based_on = hour_folder((base_us(self.items) - LogChanges.slack_us) // _HOUR_US)
         expired = set[str]()
 
-        def is_needless(hour: str) -> bool:
+        def note_missing_hour(hour: str) -> bool:
             expired.add(hour)
             return True
 
-        # What was never applied is behind all that was.
-        epochs += [each.name for each in log.lineages() if each.name not in epochs]
+        # Streams that were never applied follow all applied ones.
+        epochs += [lineage.name for lineage in log.lineages() if lineage.name not in epochs]
         for lineage, files in log.parts({}, written):
             epoch = epochs.index(lineage.name) + 1
-            for batch in read_changes(store, files, columns, is_needless):
+            for batch in read_changes(store, files, columns, note_missing_hour):
                 keys = key_texts(batch.select(names), shape.keys)
-                mine = batch.filter(pc.is_in(keys, value_set=self._keys()))
-                if mine.num_rows:
-                    self._add(rows_of_log(mine, shape, epoch))
+                selected = batch.filter(pc.is_in(keys, value_set=self._keys()))
+                if selected.num_rows:
+                    self._add(rows_of_log(selected, shape, epoch))
         return not expired or max(expired) < based_on
 
     def read_versions(self) -> bool:
-        """Gather the rows that older versions of the table have of recent keys; return whether all can be read."""
+        """Collect the rows of recent keys in older versions of the table; return whether all versions can be read."""
         keys, shape = self._keys(), self.items.shape
         buckets = set(buckets_of(keys, shape.buckets).to_pylist())
         files, is_whole = older_files(self.items)
-        for each in (file for file in files if file.bucket in buckets):
+        for older_file in (file for file in files if file.bucket in buckets):
             try:
-                for batch in self.items.rows(None, [each]):
-                    mine = batch.filter(pc.is_in(batch.column(KEY), value_set=keys))
-                    if mine.num_rows:
-                        self._add(mine)
+                for batch in self.items.rows(None, [older_file]):
+                    selected = batch.filter(pc.is_in(batch.column(KEY), value_set=keys))
+                    if selected.num_rows:
+                        self._add(selected)
             except NotFoundError:
                 is_whole = False
         return is_whole
 
     def settle(self, source: Iterable[pa.RecordBatch], *, is_whole: bool) -> None:
-        """Choose the state of each recent key: the one that the source has, if it is possible, or the likeliest.
+        """Choose the state of each recent key: the state of the source if it is possible, else the most likely one.
 
         Parameters
         ----------
         source
-            The items that the source has of recent keys, at least.
+            The items of the source that include all recent keys.
         is_whole
-            Whether each key that has no state from before the time was not there.
+            Whether the collected states are complete, so that a key without an older state did not exist at the time.
         """
         hasher = RowHasher(Hashing(self.items.shape.keys, 1.0))
-        wanted = dict[int, int]()
+        source_items = dict[int, int]()
         for batch in source:
             rows = hasher.hashed(batch).rows
-            wanted |= zip(rows.keys.tolist(), rows.items.tolist(), strict=True)
+            source_items |= zip(rows.keys.tolist(), rows.items.tolist(), strict=True)
         states, chosen, unsettled = self._gathered(), list[int](), list[int]()
         if not states.num_rows:
             return
         items = states.select([field.name for field in self.items.item_schema]).cast(self.items.item_schema)
         hashed = [hasher.hashed(batch).rows for batch in items.combine_chunks().to_batches()]
-        words = np.concatenate([each.keys for each in hashed]).tolist()
-        images = np.concatenate([each.items for each in hashed]).tolist()
+        words = np.concatenate([hashed_rows.keys for hashed_rows in hashed]).tolist()
+        images = np.concatenate([hashed_rows.items for hashed_rows in hashed]).tolist()
         times: list[Any] = states.column(TIME).to_pylist()
         deleted = states.column(DELETED).to_pylist()
         bases = pc.equal(states.column(VERSION), pa.scalar(BASE)).to_pylist()
         cut, last = self.at_us - self.margin_us, self.at_us + self.margin_us
-        for places in _by_key(list(map(str, states.column(KEY).to_pylist()))):
-            before = [each for each in places if bases[each] or times[each] < cut]
-            possible = [*before[-1:], *(each for each in places if each not in before and times[each] <= last)]
-            word = words[places[0]]
+        for indices in _by_key(list(map(str, states.column(KEY).to_pylist()))):
+            before = [index for index in indices if bases[index] or times[index] < cut]
+            possible = [*before[-1:], *(index for index in indices if index not in before and times[index] <= last)]
+            word = words[indices[0]]
             if not before and not is_whole:
                 unsettled.append(word)
                 continue
-            absent = not before or any(deleted[each] for each in possible)
-            if word in wanted:
-                match = [each for each in possible if not deleted[each] and images[each] == wanted[word]]
+            absent = not before or any(deleted[index] for index in possible)
+            if word in source_items:
+                match = [index for index in possible if not deleted[index] and images[index] == source_items[word]]
                 if match:
                     chosen.append(match[-1])
                     continue
             elif absent:
                 continue
-            chosen += [each for each in possible if bases[each] or times[each] <= self.at_us][-1:]
+            chosen += [index for index in possible if bases[index] or times[index] <= self.at_us][-1:]
         self._rows = states.take(pa.array(chosen, pa.int64())).combine_chunks().to_batches()
         self.unsettled = np.array(unsettled, np.uint64)
 
-    def leave_out(self) -> None:
-        """Take all recent keys for unsettled."""
+    def mark_unsettled(self) -> None:
+        """Mark all recent keys as unsettled."""
         hasher = RowHasher(Hashing(self.items.shape.keys, 1.0))
         schema = self.items.item_schema
         words = [np.zeros(0, np.uint64)]
@@ -195,61 +195,61 @@ class StateAt:
 
     def recent_words(self) -> Words:
         """Return the words of all recent keys."""
-        self.leave_out()
-        found, self.unsettled = self.unsettled, np.zeros(0, np.uint64)
-        return found
+        self.mark_unsettled()
+        words, self.unsettled = self.unsettled, np.zeros(0, np.uint64)
+        return words
 
     def _keys(self) -> Any:
         return pa.array(sorted(self.recent), pa.string())
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        """Keep rows of recent keys, whatever other columns they come with."""
-        schema = pa.schema([*(each for each in OWN_FIELDS if each.name != BUCKET), *self.items.item_schema])
+        """Store rows of recent keys, without other columns."""
+        schema = pa.schema([*(field for field in OWN_FIELDS if field.name != BUCKET), *self.items.item_schema])
         columns: list[Any] = [rows.column(field.name) for field in schema]
         self._states.append(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _gathered(self) -> pa.Table:
-        """Return the states of recent keys in the order of keys and versions, each once."""
+        """Return the distinct states of recent keys, ordered by key and version."""
         if not self._states:
             return pa.table({})
-        found = pa.Table.from_batches(self._states)
-        found = found.take(pc.sort_indices(found, sort_keys=[(KEY, "ascending"), (VERSION, "ascending")]))
-        keys, versions = found.column(KEY).to_pylist(), found.column(VERSION).to_pylist()
+        states = pa.Table.from_batches(self._states)
+        states = states.take(pc.sort_indices(states, sort_keys=[(KEY, "ascending"), (VERSION, "ascending")]))
+        keys, versions = states.column(KEY).to_pylist(), states.column(VERSION).to_pylist()
         pairs = list(zip(keys, versions, strict=True))
-        first = [place == 0 or pairs[place - 1] != pair for place, pair in enumerate(pairs)]
-        return found.filter(pa.array(first, pa.bool_()))
+        first = [index == 0 or pairs[index - 1] != pair for index, pair in enumerate(pairs)]
+        return states.filter(pa.array(first, pa.bool_()))
 
 
 def older_files(items: LakeItems) -> tuple[list[LakeFile], bool]:
-    """Return the files that only older versions of a table have, and whether all versions since its first are there."""
-    known, found, state = {each.path for each in items.state.files}, list[Any](), items.state
+    """Return the files that only older versions of a table have, and whether all versions can be read."""
+    paths, files, state = {file.path for file in items.state.files}, list[Any](), items.state
     while (version := items.table.before(state)) is not None:
         try:
             older = items.table.load(version)
         except NotFoundError:
-            return found, False
+            return files, False
         if older is None:
-            return found, False
-        for each in older.files:
-            if each.path not in known:
-                known.add(each.path)
-                found.append(each)
+            return files, False
+        for file in older.files:
+            if file.path not in paths:
+                paths.add(file.path)
+                files.append(file)
         state = older
-    return found, True
+    return files, True
 
 
 def base_us(items: LakeItems) -> int:
-    """Return when the base load of a table began; 0 if it has none."""
+    """Return the start of the base load of a table; 0 without a base."""
     return items.table.position(items.state, BASE_LOAD)
 
 
 def _by_key(keys: list[str]) -> Iterator[list[int]]:
-    """Yield the places of each key, of keys in order."""
+    """Yield the indices of each key in a sorted list of keys."""
     start = 0
-    for place in range(1, len(keys) + 1):
-        if place == len(keys) or keys[place] != keys[start]:
-            yield list(range(start, place))
-            start = place
+    for index in range(1, len(keys) + 1):
+        if index == len(keys) or keys[index] != keys[start]:
+            yield list(range(start, index))
+            start = index
 
 
 _LOG = logging.getLogger("ddbio.verify")
@@ -258,22 +258,22 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class VerifyReport(ValidationReport):
-    """Say whether a lake table holds what the table holds, and what differs.
+    """Result of the comparison of a lake table with a DynamoDB table.
 
-    The source is the table or its export, the target the lake table; the fields of both are as of a validation.
+    The source is the table or its export, and the target is the lake table; the fields are those of a validation.
 
     Attributes
     ----------
     at
-        Time as of which they were compared, in ISO 8601; null is now.
+        Time as of which they were compared, in ISO 8601; null means now.
     version
         Version of the lake table that was read.
     tombstones
-        Its rows of deleted items, which are left out.
+        Rows of deleted items in the lake table, which are left out.
     recent
-        Items that have changed since shortly before the time: the log has told what they were.
+        Items that changed after the time, or shortly before it; their state at the time comes from the log.
     unsettled
-        Those of them that nothing tells of; they were not compared.
+        Recent items whose state is unknown; they were not compared.
     """
 
     at: str | None = None
@@ -284,14 +284,14 @@ class VerifyReport(ValidationReport):
 
 
 def verify(options: VerifyOptions) -> VerifyReport:
-    """Return whether a table of a lake holds what the DynamoDB table holds, now or as of a time, and what differs.
+    """Compare a lake table with its DynamoDB table, now or as of a time, and return the differences.
 
     Raises
     ------
     NotFoundError
         If there is no such table, export or lake table.
     OptionError
-        If a time is given and neither an export of it nor where one may go; or if the base of the lake table is newer.
+        If ``at`` is set without an export or ``export_to``; or if the base of the lake table is newer.
     ExportIncompleteError
         If the export is damaged.
     """
@@ -299,22 +299,22 @@ def verify(options: VerifyOptions) -> VerifyReport:
     if options.at is None and not _is_export(options):
         side = LakeSide(options.target, items)
         return _report(validate(_validation(options), options.table, side), items, side, None, None)
-    # What cannot be verified is told before an export is paid for.
+    # Invalid inputs are reported before an export is paid for.
     if options.log is not None:
         open_log(open_store(options.log, options))
     if options.at is not None:
         _require_base(options, items, options.at if _is_export(options) else options.at.replace(microsecond=0))
     folder = options.table if _is_export(options) else _export(options)
     at = _time_of(folder, options)
-    # The service may cut the times of exports to whole seconds.
+    # The service may truncate the times of exports to whole seconds.
     if options.at is not None and abs(options.at - at) >= timedelta(seconds=1):
         raise OptionError(
-            f"{folder} holds the state of {at.isoformat()}, not of {options.at.isoformat()}: leave at out"
+            f"{folder} has the state of {at.isoformat()}, not of {options.at.isoformat()}: omit the option at"
         )
     _require_base(options, items, at)
     at_us = round(at.timestamp() * _MICROS)
-    given = _validation(options)
-    source = ExportWithout(folder, given, options)
+    validation = _validation(options)
+    source = ExportWithout(folder, validation, options)
     state = StateAt(items, at_us, round(options.margin_seconds * _MICROS))
     state.find_recent()
     if state.recent:
@@ -322,23 +322,23 @@ def verify(options: VerifyOptions) -> VerifyReport:
         _settle(options, state, source, items)
         source.without = state.unsettled
     side = LakeSide(options.target, items, state)
-    return _report(validate(given, source, side), items, side, state, at)
+    return _report(validate(validation, source, side), items, side, state, at)
 
 
 def _require_base(options: VerifyOptions, items: LakeItems, at: datetime) -> None:
-    """Refuse a time before the base of the lake table began."""
+    """Raise if the time is before the base load of the lake table."""
     if base_us(items) > round(at.timestamp() * _MICROS):
         began = datetime.fromtimestamp(base_us(items) / _MICROS, UTC)
         raise OptionError(
-            f"the base of {options.target} was loaded at {began.isoformat()}, after {at.isoformat()}: what it held "
-            "then is not there; verify it as of a later time"
+            f"the base of {options.target} was loaded at {began.isoformat()}, after {at.isoformat()}: an older state "
+            "is not stored; verify it as of a later time"
         )
 
 
 def _settle(options: VerifyOptions, state: StateAt, source: ExportWithout, items: LakeItems) -> None:
-    """Find out what recent items were at the time; without a log nothing tells."""
+    """Determine the state of recent items at the time; without a log they stay unsettled."""
     if options.log is None:
-        state.leave_out()
+        state.mark_unsettled()
         return
     words = state.recent_words()
     is_whole = state.read_log(options.log, options)
@@ -346,26 +346,26 @@ def _settle(options: VerifyOptions, state: StateAt, source: ExportWithout, items
         is_whole &= state.read_versions()
     reading = Reading(items.item_schema, items.key_types, "merge")
 
-    def mine() -> Iterator[pa.RecordBatch]:
+    def recent_batches() -> Iterator[pa.RecordBatch]:
         for batch in source.batches(reading):
-            is_mine = np.isin(key_words(batch, tuple(reading.keys)), words)
-            if is_mine.any():
-                yield batch.filter(pa.array(is_mine))
+            is_recent = np.isin(key_words(batch, tuple(reading.keys)), words)
+            if is_recent.any():
+                yield batch.filter(pa.array(is_recent))
 
-    state.settle(mine(), is_whole=is_whole)
+    state.settle(recent_batches(), is_whole=is_whole)
 
 
 def _validation(options: VerifyOptions) -> ValidateOptions:
     names = ("max_units", "max_seconds", "max_usd", "prices", "examples", "consistent", "rcu_per_second", "read_ratio")
-    wanted: dict[str, Any] = {name: getattr(options, name) for name in names}
-    given = {**connection_of(options), **wanted, "source": options.table, "target": options.target}
-    return parse_options(ValidateOptions, given)
+    named_options: dict[str, Any] = {name: getattr(options, name) for name in names}
+    values = {**connection_of(options), **named_options, "source": options.table, "target": options.target}
+    return parse_options(ValidateOptions, values)
 
 
 def _report(
-    found: ValidationReport, items: LakeItems, side: LakeSide, state: StateAt | None, at: datetime | None
+    validation: ValidationReport, items: LakeItems, side: LakeSide, state: StateAt | None, at: datetime | None
 ) -> VerifyReport:
-    values = {field.name: getattr(found, field.name) for field in dataclasses.fields(ValidationReport)}
+    values = {field.name: getattr(validation, field.name) for field in dataclasses.fields(ValidationReport)}
     return VerifyReport(
         **values,
         at=None if at is None else at.isoformat(),
@@ -379,29 +379,29 @@ def _report(
 def _is_export(options: VerifyOptions) -> bool:
     if options.table.startswith("arn:") or "/" not in options.table:
         return False
-    return any(each.path == f"{SUMMARY}.json" for each in open_store(options.table, options).list(SUMMARY))
+    return any(entry.path == f"{SUMMARY}.json" for entry in open_store(options.table, options).list(SUMMARY))
 
 
 def _time_of(folder: str, options: VerifyOptions) -> datetime:
     text = open_export(folder, options).summary.export_time
     if text is None:
-        raise OptionError(f"{folder} does not say of which time its items are: give a full export of the service")
+        raise OptionError(f"{folder} does not contain the time of its items: use a full export of the service")
     return datetime.fromisoformat(text)
 
 
 def _export(options: VerifyOptions) -> str:
-    """Ask the service for the full export as of the second of the time; the same again is the same export."""
+    """Return the full export as of the time, in whole seconds; the same call again returns the same export."""
     at = options.at
     if options.export_to is None or at is None:
         raise OptionError(
-            "export_to is missing, an s3:// prefix for the full export as of that time; or give the folder of one that "
-            "is there in place of the table"
+            "export_to is missing: set it to an s3:// prefix for the full export as of that time, or pass the folder "
+            "of an existing full export as the table"
         )
     at = at.replace(microsecond=0)
     token = hashlib.sha256(f"{options.table} {options.export_to} {at.isoformat()}".encode()).hexdigest()
     limits = {name: getattr(options, name) for name in ("max_seconds", "max_usd", "prices")}
-    given = {**export_connection_of(options), **limits, "table": options.table, "dest": options.export_to}
-    job = EXPORT.start(parse_options(ExportStartOptions, {**given, "at": at, "client_token": token}))
+    values = {**export_connection_of(options), **limits, "table": options.table, "dest": options.export_to}
+    job = EXPORT.start(parse_options(ExportStartOptions, {**values, "at": at, "client_token": token}))
     waiting = {name: getattr(options, name) for name in ("wait_seconds", "poll_seconds")}
     done = EXPORT.wait(parse_options(WaitOptions, {**connection_of(options), **waiting, "arn": job.arn}))
     return done.uri or ""

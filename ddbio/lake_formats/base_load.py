@@ -258,13 +258,13 @@ def shape_for(table: LakeTable, columns: pa.Schema, keys: Sequence[str], buckets
     Raises
     ------
     OptionError
-        If the table has another key, or ddbio did not make it.
+        If the table has another key, or ddbio did not create it.
     """
     state = table.load()
     if state is None:
         return new_shape(columns, keys, buckets)
     if KEYS not in state.properties:
-        raise OptionError(f"{table.store.uri} is a table that ddbio did not make: choose another folder")
+        raise OptionError(f"{table.store.uri} is a table that ddbio did not create: choose another folder")
     known = json.loads(state.properties[KEYS])
     if known != list(keys):
         raise OptionError(f"the table {table.store.uri} has the key {known}, and the rows the key {list(keys)}")

@@ -75,7 +75,7 @@ class HudiLakeTable:
         NotFoundError
             If there is no such version, or a file of it has been cleaned.
         OptionError
-            If ddbio did not make the table.
+            If ddbio did not create the table.
         """
         timeline = self.timeline()
         state = self.stored(version, timeline)
@@ -152,7 +152,7 @@ class HudiLakeTable:
                 found.append(Instant(int(match[1]), each.path, each.modified_at))
         if not found and any(each.path.startswith(_NEWER) for each in listed):
             raise OptionError(
-                f"{self.store.uri} is a Hudi table that ddbio did not make, or that was upgraded: it reads and writes "
+                f"{self.store.uri} is a Hudi table that ddbio did not create, or that was upgraded: it reads and writes "
                 "table version 6 (hoodie.write.table.version)"
             )
         return sorted(found, key=lambda each: each.number)
@@ -180,7 +180,7 @@ class HudiLakeTable:
                 schema = lake_schema(schema_from_json(given["columns"]))
                 return LakeState(instant.number, schema, given["properties"], (), given.get("before", 0))
         if found:
-            raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not make: choose another folder")
+            raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not create: choose another folder")
         return None
 
     @readable

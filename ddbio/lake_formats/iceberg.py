@@ -237,7 +237,7 @@ class IcebergLakeTable:
         table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
         properties = dict(metadata.properties)
         if _COLUMNS not in properties:
-            raise OptionError(f"{self.store.uri} is a table that ddbio did not make: apply to a new folder")
+            raise OptionError(f"{self.store.uri} is a table that ddbio did not create: apply to a new folder")
         files = []
         for each in _data_files(table):
             if each.content != DataFileContent.DATA or not each.file_path.startswith(f"{place}/"):

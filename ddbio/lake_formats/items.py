@@ -83,7 +83,7 @@ def open_items(
     NotFoundError
         If there is no lake table, or no such version.
     OptionError
-        If ddbio did not make the table.
+        If ddbio did not create the table.
     """
     found = lake_format(open_store(uri, options)) if table_format == "auto" else table_format
     table = None if found is None else open_lake_table(uri, found, options)

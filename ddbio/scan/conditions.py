@@ -1,4 +1,4 @@
-"""Say what is read: parse the condition that items must meet, write it as DynamoDB's expressions, and encode keys.
+"""Conditions and keys of a read: parse conditions, write them as DynamoDB expressions, and encode keys.
 
 The language of conditions is that of the WHERE clause of PartiQL for DynamoDB, with the service's own functions:
 ``status = 'shipped' AND (total > 100 OR begins_with(note, 'urgent'))``.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ddbio.scan.options import GivenKeys, ScanOptions
 
 Path: TypeAlias = "tuple[str | int, ...]"
-"""An attribute, then names of members and places in lists."""
+"""An attribute name, followed by member names and list indexes."""
 
 _COMPARATORS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _PREFIX_OR_PART = ("begins_with", "contains")
@@ -53,33 +53,33 @@ _TOKEN = re.compile(
 
 
 class Expressions:
-    """Number the names and values of a request's expressions, so that no word is reserved and nothing is injected."""
+    """Placeholders of the names and values in expressions; they allow reserved words and prevent injection."""
 
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters
-    most_operands_of_in = 100
+    max_operands_of_in = 100
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._values: list[AttributeValue] = []
 
     def name(self, name: str) -> str:
-        """Return what stands for an attribute or a member in an expression."""
+        """Return the placeholder of an attribute or a member."""
         return self._names.setdefault(name, f"#n{len(self._names)}")
 
     def path(self, path: Path) -> str:
-        """Return what stands for a path."""
+        """Return the placeholders of a path."""
         steps = [f"[{step}]" if isinstance(step, int) else f".{self.name(step)}" for step in path]
         return "".join(steps).removeprefix(".")
 
     def value(self, value: AttributeValue) -> str:
-        """Return what stands for a value."""
+        """Return the placeholder of a value."""
         self._values.append(value)
         return f":v{len(self._values) - 1}"
 
     def members(self) -> dict[str, Any]:
-        """Return ExpressionAttributeNames and -Values; neither may be empty."""
+        """Return ExpressionAttributeNames and ExpressionAttributeValues, without those that are empty."""
         names = {placeholder: name for name, placeholder in self._names.items()}
-        values = {f":v{place}": value for place, value in enumerate(self._values)}
+        values = {f":v{number}": value for number, value in enumerate(self._values)}
         return {
             **({"ExpressionAttributeNames": names} if names else {}),
             **({"ExpressionAttributeValues": values} if values else {}),
@@ -87,9 +87,9 @@ class Expressions:
 
 
 class _ConditionText(Expressions):
-    """Write names and values as ``parse_condition`` reads them."""
+    """Names and values in the syntax that ``parse_condition`` reads."""
 
-    most_operands_of_in = sys.maxsize
+    max_operands_of_in = sys.maxsize
 
     def name(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
@@ -109,7 +109,7 @@ class _ConditionText(Expressions):
 
 @dataclass(frozen=True)
 class Test:
-    """Hold one test of an attribute: an operator or a function of the service, and its constants."""
+    """One test of an attribute: an operator or a function of the service, and its constants."""
 
     operator: str
     path: Path
@@ -121,8 +121,8 @@ class Test:
         if self.operator == "BETWEEN":
             return f"{path} BETWEEN {values[0]} AND {values[1]}"
         if self.operator == "IN":
-            most = to.most_operands_of_in
-            parts = [f"{path} IN ({', '.join(values[first : first + most])})" for first in range(0, len(values), most)]
+            size = to.max_operands_of_in
+            parts = [f"{path} IN ({', '.join(values[first : first + size])})" for first in range(0, len(values), size)]
             return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
         if self.operator.startswith("size "):
             return f"size({path}) {self.operator.removeprefix('size ')} {values[0]}"
@@ -131,13 +131,13 @@ class Test:
         return f"{self.operator}({', '.join([path, *values])})"
 
     def names(self) -> Iterator[str]:
-        """Yield the attribute that is tested."""
+        """Yield the name of the tested attribute."""
         yield str(self.path[0])
 
 
 @dataclass(frozen=True)
-class Several:
-    """Hold conditions of which all, or at least one, must be met."""
+class Compound:
+    """Conditions joined by AND or OR."""
 
     operator: str
     parts: tuple[Condition, ...]
@@ -145,18 +145,18 @@ class Several:
     def write(self, to: Expressions) -> str:
         """Return the conditions as an expression."""
         return f" {self.operator} ".join(
-            f"({part.write(to)})" if isinstance(part, Several) else part.write(to) for part in self.parts
+            f"({part.write(to)})" if isinstance(part, Compound) else part.write(to) for part in self.parts
         )
 
     def names(self) -> Iterator[str]:
-        """Yield the attributes that are tested."""
+        """Yield the names of the tested attributes."""
         for part in self.parts:
             yield from part.names()
 
 
 @dataclass(frozen=True)
 class Negated:
-    """Hold a condition that must not be met."""
+    """A negated condition."""
 
     part: Condition
 
@@ -165,69 +165,69 @@ class Negated:
         return f"NOT ({self.part.write(to)})"
 
     def names(self) -> Iterator[str]:
-        """Yield the attributes that are tested."""
+        """Yield the names of the tested attributes."""
         yield from self.part.names()
 
 
-Condition: TypeAlias = "Test | Several | Negated"
+Condition: TypeAlias = "Test | Compound | Negated"
 
 
 class KeyQuery(NamedTuple):
-    """Hold which item collections a condition asks for, which sort keys of them, and what is tested besides."""
+    """A condition split for Queries: partition keys, a test of the sort key, and the remaining condition."""
 
     partition: str
     partition_keys: tuple[AttributeValue, ...]
     sort: Test | None
-    rest: Condition | None
+    remainder: Condition | None
 
 
 @dataclass(frozen=True)
 class Query:
-    """Hold the key condition of one Query."""
+    """The key condition of one Query."""
 
     partition: str
     partition_key: AttributeValue
     sort: Test | None = None
 
     def key(self) -> dict[str, AttributeValue]:
-        """Return the key that it states: the partition key, and the sort key if it is one value."""
+        """Return the partition key, and the sort key if its test is an equality."""
         sort = {} if self.sort is None or self.sort.operator != "=" else {str(self.sort.path[0]): self.sort.values[0]}
         return {self.partition: self.partition_key, **sort}
 
     def write(self, to: Expressions) -> str:
-        """Return it as a KeyConditionExpression."""
+        """Return the KeyConditionExpression."""
         own = Test("=", (self.partition,), (self.partition_key,)).write(to)
         return own if self.sort is None else f"{own} AND {self.sort.write(to)}"
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition that a text says.
+    """Return the condition that a text expresses.
 
     Raises
     ------
     OptionError
-        If the text is no condition; the message shows where.
+        If the text is not a condition; the message shows the position.
     """
     return _Parser(text).parsed()
 
 
 def format_condition(condition: Condition) -> str:
-    """Return the text of a condition, from which ``parse_condition`` makes the same one."""
+    """Return the text of a condition; ``parse_condition`` of this text returns an equal condition."""
     return condition.write(_ConditionText())
 
 
 def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:
     """Return the condition as queries of item collections, or None if it does not bind the partition key.
 
-    A condition binds the partition key if all its items have one of some stated values of it. What a Query cannot ask
-    for (a second test of the sort key, any test of a key among alternatives) makes it None as well.
+    A condition binds the partition key if it limits it to one or several constants. The result is also None if a Query
+    cannot express the condition: a second test of the sort key, or a test of a key within OR.
 
     Parameters
     ----------
     keys
         The partition key, and the sort key if there is one.
     """
-    parts = list(condition.parts) if isinstance(condition, Several) and condition.operator == "AND" else [condition]
+    parts = list(condition.parts) if isinstance(condition, Compound) and condition.operator == "AND" else [condition]
     partition = _take(parts, keys[0], ("=", "IN"))
     if partition is None:
         return None
@@ -238,21 +238,21 @@ def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:
         )
     if any(name in keys for part in parts for name in part.names()):
         return None
-    rest = None if not parts else parts[0] if len(parts) == 1 else Several("AND", tuple(parts))
+    remainder = None if not parts else parts[0] if len(parts) == 1 else Compound("AND", tuple(parts))
     unique = {str(value): value for value in partition.values}
-    return KeyQuery(keys[0], tuple(unique.values()), sort, rest)
+    return KeyQuery(keys[0], tuple(unique.values()), sort, remainder)
 
 
 def _take(parts: list[Condition], name: str, operators: tuple[str, ...]) -> Test | None:
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if isinstance(part, Test) and part.path == (name,) and part.operator in operators:
-            del parts[place]
+            del parts[index]
             return part
     return None
 
 
 def _take_range(parts: list[Condition], name: str) -> Test | None:
-    """Take two bounds of a sort key as one BETWEEN, which includes both: a Query takes one test of it."""
+    """Replace the two bounds of a sort key by one BETWEEN, which includes both, because a Query takes only one test."""
     both = list(parts)
     low, high = _take(both, name, (">=",)), _take(both, name, ("<=",))
     if low is None or high is None:
@@ -268,14 +268,14 @@ class _Parser:
     _at: int = 0
 
     def parsed(self) -> Condition:
-        place, end = 0, len(self.text.rstrip())
-        while place < end:
-            found = _TOKEN.match(self.text, place)
-            if found is None:
-                start = len(self.text) - len(self.text[place:].lstrip())
-                raise self._error(start, "is not understood: text stands in single quotes, names may in double ones")
-            self._tokens.append((str(found.lastgroup), found[str(found.lastgroup)], found.start(str(found.lastgroup))))
-            place = found.end()
+        position, end = 0, len(self.text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self.text, position)
+            if match is None:
+                start = len(self.text) - len(self.text[position:].lstrip())
+                raise self._error(start, "is not understood: put text in single quotes; names may be in double quotes")
+            self._tokens.append((str(match.lastgroup), match[str(match.lastgroup)], match.start(str(match.lastgroup))))
+            position = match.end()
         condition = self._alternatives()
         if self._at < len(self._tokens):
             raise self._unexpected("AND, OR or the end")
@@ -291,9 +291,9 @@ class _Parser:
         parts: list[Condition] = []
         while True:
             part: Condition = parse()
-            parts += part.parts if isinstance(part, Several) and part.operator == word else [part]
+            parts += part.parts if isinstance(part, Compound) and part.operator == word else [part]
             if not self._accepts(word):
-                return parts[0] if len(parts) == 1 else Several(word, tuple(parts))
+                return parts[0] if len(parts) == 1 else Compound(word, tuple(parts))
 
     def _negation(self) -> Condition:
         if self._accepts("NOT"):
@@ -331,7 +331,7 @@ class _Parser:
         return Negated(test) if negates else test
 
     def _function(self, name: str) -> Test:
-        place = self._next()[2]
+        position = self._next()[2]
         self._expect("(")
         path = self._path()
         test = Test(name, path)
@@ -342,8 +342,8 @@ class _Parser:
             self._expect(",")
             test = Test(name, path, (self._type(),))
         elif name not in (*_EXISTENCE, "size"):
-            known = ", ".join(sorted((*_PREFIX_OR_PART, *_EXISTENCE, "attribute_type", "size")))
-            raise self._error(place, f"is no function of a condition; there are {known}")
+            functions = ", ".join(sorted((*_PREFIX_OR_PART, *_EXISTENCE, "attribute_type", "size")))
+            raise self._error(position, f"is not a function of conditions; the functions are {functions}")
         self._expect(")")
         if name != "size":
             return test
@@ -352,9 +352,9 @@ class _Parser:
         return Test(f"size {_COMPARATORS[self._next()[1]]}", path, (self._value(),))
 
     def _type(self) -> AttributeValue:
-        place, value = self._peek()[2], self._value()
+        position, value = self._peek()[2], self._value()
         if value.get("S") not in _TYPES:
-            raise self._error(place, f"is no type of DynamoDB's; there are {', '.join(map(repr, _TYPES))}")
+            raise self._error(position, f"is not a DynamoDB type; the types are {', '.join(map(repr, _TYPES))}")
         return value
 
     def _listed(self) -> tuple[AttributeValue, ...]:
@@ -373,9 +373,9 @@ class _Parser:
             if self._accepts("."):
                 steps.append(self._name())
             elif self._accepts("["):
-                kind, word, place = self._next()
+                kind, word, position = self._next()
                 if kind != "number" or not word.isdecimal():
-                    raise self._error(place, "is no place in a list")
+                    raise self._error(position, "is not a list index")
                 steps.append(int(word))
                 self._expect("]")
             else:
@@ -392,7 +392,7 @@ class _Parser:
         return word
 
     def _value(self) -> AttributeValue:
-        kind, word, place = self._peek()
+        kind, word, position = self._peek()
         self._at += 1
         match kind, word.upper():
             case "text", _:
@@ -401,7 +401,7 @@ class _Parser:
                 try:
                     return {"N": canonical_number(word)}
                 except DecodeError as error:
-                    raise self._error(place, f"cannot be: {error}") from error
+                    raise self._error(position, f"is not a valid number: {error}") from error
             case "binary", _:
                 return {"B": encode_base64(bytes.fromhex(word[2:-1]))}
             case "word", "TRUE" | "FALSE" as truth:
@@ -412,8 +412,8 @@ class _Parser:
         raise self._unexpected("a constant: 'text', a number, TRUE, FALSE, NULL or x'00ff'")
 
     def _peek(self, ahead: int = 0) -> tuple[str, str, int]:
-        place = self._at + ahead
-        return self._tokens[place] if place < len(self._tokens) else ("end", "", len(self.text))
+        index = self._at + ahead
+        return self._tokens[index] if index < len(self._tokens) else ("end", "", len(self.text))
 
     def _next(self) -> tuple[str, str, int]:
         token = self._peek()
@@ -421,8 +421,8 @@ class _Parser:
         return token
 
     def _accepts(self, word: str) -> bool:
-        kind, found, _ = self._peek()
-        if kind not in {"word", "sign"} or found.upper() != word:
+        kind, text, _ = self._peek()
+        if kind not in {"word", "sign"} or text.upper() != word:
             return False
         self._at += 1
         return True
@@ -431,12 +431,12 @@ class _Parser:
         if not self._accepts(word):
             raise self._unexpected(word)
 
-    def _unexpected(self, wanted: str) -> OptionError:
-        return self._error(self._peek()[2], f"stands where {wanted} is expected")
+    def _unexpected(self, expected: str) -> OptionError:
+        return self._error(self._peek()[2], f"is unexpected; expected {expected}")
 
-    def _error(self, place: int, problem: str) -> OptionError:
-        found = quoted(self.text[place : place + 20]) if self.text[place:].strip() else "its end"
-        return OptionError(f"the condition {quoted(self.text)}: {found} at character {place + 1} {problem}")
+    def _error(self, position: int, problem: str) -> OptionError:
+        excerpt = quoted(self.text[position : position + 20]) if self.text[position:].strip() else "its end"
+        return OptionError(f"the condition {quoted(self.text)}: {excerpt} at character {position + 1} {problem}")
 
 
 _ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary()}
@@ -444,38 +444,38 @@ _ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.bi
 
 @dataclass(frozen=True)
 class LookupKeys:
-    """Hold keys as DynamoDB JSON, none twice.
+    """Distinct keys as DynamoDB JSON.
 
     Attributes
     ----------
     names
-        The key attributes that each of them has: the partition key, and the sort key if it was given.
-    asked
-        How many were given, repeated ones included.
+        The key attributes of each key: the partition key, and the sort key if it was given.
+    given_count
+        The number of given keys, including duplicates.
     """
 
     texts: tuple[bytes, ...]
     names: tuple[str, ...]
-    asked: int
+    given_count: int
 
 
-def encode_keys(given: GivenKeys, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
-    """Return the keys that were given, for a table or an index with these key attributes; they are encoded once.
+def encode_keys(keys: GivenKeys, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
+    """Return the given keys for a table or an index with these key attributes. The encoded keys are cached.
 
     Raises
     ------
     OptionError
-        If there are none, or one lacks a key attribute or has one of another type.
+        If there are no keys, or a key lacks a key attribute or has one of another type.
     """
-    known = given.encoded.get(tuple(key_types))
-    if known is None:
+    encoded = keys.encoded.get(tuple(key_types))
+    if encoded is None:
         try:
-            known = _encoded(_table_of(given.value, key_types), key_types)
+            encoded = _encoded(_table_of(keys.value, key_types), key_types)
         except (DecodeError, SchemaError) as error:
             raise OptionError(f"keys: {error}") from error
-        given.encoded[tuple(key_types)] = known
-    found: LookupKeys = known
-    return found
+        keys.encoded[tuple(key_types)] = encoded
+    lookup_keys: LookupKeys = encoded
+    return lookup_keys
 
 
 def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
@@ -506,7 +506,7 @@ def _table_of(value: Any, key_types: Sequence[tuple[str, str]]) -> pa.Table:
     if not value:
         raise OptionError("keys are empty: there is nothing to look up")
     names = [name for name, _ in key_types]
-    rows = [_row_of(each, names) for each in value]
+    rows = [_row_of(key, names) for key in value]
     used = [name for name in names if any(name in row for row in rows)]
     types, fields, columns = dict(key_types), [], []
     for name in used:
@@ -528,28 +528,28 @@ def _row_of(key: Any, names: Sequence[str]) -> Mapping[str, Any]:
 
 def _value_of(row: Mapping[str, Any], name: str, number: int) -> Any:
     if row.get(name) is None:
-        raise OptionError(f"key {number} has no {name!r}, and others have: give the same attributes of each")
+        raise OptionError(f"key {number} has no {name!r}, but other keys have it: give all keys the same attributes")
     return row[name]
 
 
 def _as_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise OptionError(f"key {value!r} is no text, and the key attribute has type S")
+        raise OptionError(f"key {value!r} is not text, but the key attribute has type S")
     return value
 
 
 def _as_number(value: Any) -> str:
     if isinstance(value, (bool, str, bytes)):
-        raise OptionError(f"key {value!r} is no number, and the key attribute has type N")
+        raise OptionError(f"key {value!r} is not a number, but the key attribute has type N")
     return canonical_number(str(value))
 
 
 def _as_binary(value: Any) -> bytes:
     if isinstance(value, str):
-        # As JSON has it.
+        # JSON input has binary values as Base64 text.
         return decode_base64(value)
     if not isinstance(value, (bytes, bytearray)):
-        raise OptionError(f"key {value!r} is not binary, and the key attribute has type B")
+        raise OptionError(f"key {value!r} is not binary, but the key attribute has type B")
     return bytes(value)
 
 
@@ -558,11 +558,10 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"S": _as_text, "N": _as_number, 
 
 @dataclass(frozen=True)
 class Selection:
-    """Hold what is read: the items of ``keys``, the item collections of ``queries``, or everything.
+    """The selection of a read: the items of ``keys``, the item collections of ``queries``, or the whole table.
 
-    Of that, what meets ``condition`` is returned.
-
-    The service reads and charges all items of the collections, whether they meet the condition or not.
+    Of these, the read returns the items that match ``condition``. The service reads and charges all items of the
+    collections, whether they match or not.
     """
 
     queries: tuple[Query, ...] = ()
@@ -572,13 +571,13 @@ class Selection:
 
 
 def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
-    """Return what a read asks for, by its options ``where`` and ``keys``.
+    """Return the selection that the options ``where`` and ``keys`` describe.
 
     Raises
     ------
     OptionError
-        If ``where`` is no condition, or compares a key with a constant of another type; if ``keys`` are none of the
-        table's; or if both do not go together.
+        If ``where`` is not a condition, or compares a key with a constant of another type; if ``keys`` are not keys of
+        the table; or if ``where`` and ``keys`` cannot be combined.
     """
     condition = None if options.where is None else parse_condition(options.where)
     index = table.index(options.index) if options.index else None
@@ -588,37 +587,37 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
         return Selection()
     types = {**dict(table.key_types), **{key.name: key.tag for key in (index.keys if index else ())}}
     keys = index.key_names if index else tuple(name for name, _ in table.key_types)
-    found = key_query(condition, keys)
-    if found is None:
+    query = key_query(condition, keys)
+    if query is None:
         unbound = keys[0] not in condition.names()
         warning = (
-            f"the condition names the partition key {keys[0]!r}, but is none that a Query can ask for, which takes one "
-            "value or several of it, and one test of the sort key: everything is read, and filtered"
+            f"the condition names the partition key {keys[0]!r}, but a Query cannot express it: it takes one or more "
+            "values of the partition key, and one test of the sort key; the whole table is read and filtered"
         )
         return Selection((), condition, () if unbound else (warning,))
-    _require_types(found.partition, types, found.partition_keys)
-    if found.sort is not None:
-        _require_sort(found.sort, types)
-    queries = tuple(Query(found.partition, key, found.sort) for key in found.partition_keys)
-    return Selection(queries, found.rest)
+    _require_types(query.partition, types, query.partition_keys)
+    if query.sort is not None:
+        _require_sort(query.sort, types)
+    queries = tuple(Query(query.partition, key, query.sort) for key in query.partition_keys)
+    return Selection(queries, query.remainder)
 
 
 def _of_keys(
-    table: TableDescription, given: GivenKeys, index: IndexDescription | None, condition: Condition | None
+    table: TableDescription, keys: GivenKeys, index: IndexDescription | None, condition: Condition | None
 ) -> Selection:
     types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
-    found = encode_keys(given, types)
-    if index is None and len(found.names) == len(types):
+    lookup = encode_keys(keys, types)
+    if index is None and len(lookup.names) == len(types):
         if condition is not None:
             raise OptionError(
-                "where and keys: BatchGetItem, which reads items by their keys, takes no condition; filter what is read"
+                "where and keys: BatchGetItem, which reads items by their keys, takes no condition; filter the result"
             )
-        return Selection(keys=found.texts)
+        return Selection(keys=lookup.texts)
     if condition is not None and not {name for name, _ in types}.isdisjoint(condition.names()):
-        raise OptionError("where and keys both test the keys: state them in one of the two")
+        raise OptionError("where and keys both test the keys: use only one of the two")
     queries = []
-    for text in found.texts:
-        partition, *sort = ((name, parse_json(text)[name]) for name in found.names)
+    for text in lookup.texts:
+        partition, *sort = ((name, parse_json(text)[name]) for name in lookup.names)
         queries.append(Query(*partition, *(Test("=", (name,), (value,)) for name, value in sort)))
     return Selection(tuple(queries), condition)
 
@@ -631,11 +630,11 @@ def _require_sort(test: Test, types: dict[str, str]) -> None:
 
 
 def _require_types(name: str, types: dict[str, str], values: Iterable[dict[str, object]]) -> None:
-    wanted = types.get(name)
+    key_type = types.get(name)
     for value in values:
-        if wanted is not None and wanted not in value:
-            forms = {"S": "'text'", "N": "a number", "B": "x'00ff'"}
+        if key_type is not None and key_type not in value:
+            examples = {"S": "'text'", "N": "a number", "B": "x'00ff'"}
             raise OptionError(
-                f"the key {name!r} has type {wanted}, and the condition compares it with type {next(iter(value))}: "
-                f"write {forms.get(wanted, wanted)}"
+                f"the key {name!r} has type {key_type}, but the condition compares it with type {next(iter(value))}: "
+                f"write {examples.get(key_type, key_type)}"
             )

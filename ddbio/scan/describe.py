@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from ddbio.scan.conditions import Query
     from ddbio.scan.options import PlanScanOptions, ScanOptions, ScanToFilesOptions
 
-# A sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
+# One sample at the table's start, then samples at a quarter, half and three quarters of the hash range.
 SAMPLE_SEGMENTS = 64
 QUARTERS = 4
 PROBE_ITEMS = 100
 
-# Bounds the first pages of a table that does not state its size.
+# Assumed item size for the first pages of a table that does not report its size.
 ASSUMED_ITEM_BYTES = 400.0
 
-# The type of a column that no sampled item has: text; of numbers, the text form of the service.
+# The type of a column that no sampled item has. Numbers are text, in DynamoDB's canonical form.
 _KEY_ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary(), "NULL": pa.string()}
 
 
@@ -82,46 +82,46 @@ def describe_scan(options: ScanOptions) -> TableDescription:
 def sample_table(
     table: TableDescription, options: ScanOptions, budget: Budget, target: TableDescription | None = None
 ) -> Sample:
-    """Return the columns and the mean item of a table; a given schema needs no items, only the mean.
+    """Return the columns and the mean item size of a table. With a given schema, only the mean size is needed.
 
     The sample is charged to the budget like any other page.
 
     Parameters
     ----------
     target
-        The table that the items are written to; the sample then tells what that costs.
+        The table that the items are copied to; the sample then includes the cost of the writes.
 
     Raises
     ------
     SchemaError
         If the given schema contradicts the table's keys.
     """
-    given, rules = _given_schema(table, options), ColumnRules.of(options)
-    if given is not None:
-        rules.require(attributes_of(given))
-    if given is not None and not rules.sampled:
-        given = rules.apply(given)
+    given_schema, rules = _given_schema(table, options), ColumnRules.of(options)
+    if given_schema is not None:
+        rules.require(attributes_of(given_schema))
+    if given_schema is not None and not rules.sampled:
+        given_schema = rules.apply(given_schema)
     selection = selection_of(table, options)
     queries, keys = selection.queries, selection.keys
     is_known = bool(table.item_count and table.size_bytes and not options.index and not queries and not keys)
-    if given is not None and not rules.sampled and is_known:
-        return Sample(given, 0, table.size_bytes / table.item_count, 0.0, complete=False)
-    wanted = _wanted(options) if given is None else PROBE_ITEMS
-    pages = list(_sample_pages(table, options, budget, wanted))
+    if given_schema is not None and not rules.sampled and is_known:
+        return Sample(given_schema, 0, table.size_bytes / table.item_count, 0.0, complete=False)
+    sample_size = _sample_size(options) if given_schema is None else PROBE_ITEMS
+    pages = list(_sample_pages(table, options, budget, sample_size))
     scanned = sum(page.scanned_count for page in pages)
     units = sum(page.consumed_units or 0.0 for page in pages)
-    schema = given
+    schema = given_schema
     if schema is None:
         schema = _with_requested(_observed(pages), table, options).to_arrow()
         rules.require(attributes_of(schema) if scanned else ())
-    if given is None or rules.sampled:
+    if given_schema is None or rules.sampled:
         schema = rules.apply(schema, _sampled_forms(rules, pages), dict(table.key_types))
     _require_key_types(table, schema)
     complete = not queries and not keys and len(pages) == 1 and pages[0].last_evaluated_key is None
     partitions = _sampled_partitions(options, schema, pages)
     read_bytes = units * READ_UNIT_BYTES / (1.0 if options.consistent else 0.5)
     if not complete:
-        # Each page was rounded up to whole units: by half of one in the mean.
+        # Each page was rounded up to whole units, by half a unit on average.
         read_bytes -= len(pages) * READ_UNIT_BYTES / 2
     item_bytes = read_bytes / scanned if scanned else 0.0
     sent_bytes = sum(page.wire_bytes for page in pages) / scanned if scanned else 0.0
@@ -131,7 +131,7 @@ def sample_table(
 
 
 def unsampled(table: TableDescription, options: ScanOptions) -> Sample:
-    """Return what is known of a table's items without reading any, beside columns that are given.
+    """Return the table's statistics and the columns of a given schema, without reading items.
 
     Raises
     ------
@@ -140,8 +140,8 @@ def unsampled(table: TableDescription, options: ScanOptions) -> Sample:
     """
     schema = _given_schema(table, options) or pa.schema([])
     counted = table.index(options.index) if options.index else table
-    known = counted is not None and counted.item_count and counted.size_bytes
-    item_bytes = counted.size_bytes / counted.item_count if counted is not None and known else ASSUMED_ITEM_BYTES
+    is_counted = counted is not None and counted.item_count and counted.size_bytes
+    item_bytes = counted.size_bytes / counted.item_count if counted is not None and is_counted else ASSUMED_ITEM_BYTES
     return Sample(schema, 0, item_bytes, 0.0, complete=False)
 
 
@@ -151,7 +151,7 @@ def _items_of(pages: Iterable[Page]) -> Iterator[Item]:
 
 
 def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence[Page]) -> PartitionSample | None:
-    """Return the partitions of the sampled rows, and what a row takes in a file, if the rows are partitioned."""
+    """Return the partitions of the sampled rows and the size of a row in a file; None without partitions."""
     files = _of_files(options)
     if files is None or files.partition_by is None:
         return None
@@ -160,22 +160,22 @@ def _sampled_partitions(options: ScanOptions, schema: pa.Schema, pages: Sequence
 
 
 def observe_table(table: TableDescription, options: ScanOptions, budget: Budget) -> ItemSchema:
-    """Return the schema of a sample of a table's items; it has every key and every requested attribute.
+    """Return the schema of a sample of a table's items, with all keys and all requested attributes.
 
-    A given schema needs no sample. The sample is charged to the budget like any other page.
+    A given schema needs no sample. The sample is charged to the budget like other pages.
 
     Raises
     ------
     SchemaError
         If the given schema contradicts the table's keys.
     """
-    given, rules = _given_schema(table, options), ColumnRules.of(options)
-    if given is not None and not rules.sampled:
-        return ItemSchema.from_arrow(rules.apply(given))
-    pages = list(_sample_pages(table, options, budget, _wanted(options)))
+    given_schema, rules = _given_schema(table, options), ColumnRules.of(options)
+    if given_schema is not None and not rules.sampled:
+        return ItemSchema.from_arrow(rules.apply(given_schema))
+    pages = list(_sample_pages(table, options, budget, _sample_size(options)))
     forms = _sampled_forms(rules, pages)
-    if given is not None:
-        return ItemSchema.from_arrow(rules.apply(given, forms))
+    if given_schema is not None:
+        return ItemSchema.from_arrow(rules.apply(given_schema, forms))
     observed = _with_requested(_observed(pages), table, options)
     rules.require(attributes_of(observed.to_arrow()) if observed.item_count else ())
     return rules.declare(observed, forms, dict(table.key_types))
@@ -187,7 +187,7 @@ def plan_of(
     table: TableDescription | None = None,
     target: TableDescription | None = None,
 ) -> ScanPlan:
-    """Return the plan of a scan after describing and sampling the table; a budget is bound by the job's limits.
+    """Return the plan of a scan after describing and sampling the table; a budget gets the limits of the job.
 
     Parameters
     ----------
@@ -197,9 +197,9 @@ def plan_of(
     Raises
     ------
     LimitError
-        If the plan is above a limit of the options.
+        If the plan exceeds a limit of the options.
     DdbioError
-        As :func:`ddbio.scan.describe.describe_scan` and :func:`ddbio.scan.describe.sample_table` say.
+        As :func:`ddbio.scan.describe.describe_scan` and :func:`ddbio.scan.describe.sample_table` describe.
     """
     table = table or describe_scan(options)
     sample = sample_table(table, options, budget or LocalBudget(budget_of(table, options)), target)
@@ -207,7 +207,7 @@ def plan_of(
 
 
 def plan(options: PlanScanOptions | ScanToFilesOptions, from_file: str | None = None) -> ScanPlan:
-    """Return how a table would be scanned, after describing and sampling it; nothing is written.
+    """Return the plan of a scan after describing and sampling the table; nothing is written.
 
     Raises
     ------
@@ -220,19 +220,19 @@ def plan(options: PlanScanOptions | ScanToFilesOptions, from_file: str | None = 
 
 
 def plan_of_statistics(options: ScanOptions, path: str) -> ScanPlan:
-    """Return the plan of a scan of a table that need not exist, from a file that describes it; nothing is called.
+    """Return the plan of a scan from a file that describes the table, without calls of AWS; the table need not exist.
 
     Raises
     ------
     OptionError
-        If the file is none of a table's.
+        If the file does not describe a table.
     LimitError
-        If the plan is above a limit of the options.
+        If the plan exceeds a limit of the options.
     """
-    found = read_statistics(path)
-    check_scan(found.table, options)
-    schema = _given_schema(found.table, options) or pa.schema([])
-    return _bounded_plan(found.table, Sample(schema, 0, found.item_bytes, 0.0, complete=False), options, None)
+    statistics = read_statistics(path)
+    check_scan(statistics.table, options)
+    schema = _given_schema(statistics.table, options) or pa.schema([])
+    return _bounded_plan(statistics.table, Sample(schema, 0, statistics.item_bytes, 0.0, complete=False), options, None)
 
 
 def _bounded_plan(
@@ -258,7 +258,7 @@ def _planned_cost(plan: ScanPlan, table: TableDescription, options: ScanOptions)
 
 
 def _of_files(options: ScanOptions) -> ScanToFilesOptions | None:
-    """Return the options of a scan to files; None of any other, which need not load their class to be told apart."""
+    """Return the options if they are those of a scan to files, else None; this does not import their class."""
     return cast("ScanToFilesOptions", options) if getattr(options, "dest", None) is not None else None
 
 
@@ -270,12 +270,12 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
     TargetError, OptionError
         If the target would be refused.
     DdbioError
-        As of ``plan_of``.
+        As ``plan_of``.
     """
     store = open_store(options.dest, options)
     is_lake = options.format in LAKE_FORMATS
     if options.job_id is None and not is_lake:
-        # The job of a given id may be committed already; its run then returns the report.
+        # A job with an explicit id may be committed already; its run then returns the report.
         commit.check_target(target_of(options, store))
     plan = plan_of(options)
     if options.format != "dynamodb-export" and not is_lake:
@@ -285,21 +285,21 @@ def plan_to_files(options: ScanToFilesOptions) -> ScanPlan:
 
 
 def available_resources() -> Resources:
-    """Return what this process can run a plan on; start nothing."""
+    """Return the cores and the Spark parallelism that a plan can use, without starting Spark."""
     return Resources(available_cores(), running_spark_parallelism(), is_spark_installed())
 
 
 def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) -> list[ScanTask]:
-    """Return the tasks of a plan; together they read every segment once."""
-    whole, selection = request_of(table, options, plan.item_bytes), selection_of(table, options)
+    """Return the tasks of a plan; together they read every segment exactly once."""
+    base_request, selection = request_of(table, options, plan.item_bytes), selection_of(table, options)
     queries, keys = selection.queries, selection.keys
 
     def request(segment: int) -> ReadRequest:
         if keys:
-            return dataclasses.replace(whole, keys=keys[segment :: plan.segments], segment=segment)
+            return dataclasses.replace(base_request, keys=keys[segment :: plan.segments], segment=segment)
         if queries:
-            return dataclasses.replace(whole, queries=queries[segment :: plan.segments], segment=segment)
-        return whole.of_segment(segment, plan.segments)
+            return dataclasses.replace(base_request, queries=queries[segment :: plan.segments], segment=segment)
+        return base_request.of_segment(segment, plan.segments)
 
     return [
         ScanTask(
@@ -320,7 +320,7 @@ def scan_tasks(plan: ScanPlan, options: ScanOptions, table: TableDescription) ->
 
 
 def request_of(table: TableDescription, options: ScanOptions, item_bytes: float) -> ReadRequest:
-    """Return the request of a whole scan, from which each segment's is made."""
+    """Return the request of a scan of the whole table, from which the requests of segments are derived."""
     budget = budget_of(table, options)
     return ReadRequest(
         table=options.table,
@@ -334,54 +334,54 @@ def request_of(table: TableDescription, options: ScanOptions, item_bytes: float)
     )
 
 
-def _wanted(options: ScanOptions) -> int:
-    # Items that do not meet a condition are sampled like others: they have the columns of the table.
+def _sample_size(options: ScanOptions) -> int:
+    # Items that do not match a condition are sampled too: they have the columns of the table.
     is_limited = options.limit is not None and options.where is None
     return min(options.limit or 0, options.sample_items) if is_limited else options.sample_items
 
 
-def _sample_pages(table: TableDescription, options: ScanOptions, budget: Budget, wanted: int) -> Iterator[Page]:
+def _sample_pages(table: TableDescription, options: ScanOptions, budget: Budget, sample_size: int) -> Iterator[Page]:
     policy = RetryPolicy(options.deadline_seconds, threading.Event())
-    share = _probe_items(table, options, wanted)
+    share = _probe_items(table, options, sample_size)
     mean_bytes = table.size_bytes / table.item_count if table.item_count else ASSUMED_ITEM_BYTES
-    whole = dataclasses.replace(request_of(table, options, mean_bytes), max_items=share, condition=None)
+    base_request = dataclasses.replace(request_of(table, options, mean_bytes), max_items=share, condition=None)
     selection = selection_of(table, options)
     collections = _sampled_collections(selection.queries)
     with closing(open_page_source(dynamodb_spec(options), 1, accept_encoding=options.accept_encoding)) as source:
         if selection.keys:
-            step = max(1, len(selection.keys) // wanted)
-            asked = dataclasses.replace(whole, keys=selection.keys[::step][:wanted], max_items=None)
-            yield from scan_pages(source, asked, budget, policy)
+            step = max(1, len(selection.keys) // sample_size)
+            lookup = dataclasses.replace(base_request, keys=selection.keys[::step][:sample_size], max_items=None)
+            yield from scan_pages(source, lookup, budget, policy)
             return
         if collections:
             for query in collections:
-                yield from scan_pages(source, dataclasses.replace(whole, queries=(query,)), budget, policy)
+                yield from scan_pages(source, dataclasses.replace(base_request, queries=(query,)), budget, policy)
             return
-        probe = list(_first(scan_pages(source, whole, budget, policy), share))
+        probe = list(_first(scan_pages(source, base_request, budget, policy), share))
         yield from probe
-        if probe[-1].last_evaluated_key is None or share == wanted:
+        if probe[-1].last_evaluated_key is None or share == sample_size:
             return
-        # A segment that holds fewer items than its share would make the sample smaller than was requested.
-        most_segments = table.item_count // share // QUARTERS * QUARTERS if table.item_count else SAMPLE_SEGMENTS
-        segments = min(SAMPLE_SEGMENTS, max(QUARTERS, most_segments))
+        # Segments with fewer items than the share would make the sample smaller than requested.
+        max_segments = table.item_count // share // QUARTERS * QUARTERS if table.item_count else SAMPLE_SEGMENTS
+        segments = min(SAMPLE_SEGMENTS, max(QUARTERS, max_segments))
         for quarter in range(1, QUARTERS):
-            request = whole.of_segment(segments * quarter // QUARTERS, segments)
+            request = base_request.of_segment(segments * quarter // QUARTERS, segments)
             yield from _first(scan_pages(source, request, budget, policy), share)
 
 
 def _sampled_collections(queries: Sequence[Query]) -> Sequence[Query]:
-    """Return a few of the item collections that are read, from all over their list."""
+    """Return a few of the item collections, spread over their list."""
     return queries[:: max(1, len(queries) // QUARTERS)][:QUARTERS]
 
 
-def _probe_items(table: TableDescription, options: ScanOptions, wanted: int) -> int:
-    """Return how many items are sampled at the table's start: all of them if the table or the limit has no more."""
-    is_all = 0 < table.item_count <= wanted or options.limit == wanted
-    return wanted if is_all else -(-wanted // QUARTERS)
+def _probe_items(table: TableDescription, options: ScanOptions, sample_size: int) -> int:
+    """Return the number of items sampled at the table's start: all of them if the table or the limit has no more."""
+    is_all = 0 < table.item_count <= sample_size or options.limit == sample_size
+    return sample_size if is_all else -(-sample_size // QUARTERS)
 
 
 def _first(pages: Iterator[Page], share: int) -> Iterator[Page]:
-    """Yield pages until ``share`` items were scanned: a sparse segment must not be read to its end."""
+    """Yield pages until ``share`` items were scanned, so that a sparse segment is not read to its end."""
     scanned = 0
     for page in pages:
         yield page
@@ -407,20 +407,20 @@ def _given_schema(table: TableDescription, options: ScanOptions) -> pa.Schema | 
 
 
 def _require_key_types(table: TableDescription, schema: pa.Schema) -> None:
-    # The column of rescued values is no attribute, but may have the name of one.
-    found = ((name_of_field(field), tag_of_field(field)) for field in schema)
-    tags = {name: tag for name, tag in found if tag != "RESCUE"}
+    # The rescue column is not an attribute, but may have the same name as one.
+    name_tags = ((name_of_field(field), tag_of_field(field)) for field in schema)
+    tags = {name: tag for name, tag in name_tags if tag != "RESCUE"}
     for name, key_type in table.key_types:
         declared = tags.get(name, key_type)
         if declared != key_type:
             raise SchemaError(
-                f"key attribute {name!r} of table {table.name!r} has type {key_type}, the schema says {declared}: "
-                "mend the schema, or leave it out to have it inferred"
+                f"key attribute {name!r} of table {table.name!r} has type {key_type}, but the schema has "
+                f"{declared}: fix the schema, or omit it so that it is inferred"
             )
 
 
 def _with_requested(observed: ItemSchema, table: TableDescription, options: ScanOptions) -> ItemSchema:
-    """Return the observed schema with every requested column, or every key, that the sample does not show."""
+    """Return the observed schema with all requested columns, or all keys, including those absent from the sample."""
     key_types = dict(table.key_types)
     requested = options.columns or tuple(name for name in key_types if options.index is None)
     missing = [tagged_field(name, _KEY_ARROW[key_types.get(name, "NULL")], key_types.get(name, "NULL"))
@@ -428,8 +428,8 @@ def _with_requested(observed: ItemSchema, table: TableDescription, options: Scan
     unknown = [field.name for field in missing if field.name not in key_types] if observed.item_count else []
     if unknown:
         raise SchemaError(
-            f"columns: no item that was sampled has an attribute {unknown[0]!r}: mend the name (whole "
-            "attributes only), raise sample_items, or give a schema that has it"
+            f"columns: no sampled item has an attribute {unknown[0]!r}: correct the name "
+            "(top-level attributes only), raise sample_items, or give a schema that has it"
         )
     schema = observed.merge(ItemSchema.from_arrow(pa.schema(missing)))
     return schema.project(options.columns) if options.columns else schema

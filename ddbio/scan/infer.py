@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
-    """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
+    """Return the schema of a source's items, which can be merged, compared, saved and passed as ``schema=``.
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
     Raises
     ------
     NotFoundError
-        If there is no such table, or no file that could be read.
+        If there is no such table, or no file to read.
     OptionError
-        If a name may be that of a table, and is that of a folder here.
+        If a name is that of an existing local folder, but may also be the name of a table.
     DecodeError
         If the data is not DynamoDB JSON.
     """
     if not isinstance(source, (str, os.PathLike)):
-        rules, found = ColumnRules.of(options), infer_schema_of_body(source)
-        return rules.declare(found, sampled_forms(rules.sampled, [framed_items(source)]) if rules.sampled else {})
+        rules, inferred = ColumnRules.of(options), infer_schema_of_body(source)
+        return rules.declare(inferred, sampled_forms(rules.sampled, [framed_items(source)]) if rules.sampled else {})
     name = os.fspath(source)
     if isinstance(source, os.PathLike) or is_data(name):
         return _of_files(name, options)
@@ -70,45 +70,45 @@ def infer_schema(source: Source, options: InspectOptions) -> ItemSchema:
 
 
 def _of_files(name: str, options: InspectOptions) -> ItemSchema:
-    """Return the schema of data files: samples of lines of JSON, and the columns that other files declare."""
-    found = find_data(name, options, options.input_format)
-    rules, folders = ColumnRules.of(options), found.columns({})
-    lines = [each for each in found.files if is_json(each) and found.schema(each) is None]
-    others = [each for each in found.files if each not in lines]
+    """Return the schema of data files: lines of JSON are sampled, other files declare their columns."""
+    data = find_data(name, options, options.input_format)
+    rules, folders = ColumnRules.of(options), data.columns({})
+    lines = [file for file in data.files if is_json(file) and data.schema(file) is None]
+    others = [file for file in data.files if file not in lines]
     fields: dict[str, pa.Field[Any]] = {}
-    # Of each format some files.
+    # Some files of each format.
     for _, files in itertools.groupby(sorted(others, key=_format_name), key=_format_name):
         for entry in _spread(list(files)):
-            schema = schema_of(found.store, entry, found.schema(entry))
+            schema = schema_of(data.store, entry, data.schema(entry))
             _add_fields(fields, schema, folders[entry.path])
     for entry in lines:
         _add_fields(fields, pa.schema([]), folders[entry.path])
     if lines and not fields:
-        return _of_lines(found.store, lines, options)
+        return _of_lines(data.store, lines, options)
     declared = ItemSchema.from_arrow(rules.apply(normalize_schema(plain_schema(pa.schema(list(fields.values()))))))
-    return _of_lines(found.store, lines, options).merge(declared) if lines else declared
+    return _of_lines(data.store, lines, options).merge(declared) if lines else declared
 
 
 def _format_name(entry: StoredObject) -> str:
-    found = format_of(entry)
-    return "" if found is None else found.name
+    file_format = format_of(entry)
+    return "" if file_format is None else file_format.name
 
 
 def _add_fields(fields: dict[str, pa.Field[Any]], schema: pa.Schema, folders: FolderColumns) -> None:
-    """Add the columns of a file, and of its folders; of a name with two types the first stays."""
-    none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
-    for each in with_columns(none, folders).schema:
-        fields.setdefault(each.name, each)
+    """Add the columns of a file and of its folders; if a name has two types, the first one wins."""
+    none = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    for field in with_columns(none, folders).schema:
+        fields.setdefault(field.name, field)
 
 
 def _of_lines(store: ObjectStore, files: Sequence[StoredObject], options: InspectOptions) -> ItemSchema:
-    rules, paths = ColumnRules.of(options), [each.path for each in files]
+    rules, paths = ColumnRules.of(options), [file.path for file in files]
     count_per_file = -(-options.sample_items // min(len(paths), _FILES_SAMPLED))
     sampled = _spread(paths)
     with suppress(DecodeError):
         bodies = [framed_items(read_lines(store, path, count_per_file)) for path in sampled]
         return rules.declare(infer_schema_of_bodies(bodies), sampled_forms(rules.sampled, bodies))
-    # A document is longer than those lines, or a file is broken: read it whole.
+    # A document is longer than the lines that were read, or a file is broken: read the whole file.
     return rules.declare(ItemSchema.of_items(item for path in sampled for item in _sample(store, path, count_per_file)))
 
 

@@ -1,4 +1,4 @@
-"""Plan a scan from the description and a sample of its table: segments, lanes, tasks, engine, budget and estimates."""
+"""Plan of a scan from the description and a sample of its table: segments, lanes, tasks, engine, budget, estimates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 SMALL_TABLE_BYTES = 256 * MIB
-"""Below this a table is read by at most four segments, and without Spark unless a session exists."""
+"""A smaller table is read with at most four segments, and without Spark unless a session is running."""
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
 MAX_SEGMENTS = 1_000_000
@@ -40,11 +40,11 @@ PAGE_LATENCY_SECONDS = 0.1
 """Assumed time of one full page, for the number of lanes; real tables answer in 50–100 ms."""
 
 REQUEST_SECONDS = 0.01
-"""Assumed time of a page that is nearly empty."""
+"""Assumed time of an almost empty page."""
 
 LANES_PER_CORE = 4
 COLLECTION_GROUPS_PER_LANE = 16
-"""Item collections are read in so many groups a lane, so that a group of large ones holds up few others."""
+"""Groups of item collections per lane: with several groups, one with large collections delays few others."""
 SMALL_SEGMENT_BYTES = 64 * MIB
 SEGMENT_UNITS_PER_SECOND = 250
 ROTATED_SEGMENTS = 256
@@ -54,7 +54,7 @@ ROTATED_PAGE_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample of a table showed: its columns and mean item, its cost, and whether it was the whole table."""
+    """Result of a sample of a table: columns, mean item, cost, and whether it was the whole table."""
 
     schema: pa.Schema
     items: int
@@ -63,11 +63,11 @@ class Sample:
     complete: bool
     partitions: PartitionSample | None = None
     sent_bytes: float = 0.0
-    """Mean of what an item took in the answers; 0 if nothing was sampled."""
+    """Mean bytes of an item in the answers; 0 if nothing was sampled."""
     writes: SampledWrites | None = None
-    """What writing an item to another table costs, if that was asked for."""
+    """Cost of writing an item to another table, if there is one."""
     collections: int = 0
-    """Item collections that were sampled, if only such are read."""
+    """The number of sampled item collections, if the scan reads only item collections."""
 
 
 @dataclass(frozen=True)
@@ -96,68 +96,68 @@ class ScanPlan(EstimatedPlan):
     table_rcu: float | None = None
     """The provisioned read units of the table or index, or its on-demand maximum; None if it has neither."""
     requests: int = 0
-    """Pages that are expected."""
+    """Expected number of pages."""
     limited_by: str = ""
-    """What the estimated seconds come from."""
+    """The bottleneck that determines the estimated seconds."""
     bytes: int = 0
-    """Bytes of the answers that are expected, as they are sent."""
+    """Expected bytes of the answers, as sent."""
     sample_units: float = 0.0
-    """Read units of the sample, which a run takes and pays as well."""
+    """Read units of the sample, which a run also takes and pays."""
     cost: Cost | None = None
     partitions: int | None = None
-    """Partitions that are expected of the files; None if they have none, or nothing was sampled."""
+    """Expected number of partitions of the files; None without partitions or without a sample."""
     estimated_files: int | None = None
     estimated_file_bytes: int | None = None
     warnings: tuple[str, ...] = ()
     writes: SampledWrites | None = None
-    """What writing an item of the sample to the target of a copy costs."""
+    """Cost of writing an item of the sample to the target of a copy."""
     where: str | None = None
-    """The condition that items must meet; units are those of all items that are read for it."""
+    """The condition of the items; units include those of items that do not match."""
     queries: int = 0
-    """Item collections that are read, each by Queries of its own, ``segments`` groups of them; 0 for a Scan."""
+    """The number of item collections, read by separate Queries in ``segments`` groups; 0 for a Scan."""
     keys: int = 0
-    """Items that are read by their keys, by BatchGetItem, ``segments`` groups of them; 0 for a Scan."""
+    """The number of items read by key, by BatchGetItem, in ``segments`` groups; 0 for a Scan."""
     burst_saves_seconds: float = 0.0
-    """By how much the capacity that the table can have saved up shortens the estimated seconds."""
+    """Seconds by which the burst capacity of the table shortens the estimate."""
     sample_seconds: float = 0.0
-    """By how much the sample lengthens them: it is read before, and of the same budget and capacity."""
+    """Seconds that the sample adds: it is read before the scan, with the same budget and capacity."""
 
     @property
     def lanes_per_task(self) -> int:
-        """Return how many segments one task reads at the same time."""
+        """Return the number of segments that one task reads at the same time."""
         return math.ceil(self.lanes / self.tasks)
 
     @property
     def outline(self) -> JobOutline:
-        """Return what is known of the scan's extent."""
-        # A limit counts items that meet the condition, progress those that are read.
+        """Return the outline of the scan, for progress output."""
+        # A limit counts matching items, but progress counts all items that are read.
         limit = self.limit if self.where is None else None
         goals = [count for count in (self.item_count, limit) if count]
         return JobOutline(f"scan {self.table}", "RCU", min(goals, default=None), self.rcu_per_second)
 
     @property
     def units(self) -> float:
-        """Return the read units that a run is billed, its sample included."""
+        """Return the billed read units of a run, including its sample."""
         return self.estimated_units + self.sample_units
 
     @property
     def bytes_of_items(self) -> int:
-        """Return the size of the items that are read, as the service counts it."""
+        """Return the size of all items to read, as the service counts it."""
         return max(self.size_bytes, math.ceil(self.item_bytes * self.item_count))
 
     @property
     def seconds(self) -> float:
-        """Return how long a run takes from its begin to its end: with its start, its sample, and the table's burst."""
+        """Return the expected duration of a run with its start and sample, less the time saved by burst."""
         return self.estimated_seconds - self.burst_saves_seconds + START_SECONDS + self.sample_seconds
 
     @property
     def estimate(self) -> Estimate:
-        """Return what the scan is expected to take and to cost."""
+        """Return the expected requests, units, bytes, time and cost."""
         cost = self.cost or Cost(())
         return Estimate(self.units, self.requests, self.bytes, self.seconds, self.limited_by, cost)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, its schema in the form that ``schema`` and ``--schema`` take."""
+        """Return the plan as plain values; its schema has the format of ``schema`` and ``--schema``."""
         own = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -172,27 +172,27 @@ class ScanPlan(EstimatedPlan):
         }
 
     def groups(self) -> list[tuple[int, ...]]:
-        """Return the segments of each task, spread so that neighbours in hash order are read at different times."""
+        """Return the segments of each task, ordered so that neighbours in hash order are read at different times."""
         order = spread_order(self.segments)
         return [tuple(order[first :: self.tasks]) for first in range(self.tasks)]
 
 
 def spread_order(count: int) -> list[int]:
-    """Return 0 … count-1 in an order that puts neighbours far apart, the same at every call.
+    """Return 0 … count-1 in an order that separates neighbours; the order is the same at every call.
 
-    Neighbouring segments lie in the same partition, which would be hot if they were read one after the other.
+    Neighbouring segments are in the same partition, which would be hot if they were read one after another.
     """
     golden = (math.sqrt(5) - 1) / 2
     step = max(1, round(count * golden))
     while math.gcd(step, count) != 1:
         step += 1
-    return [place * step % count for place in range(count)]
+    return [index * step % count for index in range(count)]
 
 
 def rotated_segments(size_bytes: int) -> int:
-    """Return how many segments of a table are read in rotation, so that its items come from all of it at any time.
+    """Return the number of segments to read in rotation, so that reads are always spread over the whole table.
 
-    A table of unknown size (a new one, for hours) gets a moderate number: each segment costs at least half a unit.
+    A table of unknown size (a new one, for hours) gets a moderate number: each segment costs at least 0.5 units.
     """
     if not size_bytes:
         return ROTATED_SEGMENTS_UNKNOWN
@@ -200,14 +200,14 @@ def rotated_segments(size_bytes: int) -> int:
 
 
 def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
-    """Return the read units per second the job may use: half of a provisioned table's if nothing is said.
+    """Return the read units per second that the job may use; the default is half of a provisioned table's.
 
-    None is no bound: that of an on-demand table.
+    None means no limit; it is the default for an on-demand table.
 
     Raises
     ------
     OptionError
-        If a ratio is given and the table states no rate.
+        If a ratio is given and the table has no maximum rate.
     """
     if options.rcu_per_second is not None:
         return options.rcu_per_second
@@ -224,18 +224,18 @@ def budget_of(table: TableDescription, options: ScanOptions) -> float | None:
 
 
 def check_scan(table: TableDescription, options: ScanOptions) -> None:
-    """Refuse what the service would refuse, before anything is read.
+    """Raise if the service would refuse the scan; nothing is read.
 
     Raises
     ------
     OptionError
-        If the index does not exist, a strongly consistent read of a global index is asked, or the condition is none.
+        If the index does not exist, the read is consistent and the index global, or the condition is invalid.
     """
     if options.index is not None:
         index = table.index(options.index)
         if index is None:
-            known = ", ".join(each.name for each in table.indexes) or "none"
-            raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {known}")
+            names = ", ".join(secondary.name for secondary in table.indexes) or "none"
+            raise OptionError(f"table {table.name!r} has no index {options.index!r}; it has: {names}")
         # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
         if index.is_global and options.consistent:
             raise OptionError(f"global index {index.name!r} cannot be read strongly consistent: leave consistent out")
@@ -244,10 +244,10 @@ def check_scan(table: TableDescription, options: ScanOptions) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a plan can run on.
+    """The cores and Spark parallelism that a plan can use.
 
-    ``cores`` are those of this process, ``spark_parallelism`` that of a running session or None, ``can_start_spark``
-    whether pyspark is installed.
+    ``cores`` are those of this process. ``spark_parallelism`` is that of a running session, or None.
+    ``can_start_spark`` is true if pyspark is installed.
     """
 
     cores: int
@@ -256,10 +256,10 @@ class Resources:
 
 
 def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, resources: Resources) -> ScanPlan:
-    """Return the plan of a scan: segments from size, budget and lanes; an explicit number wins.
+    """Return the plan of a scan: segments from size, budget and lanes; an explicit option takes precedence.
 
-    Segments are ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``; a table below 256 MiB, or of
-    unknown size, gets one to four, and one if the sample was the whole table.
+    The number of segments is ``clamp(max(size / 512 MiB, 4 × lanes, budget / 250), 1, 1,000,000)``. A table below
+    256 MiB, or of unknown size, gets one to four; a table that was sampled completely gets one.
     """
     index = table.index(options.index) if options.index else None
     count, size = (index.item_count, index.size_bytes) if index else (table.item_count, table.size_bytes)
@@ -288,7 +288,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     asked_tasks: int | None = getattr(options, "tasks", None)
     tasks = min(asked_tasks or parallelism, segments) if engine == "spark" else 1
     limit = None if budget is None else page_limit(budget, sample.item_bytes, options.consistent)
-    # The service counts items every six hours or so: there is at least what the sample has shown.
+    # The service updates the count about every six hours: the table has at least the sampled items.
     read_bytes = max(size, math.ceil(sample.items * sample.item_bytes))
     if options.limit is not None and options.where is None:
         read_bytes = min(read_bytes, math.ceil(options.limit * sample.item_bytes))
@@ -298,7 +298,7 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
     rate = index.rcu if index is not None and index.is_global else table.rcu
     requests = scan_pages(read_bytes, sample.item_bytes, segments=segments, page_items=limit)
     if selection.keys:
-        # Each item is rounded up by itself, and one that is not there costs the least.
+        # The size of each item is rounded up separately; a missing item costs the minimum.
         units = min(count, options.limit or count) * read_units(math.ceil(sample.item_bytes), options.consistent)
         requests = segments * math.ceil(count / segments / min(BATCH_KEYS, limit or BATCH_KEYS))
     in_flight = max(lanes, tasks)
@@ -309,12 +309,12 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
         "requests in flight": requests * _latency_seconds(read_bytes / requests) / in_flight,
         PROCESSORS: read_bytes / (SCAN_SPEED * parallelism),
     }
-    limited_by = max(times, key=lambda each: times[each])
+    limited_by = max(times, key=lambda name: times[name])
     seconds = times[limited_by]
     with_burst = max({**times, server: served.burst_seconds}.values())
     sampled = _served(table, options, units + sample.consumed_units, in_flight)[0].burst_seconds
     sample_seconds = max(sample.consumed_units / budget if budget else 0.0, sampled - with_burst)
-    # An answer may not tell its units.
+    # An answer may not report its units.
     sent_is_known = sample.sent_bytes > 0 and sample.item_bytes > 0
     files = None
     if sample.partitions is not None:
@@ -359,12 +359,12 @@ def plan_scan(table: TableDescription, sample: Sample, options: ScanOptions, res
 
 
 def _latency_seconds(page_bytes: float) -> float:
-    """Return the assumed time of a page; a small one takes less, but never less than a request's own time."""
+    """Return the assumed time of a page of this size, which is at least the time of one request."""
     return max(REQUEST_SECONDS, PAGE_LATENCY_SECONDS * page_bytes / PAGE_BYTES)
 
 
 def _served(table: TableDescription, options: ScanOptions, units: float, lanes: int) -> tuple[Served, str]:
-    """Return how long the service takes for so many units, and what bounds it: capacity or partitions."""
+    """Return the time that the service needs for these units, and its bottleneck: capacity or partitions."""
     limits = limits_of(table, "reads", options.index)
     # A lane reads one partition at a time.
     served = limits.serves(units, largest_share=1 / lanes if lanes < limits.partitions else 0.0)
@@ -376,9 +376,9 @@ def _served(table: TableDescription, options: ScanOptions, units: float, lanes: 
 
 
 def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tuple[Literal["local", "spark"], str]:
-    asked: Engine = getattr(options, "engine", "local")
-    if asked != "auto":
-        return asked, "asked for"
+    engine: Engine = getattr(options, "engine", "local")
+    if engine != "auto":
+        return engine, "asked for"
     if resources.spark_parallelism is not None:
         return "spark", "a Spark session is running"
     if size < SMALL_TABLE_BYTES:
@@ -389,15 +389,15 @@ def _choose_engine(size: int, options: ScanOptions, resources: Resources) -> tup
 
 
 def _lanes(budget: float | None, parallelism: int, sample: Sample, options: ScanOptions) -> int:
-    most = LANES_PER_CORE * parallelism
+    max_lanes = LANES_PER_CORE * parallelism
     if budget is None:
-        return most
+        return max_lanes
     page_units = read_units(PAGE_BYTES, options.consistent)
     limit = page_limit(budget, sample.item_bytes, options.consistent)
     if limit is not None:
         page_units = min(page_units, max(0.5, read_units(math.ceil(limit * sample.item_bytes), options.consistent)))
-    # One lane more than keeps the budget busy, so that a slow answer leaves nothing idle.
-    return max(2, min(most, math.ceil(budget * PAGE_LATENCY_SECONDS / page_units) + 1))
+    # One lane more than is needed to use the budget, so that a slow answer leaves nothing idle.
+    return max(2, min(max_lanes, math.ceil(budget * PAGE_LATENCY_SECONDS / page_units) + 1))
 
 
 def _segments(size: int, budget: float | None, lanes: int, sample: Sample) -> int:
@@ -405,5 +405,5 @@ def _segments(size: int, budget: float | None, lanes: int, sample: Sample) -> in
         return 1
     if size < SMALL_TABLE_BYTES:
         return min(4, math.ceil(size / SMALL_SEGMENT_BYTES)) if size else 4
-    wanted = max(size / SEGMENT_BYTES, 4 * lanes, (budget or 0) / SEGMENT_UNITS_PER_SECOND)
-    return min(MAX_SEGMENTS, math.ceil(wanted))
+    count = max(size / SEGMENT_BYTES, 4 * lanes, (budget or 0) / SEGMENT_UNITS_PER_SECOND)
+    return min(MAX_SEGMENTS, math.ceil(count))

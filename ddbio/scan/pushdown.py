@@ -1,9 +1,9 @@
-"""Make hints of the filters that Spark pushes down: conditions that every item meets whose row Spark would keep.
+"""Conditions from the filters that Spark pushes down: they match every item whose row Spark would keep.
 
-Spark applies each filter again, so a condition may let more items through, and never fewer. A row is kept if the filter
-is true of its columns; that a column is null says little of its attribute, which may be missing, NULL, or a value that
-fits no column. So each filter has two conditions, one for where it is true and one for where it is false, and ``NOT``
-exchanges them. None is the condition that every item meets: it is the answer wherever anything is in doubt.
+Spark applies each filter again, so a condition may match more items than the filter, but never fewer. A null column
+reveals little about its attribute, which may be missing, NULL, or a value that does not fit the column. So each filter
+has two conditions, one for true and one for false, and ``NOT`` exchanges them. None is the condition that matches all
+items; it is the result for everything that cannot be expressed exactly.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ddbio.items.number import MAX_DIGITS, canonical_number
 from ddbio.items.schema.arrow import fields_within, is_decimal, is_text, name_of_field, tag_of_field
 from ddbio.items.schema.times import DIGITS, TimeForm, form_of_field
 from ddbio.scan.conditions import (
+    Compound,
     Expressions,
     Negated,
-    Several,
     Test,
     format_condition,
     key_query,
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from ddbio.scan.conditions import Condition, Path
 
 Filter = dict[str, Any]
-"""A column, a constant or a call of one of Spark's predicates, as the shim writes it; empty if it is anything else."""
+"""A column, a constant or a call of a Spark predicate, as the shim encodes it; empty for anything else."""
 
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>", "<=>": "<=>"}
-_PARTS = {"STARTS_WITH": "begins_with", "CONTAINS": "contains"}
-_WHOLE = {"tinyint", "smallint", "int", "bigint"}
+_TEXT_FUNCTIONS = {"STARTS_WITH": "begins_with", "CONTAINS": "contains"}
+_INTEGER_TYPES = {"tinyint", "smallint", "int", "bigint"}
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
-_LONGEST_PARTITION_KEY_BYTES, _LONGEST_SORT_KEY_BYTES = 2048, 1024
+_MAX_PARTITION_KEY_BYTES, _MAX_SORT_KEY_BYTES = 2048, 1024
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters: 4 KB,
-# 300 operators and 2 MB of values, the caller's own included.
-_LONGEST_EXPRESSION, _MOST_TESTS, _LONGEST_VALUE_BYTES = 3_500, 150, 8 << 10
+# 300 operators and 2 MB of values, including those of the caller.
+_MAX_EXPRESSION, _MAX_TESTS, _MAX_VALUE_BYTES = 3_500, 150, 8 << 10
 
-# Beyond lie numbers that are none of DynamoDB's; between the smallest and zero there is nothing to tell apart.
+# DynamoDB has no number above the largest, and none between zero and the smallest.
 _LARGEST, _SMALLEST = Decimal("9E+124"), Decimal("1E-120")
 _ROUNDED = {-1: Context(prec=MAX_DIGITS, rounding=ROUND_FLOOR), 1: Context(prec=MAX_DIGITS, rounding=ROUND_CEILING)}
 
@@ -58,42 +58,44 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - Spark's microseconds, in UTC 
 
 
 def pushed_condition(
-    filters: Iterable[Filter], columns: pa.Schema, keys: Sequence[tuple[str, str]], given: str | None, most_queries: int
+    filters: Iterable[Filter], columns: pa.Schema, keys: Sequence[tuple[str, str]], where: str | None, max_queries: int
 ) -> str | None:
-    """Return the condition of a read under these filters, all of which its rows must meet; None is no condition.
+    """Return the condition of a read with these filters, all of which apply to its rows; None means no condition.
 
-    If the filters bind the partition key, and the caller's condition leaves it to them, it is one for Queries.
+    If the filters bind the partition key and the caller's condition does not, the result is a condition of Queries.
 
     Parameters
     ----------
     columns
-        The normalised columns of all attributes that the filters may name.
+        The normalised columns of all attributes that the filters may reference.
     keys
-        The partition key, and the sort key if there is one, with their types: those of the index that is read.
-    given
-        The caller's own condition.
-    most_queries
-        How many item collections may be asked for instead of everything.
+        The partition key, and the sort key if there is one, of the table or index, with their types.
+    where
+        The caller's condition.
+    max_queries
+        Maximum number of item collections that are read by Queries instead of a scan.
     """
     hints = _Hints(columns, keys)
-    parts = _flat("AND", [hint for each in filters if (hint := hints.where(each, truth=True)) is not None])
-    own = None if given is None else parse_condition(given)
-    given_parts = [] if own is None else [own]
+    parts = _flat(
+        "AND", [hint for pushed_filter in filters if (hint := hints.where(pushed_filter, truth=True)) is not None]
+    )
+    own = None if where is None else parse_condition(where)
+    own_parts = [] if own is None else [own]
     names = tuple(name for name, _ in keys)
     plain = [part for part in parts if set(names).isdisjoint(part.names())]
     if own is not None and key_query(own, names) is not None:
         return _text(_within_limits([own], plain))
     bound = _bound_values(parts, names[0])
-    if bound is not None and len(bound) <= most_queries:
+    if bound is not None and len(bound) <= max_queries:
         partition = Test("IN", (names[0],), bound) if len(bound) > 1 else Test("=", (names[0],), bound)
         sort = _sort_tests(parts, names[1]) if len(names) > 1 else []
-        for stated in ([partition, *sort], [partition]) if sort else ([partition],):
-            found = _within_limits(given_parts, plain, stated)
-            if found is not None and key_query(found, names) is not None:
-                return format_condition(found)
-    # What states too many partition keys would be asked for by Queries all the same.
+        for key_parts in ([partition, *sort], [partition]) if sort else ([partition],):
+            condition = _within_limits(own_parts, plain, key_parts)
+            if condition is not None and key_query(condition, names) is not None:
+                return format_condition(condition)
+    # Other filters that bind the partition key to many values are left out, since they would lead to Queries too.
     loose = [part for part in parts if _values_of(part, names[0]) is None or not isinstance(part, Test)]
-    return _text(_within_limits(given_parts, loose))
+    return _text(_within_limits(own_parts, loose))
 
 
 def _text(condition: Condition | None) -> str | None:
@@ -101,29 +103,29 @@ def _text(condition: Condition | None) -> str | None:
 
 
 class _Hints:
-    """Make conditions of filters over these columns."""
+    """Builder of conditions from filters on these columns."""
 
     def __init__(self, columns: pa.Schema, keys: Sequence[tuple[str, str]]) -> None:
         self._columns: Mapping[str, pa.Field[Any]] = {field.name: field for field in columns}
-        longest = (_LONGEST_PARTITION_KEY_BYTES, _LONGEST_SORT_KEY_BYTES)
+        longest = (_MAX_PARTITION_KEY_BYTES, _MAX_SORT_KEY_BYTES)
         self._keys = {name: (tag, size) for (name, tag), size in zip(keys, longest, strict=False)}
 
-    def where(self, given: Filter, *, truth: bool) -> Condition | None:  # noqa: PLR0911 - one for each kind
-        """Return the condition of all items of whose rows a filter is true, or false; None is no condition."""
-        name, arguments = given.get("call", ""), given.get("arguments", [])
+    def where(self, filter_: Filter, *, truth: bool) -> Condition | None:  # noqa: PLR0911 - one for each kind
+        """Return the condition of all items for whose rows a filter is true, or false; None means no condition."""
+        name, arguments = filter_.get("call", ""), filter_.get("arguments", [])
         match name:
             case "AND" | "OR":
-                parts = [self.where(each, truth=truth) for each in arguments]
+                parts = [self.where(argument, truth=truth) for argument in arguments]
                 return _all(parts) if (name == "AND") is truth else _any(parts)
             case "NOT" if len(arguments) == 1:
                 return self.where(arguments[0], truth=not truth)
         if name in _MIRRORED and len(arguments) == 2 and "column" in arguments[1]:  # noqa: PLR2004 - both sides
             name, arguments = _MIRRORED[name], arguments[::-1]
-        found = self._field(arguments[0]) if arguments else None
-        constants = [each.get("value") for each in arguments[1:]]
-        if found is None or any("value" not in each for each in arguments[1:]):
+        target = self._field(arguments[0]) if arguments else None
+        constants = [argument.get("value") for argument in arguments[1:]]
+        if target is None or any("value" not in argument for argument in arguments[1:]):
             return None
-        path, field = found
+        path, field = target
         if name in {"IS_NULL", "IS_NOT_NULL"} and not constants:
             return self._null(path, field, is_null=(name == "IS_NULL") is truth)
         if name == "<=>" and constants == [None]:
@@ -132,9 +134,9 @@ class _Hints:
             return None
         return self._allowed(_leaf(name, path, field, arguments[1:], truth=truth))
 
-    def _field(self, given: Filter) -> tuple[Path, pa.Field[Any]] | None:
-        """Return the attribute that a column, or a member of a struct, stands for."""
-        names = given.get("column") or ()
+    def _field(self, column: Filter) -> tuple[Path, pa.Field[Any]] | None:
+        """Return the path and the field of a column or of a member of a struct."""
+        names = column.get("column") or ()
         field = self._columns.get(names[0]) if names else None
         if field is None or tag_of_field(field) == "RESCUE":
             return None
@@ -142,7 +144,7 @@ class _Hints:
         for name in names[1:]:
             if not pa.types.is_struct(field.type):
                 return None
-            field = next((each for each in fields_within(field.type) if each.name == name), None)
+            field = next((member for member in fields_within(field.type) if member.name == name), None)
             if field is None:
                 return None
             path.append(name_of_field(field))
@@ -150,7 +152,7 @@ class _Hints:
 
     def _null(self, path: Path, field: pa.Field[Any], *, is_null: bool) -> Condition | None:
         if path[0] in self._keys:
-            # Every item has it.
+            # Every item has its key attributes.
             return None
         if not is_null:
             return Test("attribute_exists", path)
@@ -162,17 +164,17 @@ class _Hints:
             return None
         return Negated(Test("attribute_type", path, ({"S": tag},)))
 
-    def _allowed(self, found: Condition | None) -> Condition | None:
-        """Leave out what the service would refuse: keys that no item can have, and values of many bytes."""
-        test = found.part if isinstance(found, Negated) else found
+    def _allowed(self, condition: Condition | None) -> Condition | None:
+        """Return None for a condition that the service would refuse, because of an impossible key or a large value."""
+        test = condition.part if isinstance(condition, Negated) else condition
         if not isinstance(test, Test):
-            return found
-        tag, longest = self._keys.get(str(test.path[0]), (None, _LONGEST_VALUE_BYTES))
+            return condition
+        tag, longest = self._keys.get(str(test.path[0]), (None, _MAX_VALUE_BYTES))
         for value in test.values:
             size = _size(value)
             if size > longest or (tag is not None and (size == 0 or tag not in value)):
                 return None
-        return found
+        return condition
 
 
 def _size(value: AttributeValue) -> int:
@@ -186,16 +188,16 @@ def _size(value: AttributeValue) -> int:
 
 def _leaf(name: str, path: Path, field: pa.Field[Any], constants: Sequence[Filter], *, truth: bool) -> Condition | None:
     if name == "IN":
-        present = [each for each in constants if each["value"] is not None]
+        present = [constant for constant in constants if constant["value"] is not None]
         if truth:
-            return _any([_comparison("=", path, field, each) for each in present]) if present else None
-        # Of a list with a null it is never false.
-        is_told = len(present) == len(constants)
-        return _all([_comparison("<>", path, field, each) for each in present]) if is_told else None
+            return _any([_comparison("=", path, field, constant) for constant in present]) if present else None
+        # With a null in the list, NOT IN is never true.
+        has_no_null = len(present) == len(constants)
+        return _all([_comparison("<>", path, field, constant) for constant in present]) if has_no_null else None
     if len(constants) != 1 or constants[0]["value"] is None:
         return None
-    if name in _PARTS:
-        test = _part(_PARTS[name], path, field, constants[0])
+    if name in _TEXT_FUNCTIONS:
+        test = _part(_TEXT_FUNCTIONS[name], path, field, constants[0])
         return test if truth or test is None else Negated(test)
     operator = "=" if name == "<=>" else name
     if operator not in _OPPOSITE:
@@ -211,7 +213,7 @@ def _part(function: str, path: Path, field: pa.Field[Any], constant: Filter) -> 
 def _comparison(  # noqa: PLR0911 - one for each type
     operator: str, path: Path, field: pa.Field[Any], constant: Filter
 ) -> Condition | None:
-    """Return the condition of all items whose column compares so with a constant; None if it is in doubt."""
+    """Return the condition of all items whose column satisfies the comparison; None if that is uncertain."""
     tag, kind, text = tag_of_field(field), constant["type"], constant["value"]
     if (form := form_of_field(field)) is not None:
         return _time(operator, path, form, constant)
@@ -220,7 +222,7 @@ def _comparison(  # noqa: PLR0911 - one for each type
     if tag == "B" and pa.types.is_binary(field.type) and kind == "binary":
         return Test(operator, path, ({"B": encode_base64(bytes.fromhex(text))},))
     if tag == "BOOL" and kind == "boolean":
-        # There is no order of DynamoDB's among them.
+        # DynamoDB does not order booleans.
         return Test(operator, path, ({"BOOL": text == "true"},)) if operator in {"=", "<>"} else None
     if tag != "N":
         return None
@@ -229,7 +231,9 @@ def _comparison(  # noqa: PLR0911 - one for each type
     if pa.types.is_float64(field.type) and kind == "double":
         return _double(operator, path, float(text))
     is_exact = pa.types.is_integer(field.type) or is_decimal(field.type)
-    return _number(operator, path, text) if is_exact and (kind in _WHOLE or kind.startswith("decimal(")) else None
+    return (
+        _number(operator, path, text) if is_exact and (kind in _INTEGER_TYPES or kind.startswith("decimal(")) else None
+    )
 
 
 def _number(operator: str, path: Path, text: str) -> Test | None:
@@ -240,7 +244,7 @@ def _number(operator: str, path: Path, text: str) -> Test | None:
 
 
 def _double(operator: str, path: Path, value: float) -> Condition | None:
-    """Return bounds of the exact numbers whose nearest double compares so: those up to the neighbours of the double."""
+    """Return bounds of all exact numbers whose nearest double satisfies the comparison: the neighbouring doubles."""
     if not math.isfinite(value) or operator == "<>":
         return None
     low = None if operator in {"<", "<="} else _bound(">=", path, math.nextafter(value, -math.inf), -1)
@@ -257,10 +261,10 @@ def _bound(operator: str, path: Path, value: float, outward: int) -> Test | None
     return _number(operator, path, str(_ROUNDED[outward].plus(exact)))
 
 
-def _time(  # noqa: PLR0911 - one for each form
+def _time(  # noqa: PLR0911 - one for each time format
     operator: str, path: Path, form: TimeForm, constant: Filter
 ) -> Condition | None:
-    """Return the condition on the text or number of a time: both are in the order of times, one for each."""
+    """Return the condition on a time that is stored as text or number; both sort like the times they represent."""
     count = int(constant["value"])
     try:
         if constant["type"] == "date":
@@ -268,63 +272,63 @@ def _time(  # noqa: PLR0911 - one for each form
                 return None
             return Test(operator, path, ({"S": (_EPOCH + dt.timedelta(days=count)).date().isoformat()},))
         is_local = form.zone == "_local"
-        wanted = {"timestamp_ntz"} if is_local else {"timestamp"}
-        if constant["type"] not in wanted or form.kind == "date" or form.unit not in {"s", "ms", "us"}:
+        types = {"timestamp_ntz"} if is_local else {"timestamp"}
+        if constant["type"] not in types or form.kind == "date" or form.unit not in {"s", "ms", "us"}:
             return None
         step = 10 ** (6 - DIGITS[form.unit])
-        whole, rest = divmod(count, step)
-        if rest and operator in {"=", "<>"}:
-            # No value of this form is the constant.
+        steps, remainder = divmod(count, step)
+        if remainder and operator in {"=", "<>"}:
+            # No value with this precision is equal to the constant.
             return None
-        # A time between two values of the form is above the lower one, and below the upper one.
-        whole += 1 if rest and operator in {">", ">="} else 0
-        loose = {"<": "<=", ">": ">="}.get(operator, operator) if rest else operator
+        # A time between two such values is above the lower one, and below the upper one.
+        steps += 1 if remainder and operator in {">", ">="} else 0
+        loose = {"<": "<=", ">": ">="}.get(operator, operator) if remainder else operator
         if form.kind == "epoch":
-            return _number(loose, path, str(whole))
-        at = _EPOCH + dt.timedelta(microseconds=whole * step)
+            return _number(loose, path, str(steps))
+        at = _EPOCH + dt.timedelta(microseconds=steps * step)
         digits = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}[form.unit]
         return Test(loose, path, ({"S": at.isoformat(timespec=digits) + form.ending},))
     except (OverflowError, ValueError):
-        # Beyond the years 1 to 9999 of the texts.
+        # The texts have only the years 1 to 9999.
         return None
 
 
 def _flat(operator: str, parts: Iterable[Condition]) -> list[Condition]:
-    """Return the parts, and those of parts of the same operator in their places; each once."""
-    found: dict[str, Condition] = {}
+    """Return the parts without duplicates, with nested conditions of the same operator replaced by their parts."""
+    by_text: dict[str, Condition] = {}
     for part in parts:
-        inside = part.parts if isinstance(part, Several) and part.operator == operator else (part,)
-        found |= {format_condition(each): each for each in inside}
-    return list(found.values())
+        inside = part.parts if isinstance(part, Compound) and part.operator == operator else (part,)
+        by_text |= {format_condition(condition): condition for condition in inside}
+    return list(by_text.values())
 
 
 def _joined(operator: str, parts: Sequence[Condition]) -> Condition:
-    return parts[0] if len(parts) == 1 else Several(operator, tuple(parts))
+    return parts[0] if len(parts) == 1 else Compound(operator, tuple(parts))
 
 
 def _all(parts: Iterable[Condition | None]) -> Condition | None:
-    """Return the condition of items that meet all parts: one that is in doubt asks for nothing."""
-    known = _flat("AND", [part for part in parts if part is not None])
-    # No missing attribute meets a comparison, except that it differs.
+    """Return the condition of items that match all parts; parts that are None are left out."""
+    conditions = _flat("AND", [part for part in parts if part is not None])
+    # An item without the attribute matches no comparison, except "<>".
     present = {
-        part.path for part in known if isinstance(part, Test) and part.operator not in {"attribute_exists", "<>"}
+        part.path for part in conditions if isinstance(part, Test) and part.operator not in {"attribute_exists", "<>"}
     }
-    known = [
+    conditions = [
         part
-        for part in known
+        for part in conditions
         if not (isinstance(part, Test) and part.operator == "attribute_exists" and part.path in present)
     ]
-    return _joined("AND", known) if known else None
+    return _joined("AND", conditions) if conditions else None
 
 
 def _any(parts: Sequence[Condition | None]) -> Condition | None:
-    """Return the condition of items that meet at least one part: one that is in doubt may be met by every item."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    """Return the condition of items that match at least one part; None if any part is None."""
+    conditions = [part for part in parts if part is not None]
+    if len(conditions) < len(parts):
         return None
     values: dict[Path, list[AttributeValue]] = {}
     others: list[Condition] = []
-    for part in _flat("OR", known):
+    for part in _flat("OR", conditions):
         if isinstance(part, Test) and part.operator in {"=", "IN"}:
             values.setdefault(part.path, []).extend(part.values)
         else:
@@ -336,9 +340,9 @@ def _any(parts: Sequence[Condition | None]) -> Condition | None:
 
 
 def _bound_values(parts: Sequence[Condition], name: str) -> tuple[AttributeValue, ...] | None:
-    """Return the values of which every item that meets all parts has one, as few as the parts say, or None."""
-    found = [values for part in parts if (values := _values_of(part, name)) is not None]
-    return min(found, key=len, default=None)
+    """Return the smallest set of values that the parts allow for an attribute; None if they do not bind it."""
+    candidates = [values for part in parts if (values := _values_of(part, name)) is not None]
+    return min(candidates, key=len, default=None)
 
 
 def _values_of(part: Condition, name: str) -> tuple[AttributeValue, ...] | None:
@@ -348,24 +352,24 @@ def _values_of(part: Condition, name: str) -> tuple[AttributeValue, ...] | None:
         return None
     if part.operator == "AND":
         return _bound_values(part.parts, name)
-    each = [_values_of(inside, name) for inside in part.parts]
-    unique = {str(value): value for values in each for value in values or ()}
-    return None if None in each else tuple(unique.values())
+    alternatives = [_values_of(inside, name) for inside in part.parts]
+    unique = {str(value): value for values in alternatives for value in values or ()}
+    return None if None in alternatives else tuple(unique.values())
 
 
 def _sort_tests(parts: Sequence[Condition], name: str) -> list[Condition]:
-    """Return what a Query can ask of a sort key: one value, or a prefix, or bounds, which it takes as inclusive."""
+    """Return the tests of a sort key that a Query can use: one value, a prefix, or inclusive bounds."""
     tests = [part for part in parts if isinstance(part, Test) and part.path == (name,)]
-    for wanted in ("=", "begins_with"):
+    for operator in ("=", "begins_with"):
         for test in tests:
-            if test.operator == wanted:
+            if test.operator == operator:
                 return [test]
     lows = [test for test in tests if test.operator in {">", ">="}]
     highs = [test for test in tests if test.operator in {"<", "<="}]
     low = max(lows, key=lambda test: _rank(test.values[0]), default=None)
     high = min(highs, key=lambda test: _rank(test.values[0]), default=None)
     if low is None or high is None or _rank(low.values[0]) > _rank(high.values[0]):
-        # The service refuses bounds in the wrong order.
+        # The service refuses bounds in descending order.
         return [test for test in (low or high,) if test is not None]
     return [Test(">=", low.path, low.values), Test("<=", high.path, high.values)]
 
@@ -378,18 +382,18 @@ def _rank(value: AttributeValue) -> Any:
             return decode_base64(base64)
         case {"N": number}:
             return Decimal(number)
-    raise AssertionError(f"{value} is no value of a key")
+    raise AssertionError(f"{value} is not a key value")
 
 
 def _within_limits(
-    given: Sequence[Condition], hints: Sequence[Condition], keys: Sequence[Condition] = ()
+    required: Sequence[Condition], hints: Sequence[Condition], keys: Sequence[Condition] = ()
 ) -> Condition | None:
-    """Return conditions and as many hints as an expression has room for, besides keys; None if there is none."""
-    kept = _flat("AND", given)
+    """Return the required conditions with as many hints as expressions allow; None if there are none."""
+    accepted = _flat("AND", required)
     for hint in hints:
-        parts = _flat("AND", [*kept, hint])
-        found = _joined("AND", parts)
-        if len(found.write(Expressions())) <= _LONGEST_EXPRESSION and len(list(found.names())) <= _MOST_TESTS:
-            kept = parts
-    parts = _flat("AND", [*keys, *kept])
+        parts = _flat("AND", [*accepted, hint])
+        candidate = _joined("AND", parts)
+        if len(candidate.write(Expressions())) <= _MAX_EXPRESSION and len(list(candidate.names())) <= _MAX_TESTS:
+            accepted = parts
+    parts = _flat("AND", [*keys, *accepted])
     return _joined("AND", parts) if parts else None

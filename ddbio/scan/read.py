@@ -34,17 +34,17 @@ _LOG = logging.getLogger("ddbio.scan")
 def scan_batches(options: ScanOptions) -> RecordBatchStream:
     """Return a DynamoDB table as an iterator of record batches of one schema, while several lanes read ahead.
 
-    Memory is bounded whatever the table's size. Closing the iterator stops the lanes. What reads Arrow streams takes it
-    whole: DuckDB, polars, Delta.
+    Memory is bounded, regardless of the table's size. Closing the iterator stops the lanes. Readers of Arrow streams
+    (DuckDB, polars, Delta) accept the result directly.
 
     Raises
     ------
     DdbioError
-        At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
+        At the call: errors of the table, credentials or endpoint. During iteration: the error that ended the scan.
     """
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
-    plan = _planned(options, budget, table)
+    plan = _log_plan(options, budget, table)
     (task,) = scan_tasks(plan, options, table)
     return RecordBatchStream(plan.schema, _batches(SegmentStream(task, budget), budget, table.name))
 
@@ -52,7 +52,7 @@ def scan_batches(options: ScanOptions) -> RecordBatchStream:
 def read_table(options: ScanOptions) -> pa.Table:
     """Return a DynamoDB table as an Arrow table, every value exact; no JVM is started.
 
-    Values that do not fit their column are kept, as DynamoDB JSON, in the last column ``_rescue``.
+    Values that do not fit their column are in the last column, ``_rescue``, as DynamoDB JSON.
 
     Returns
     -------
@@ -62,20 +62,20 @@ def read_table(options: ScanOptions) -> pa.Table:
     Raises
     ------
     DdbioError
-        As :func:`scan_batches` says.
+        As :func:`scan_batches`.
     """
     return scan_batches(options).read_all()
 
 
 class ScannedDigest(NamedTuple):
-    """Hold count and digest of a table's items, and the read units that reading them took."""
+    """Count and digest of a table's items, and the read units that were consumed."""
 
     digest: Digest
     units: float
 
 
 def digest_of_scan(options: ScanOptions) -> ScannedDigest:
-    """Return count and digest of what a scan reads, computed from the bytes of its pages without any columns.
+    """Return count and digest of the items of a scan, computed from the bytes of its pages without making columns.
 
     Raises
     ------
@@ -85,55 +85,55 @@ def digest_of_scan(options: ScanOptions) -> ScannedDigest:
     table = describe_scan(options)
     budget = LocalBudget(budget_of(table, options), job=f"scan of {table.name}")
     with budget.within_limits():
-        (task,) = scan_tasks(_planned(options, budget, table), options, table)
-        stream = PageStream(replace(task, digest=True), budget, _Nothing)
+        (task,) = scan_tasks(_log_plan(options, budget, table), options, table)
+        stream = PageStream(replace(task, digest=True), budget, _NullDecoder)
         with closing(iter(stream)) as blocks:
             deque(blocks, 0)
     return ScannedDigest(stream.counts.digest, budget.usage().consumed_units)
 
 
-def _planned(options: ScanOptions, budget: LocalBudget, table: TableDescription) -> ScanPlan:
-    """Return the plan, which binds the budget, and log it."""
+def _log_plan(options: ScanOptions, budget: LocalBudget, table: TableDescription) -> ScanPlan:
+    """Return the plan and log it; its limits apply to the budget."""
     plan = plan_of(options, budget, table)
     _LOG.info("scan %s: about %d items, planned: %s", table.name, plan.item_count, plan.figures)
     return plan
 
 
-class _Nothing:
-    """Decode nothing."""
+class _NullDecoder:
+    """Decoder that discards all pages."""
 
     def __init__(self) -> None:
         self.log = MisfitLog()
 
     def decode_batches(self, data: bytes, framing: str) -> tuple[pa.RecordBatch, ...]:
-        """Return nothing."""
+        """Return no batches."""
         del data, framing
         return ()
 
 
 def _batches(stream: SegmentStream, budget: LocalBudget, table: str) -> Generator[pa.RecordBatch, None, None]:
-    # At its end the budget closes first: lanes that wait for it end now, not at their next page.
+    # The budget closes first, so that lanes that wait for it end now and not at their next page.
     with closing(iter(stream)) as batches, budget.within_limits():
         yield from batches
     if stream.counts.missing_keys:
-        named = ", ".join(key.decode() for key in stream.counts.missing)
-        _LOG.warning("table %s has no items for %d keys: %s", table, stream.counts.missing_keys, named or "not named")
+        names = ", ".join(key.decode() for key in stream.counts.missing)
+        _LOG.warning("table %s has no items for %d keys: %s", table, stream.counts.missing_keys, names or "not named")
 
 
 def read_digest(table: str, options: ConnectionOptions) -> ScannedDigest:
-    """Return count and digest of a table's items, read over the connection of other options.
+    """Return count and digest of a table's items, read with the connection options of another verb.
 
     Raises
     ------
     DdbioError
         If the table cannot be read.
     """
-    # NULL differs from missing, and the scan sees the last writes.
-    # No columns are made, so that a small sample will do for the size of the pages.
+    # NULL differs from missing, and a consistent scan sees the latest writes.
+    # No columns are made, so a small sample is enough to choose the size of the pages.
     scan = ScanOptions(
         **connection_of(options), table=table, nulls="keep", consistent=True, sample_items=DIGEST_SAMPLE_ITEMS
     )
     if isinstance(options, LimitOptions):
-        # The limits of the verb that verifies hold for each table that it reads.
+        # The limits of a verifying verb apply to each table that it reads.
         scan = replace(scan, max_units=options.max_units, max_seconds=options.max_seconds, prices=options.prices)
     return digest_of_scan(scan)

@@ -1,6 +1,6 @@
-"""Read the segments of one task, on several lanes or in rotation, and yield the blocks that the pages become.
+"""Reads of the segments of one task, on several lanes or in rotation, as a stream of decoded blocks.
 
-Each page is yielded exactly once. A request that fails is repeated with the same start key, as ``retry`` says.
+Each page is yielded exactly once. A failed request is repeated with the same start key (see ``aws/retry.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ddbio.items.digest_json import JsonDigest
 from ddbio.items.page import split_page
 from ddbio.items.rescue import MisfitLog
 from ddbio.jobs.engine import available_cores
-from ddbio.scan.pages import Reading, ReadRequest, rest_after, scan_pages, settle_failed, settle_page
+from ddbio.scan.pages import Reading, ReadRequest, remainder_after, scan_pages, settle_failed, settle_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from ddbio.items.page import Page
     from ddbio.items.rescue import OnMisfit
     from ddbio.scan.options import AcceptEncoding
-    from ddbio.scan.pages import Rest
+    from ddbio.scan.pages import Remainder
     from ddbio.scan.progress import PageJournal
 
 QUEUED_BYTES = 8 * 1024 * 1024
-"""Decoded bytes that lanes may be ahead of their consumer."""
+"""Maximum decoded bytes that wait for the consumer."""
 
-MOST_MISSING = 10
-"""Keys without an item that are named; all are counted."""
+MAX_MISSING_EXAMPLES = 10
+"""The number of keys without an item that are reported by name; all are counted."""
 
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Everything that a worker needs, picklable: what to read, into which columns, on how many lanes."""
+    """Picklable description of the reads of a worker: segments, columns and lanes."""
 
     number: int
     spec: ClientSpec
@@ -66,33 +66,33 @@ class ScanTask:
     digest: bool = False
     deadline_seconds: float = 600.0
     accept_encoding: AcceptEncoding = "identity"
-    whole_pages: bool = False
-    """Whether what a page becomes is yielded as one, with the page's end, so that the scan can go on there."""
+    yields_pages: bool = False
+    """Whether a page is yielded as one object that includes its end, so that the scan can resume after it."""
 
 
 @dataclass
 class ScanCounts:
-    """Count what a task read."""
+    """Counts of the items and bytes that a task read."""
 
     items: int = 0
     wire_bytes: int = 0
     misfits: MisfitLog = field(default_factory=MisfitLog)
     digest: Digest = field(default_factory=Digest)
     scanned_items: int = 0
-    """Items that were read for them: more, if they had to meet a condition."""
+    """Items that were read; with a condition, more than match it."""
     missing_keys: int = 0
-    """Keys that were looked up, and for which there is no item."""
+    """Requested keys without an item."""
     missing: list[bytes] = field(default_factory=list)
-    """Some of those, as DynamoDB JSON."""
+    """Some of these keys, as DynamoDB JSON."""
 
     def add(self, page: Page) -> None:
-        """Count a page."""
+        """Add the counts of a page."""
         self.items += page.count
         self.scanned_items += page.scanned_count
         self.wire_bytes += page.wire_bytes
         if page.missing:
             self.missing_keys += page.missing
-            self.missing += page.missing_keys[: MOST_MISSING - len(self.missing)]
+            self.missing += page.missing_keys[: MAX_MISSING_EXAMPLES - len(self.missing)]
 
 
 class _Sized(Protocol):
@@ -101,58 +101,58 @@ class _Sized(Protocol):
 
 
 BlockT = TypeVar("BlockT", bound=_Sized)
-MadeT_co = TypeVar("MadeT_co", bound=_Sized, covariant=True)
+DecodedT_co = TypeVar("DecodedT_co", bound=_Sized, covariant=True)
 
 
 @dataclass(frozen=True)
 class ReadPage(Generic[BlockT]):
-    """Hold what a page of a segment became, and what the segment leaves; None at its end.
+    """Decoded page of a segment, and the unread part of the segment; None at its end.
 
     Attributes
     ----------
     digest
-        That of its items, if one is asked for.
+        The digest of its items, if requested.
     """
 
     segment: int
     blocks: tuple[BlockT, ...]
-    rest: Rest | None
+    remainder: Remainder | None
     counts: Mapping[str, int]
     digest: Digest
 
     @property
     def nbytes(self) -> int:
-        """Return the number of bytes."""
+        """Return the size in memory."""
         return sum(block.nbytes for block in self.blocks)
 
 
-class PageDecoder(Protocol[MadeT_co]):
-    """Make blocks of the items of pages; one lane uses it at a time."""
+class PageDecoder(Protocol[DecodedT_co]):
+    """Decoder of pages into blocks; it is used by one lane at a time."""
 
     @property
     def log(self) -> MisfitLog:
         """Return the misfits so far."""
         ...
 
-    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> Sequence[MadeT_co]:
-        """Return the blocks that a page's items become."""
+    def decode_batches(self, data: bytes, framing: Literal["page"], /) -> Sequence[DecodedT_co]:
+        """Return the blocks of a page's items."""
         ...
 
 
 class PageStream(Generic[BlockT]):
-    """Iterate over the blocks that a task's pages become; ``counts`` is complete when the iteration has ended.
+    """Iterable over the blocks of a task's pages; ``counts`` is complete at the end of the iteration.
 
-    Each lane is a thread that takes the next segment when it has finished one, so that a long segment holds up no
-    other. The first error of any lane ends the stream. Closing the iterator early stops the lanes.
+    Each lane is a thread that takes the next segment when it has finished one, so that a long segment does not delay
+    others. The first error of any lane ends the stream. Closing the iterator early stops the lanes.
 
     Parameters
     ----------
     open_decoder
-        Returns a new decoder: no two lanes use one at the same time.
+        Returns a new decoder; a decoder is never used by two lanes at the same time.
     pages, policy
-        Where pages come from, and how failed requests are repeated; default is what the task says.
+        The source of pages and the retry policy; the default is that of the task.
     journal
-        Where pages are kept until their rows are in complete files, and where those of earlier attempts are found.
+        The store of pages whose rows are not in complete files yet, including those of earlier attempts.
     """
 
     def __init__(
@@ -172,21 +172,21 @@ class PageStream(Generic[BlockT]):
         self._journal = journal
         self._retry_policy = policy or RetryPolicy(task.deadline_seconds, threading.Event())
         self._waiting = deque(task.requests)
-        # A decoder holds several pages' worth of scratch: there are no more of them than cores.
+        # A decoder needs scratch memory of several pages, so there are no more decoders than cores.
         self._decoders: SimpleQueue[PageDecoder[BlockT]] = SimpleQueue()
-        # Of blocks, or of whole pages.
+        # Contains blocks, or pages if the task yields pages.
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
         self._running = 0
         self._error: BaseException | None = None
-        # What lanes and consumer wait for, each by itself, so that nobody is woken for nothing.
+        # Lanes and consumer wait on separate conditions, so that no thread is woken needlessly.
         self._lock = threading.Lock()
-        self._delivered, self._has_room = (threading.Condition(self._lock) for _ in range(2))
+        self._delivered, self._has_space = (threading.Condition(self._lock) for _ in range(2))
         self._stop = self._retry_policy.stop
         self.counts = ScanCounts()
 
     def __iter__(self) -> Generator[BlockT]:
-        """Yield the blocks as the lanes deliver them; order is not defined."""
+        """Yield the blocks as the lanes deliver them, in no defined order."""
         lanes = min(self._task.lanes, len(self._waiting))
         self._running = lanes
         for _ in range(min(lanes, available_cores())):
@@ -209,32 +209,32 @@ class PageStream(Generic[BlockT]):
             self._pages.close()
 
     def _take(self) -> deque[Any]:
-        """Return all blocks that are there, at least one, so that lanes are woken once for all; none at the end."""
+        """Return all queued blocks, at least one, so that lanes are woken once for all; empty at the end."""
         with self._lock:
             self._delivered.wait_for(lambda: self._queue or self._error is not None or not self._running)
-            if self._error is not None and not (self._task.whole_pages and self._queue):
+            if self._error is not None and not (self._task.yields_pages and self._queue):
                 raise self._error
             taken, self._queue = self._queue, deque()
             if taken:
                 self._queued_bytes = 0
-                self._has_room.notify_all()
+                self._has_space.notify_all()
             return taken
 
     def _wake_all(self) -> None:
-        for condition in (self._delivered, self._has_room):
+        for condition in (self._delivered, self._has_space):
             condition.notify_all()
 
     def _deliver(self, block: BlockT | ReadPage[BlockT]) -> None:
         n_bytes = block.nbytes
         with self._lock:
-            self._has_room.wait_for(
+            self._has_space.wait_for(
                 lambda: not self._queue or self._queued_bytes + n_bytes <= QUEUED_BYTES or self._stop.is_set()
             )
             self._queue.append(block)
             self._queued_bytes += n_bytes
             self._delivered.notify()
-            # There may be room for the next lane's block too.
-            self._has_room.notify()
+            # There may be space for the block of another lane.
+            self._has_space.notify()
 
     def _lane(self) -> None:
         digest = JsonDigest()
@@ -242,7 +242,7 @@ class PageStream(Generic[BlockT]):
         try:
             while (request := self._next()) is not None:
                 self._read(request, digest)
-        except BaseException as raised:  # noqa: BLE001 - whatever ends a lane must reach the consumer
+        except BaseException as raised:  # noqa: BLE001 - every error of a lane must reach the consumer
             error = raised
         with self._lock:
             self._running -= 1
@@ -267,17 +267,17 @@ class PageStream(Generic[BlockT]):
         for page in self._scan(request) if self._journal is None else self._journal.pages(request, self._scan):
             with self._lock:
                 self.counts.add(page)
-            if self._task.whole_pages:
-                self._deliver(self._whole(request.segment, page, digest))
+            if self._task.yields_pages:
+                self._deliver(self._read_page(request.segment, page, digest))
             else:
                 for block in self._decode(page, digest) if page.count else ():
                     self._deliver(block)
             if self._is_ending:
                 return
 
-    def _whole(self, segment: int, page: Page, digest: JsonDigest) -> ReadPage[BlockT]:
+    def _read_page(self, segment: int, page: Page, digest: JsonDigest) -> ReadPage[BlockT]:
         blocks = tuple(self._decode(page, digest)) if page.count else ()
-        # Its own sum, so that a run that goes on behind this page knows that of all before.
+        # Each page has its own digest, so that a run that resumes after it can add up the earlier ones.
         own, digest.digest = digest.digest, Digest()
         counts = {
             "items": page.count,
@@ -286,21 +286,21 @@ class PageStream(Generic[BlockT]):
             "missing_keys": page.missing,
             "resumed_items": page.count if page.is_resumed else 0,
         }
-        return ReadPage(segment, blocks, rest_after(page), counts, own)
+        return ReadPage(segment, blocks, remainder_after(page), counts, own)
 
     def _decode(self, page: Page, digest: JsonDigest) -> Sequence[BlockT]:
         decoder = self._decoders.get()
         try:
             if self._task.digest:
                 digest.add(page.items, "page")
-            # As several batches: one batch of a wide table would be copied once more.
+            # In several batches, because one batch of a wide table would be copied once more.
             return decoder.decode_batches(page.items, "page")
         finally:
             self._decoders.put(decoder)
 
 
 class SegmentStream(PageStream[pa.RecordBatch]):
-    """Iterate over the batches of a task's segments."""
+    """Iterable over the record batches of a task's segments."""
 
     def __init__(self, task: ScanTask, budget: Budget, journal: PageJournal | None = None) -> None:
         decoder = partial(Decoder, task.schema, on_misfit=task.on_misfit, nulls=task.nulls, drop=task.drop)
@@ -313,17 +313,17 @@ _NO_GRANT = Grant(0.0, 0.0)
 def rotated_pages(
     source: PageSource, requests: Iterable[ReadRequest], budget: Budget, policy: RetryPolicy, in_flight: int
 ) -> Iterator[Page]:
-    """Yield the pages of segments that are read in rotation, one of each in turn, each exactly once.
+    """Yield the pages of several segments in rotation, one page of each in turn, each exactly once.
 
-    All is done by the thread that iterates: requests are sent before a page is yielded, and answers come meanwhile.
-    A segment whose request fails pauses, and the others go on.
+    The iterating thread does all the work: it sends requests before it yields a page, and answers arrive meanwhile.
+    A segment whose request fails pauses, while the others continue.
 
     Parameters
     ----------
     requests
-        One for each segment.
+        One request for each segment.
     in_flight
-        How many requests may be in flight at once.
+        Maximum number of requests in flight.
 
     Raises
     ------
@@ -346,8 +346,8 @@ def rotated_pages(
 
 
 @dataclass(eq=False, slots=True)
-class _Turn:
-    """Hold a segment that is read in rotation, its grant, and since when and how often its request has failed."""
+class _RotatedSegment:
+    """Segment that is read in rotation: its grant, and the start time and number of its failed attempts."""
 
     reading: Reading
     table: str
@@ -358,7 +358,7 @@ class _Turn:
 
 
 class _Rotation:
-    """Send the requests of segments in turn, and take the answers as they come."""
+    """Requests of several segments, which are sent in turn."""
 
     def __init__(
         self,
@@ -369,10 +369,10 @@ class _Rotation:
         poller: ResponsePoller,
     ) -> None:
         self._source, self._budget, self._policy, self._poller = source, budget, policy, poller
-        self._waiting = deque(_Turn(Reading(request), request.table) for request in requests)
-        self._sent: dict[PendingResponse, _Turn] = {}
-        # By the end of the pause, then by the number of the failure.
-        self._pausing: list[tuple[float, int, _Turn]] = []
+        self._waiting = deque(_RotatedSegment(Reading(request), request.table) for request in requests)
+        self._sent: dict[PendingResponse, _RotatedSegment] = {}
+        # Ordered by the end of the pause, then by the number of the failure.
+        self._pausing: list[tuple[float, int, _RotatedSegment]] = []
         self._failures = itertools.count()
 
     @property
@@ -398,7 +398,7 @@ class _Rotation:
                 self._poller.add(pending)
 
     def wait(self) -> list[PendingResponse]:
-        """Return answers that have come, as soon as there are any, or none when a pause ends."""
+        """Return the answers that have arrived; wait for the first one or for the end of a pause."""
         seconds = max(0.0, self._pausing[0][0] - self._policy.clock()) if self._pausing else None
         if self._sent:
             ready = self._poller.wait(seconds)
@@ -411,7 +411,7 @@ class _Rotation:
         return ready
 
     def take(self, pending: PendingResponse) -> Page | None:
-        """Return a page; None if its request has failed."""
+        """Return the page of an answer; None if its request has failed."""
         turn = self._sent.pop(pending)
         try:
             page = split_page(pending.result())
@@ -426,13 +426,13 @@ class _Rotation:
         return page
 
     def abandon(self) -> None:
-        """Take the answers to what was sent, so that they are counted, and their connections are free."""
+        """Wait for the answers of all sent requests, so that they are charged and their connections are free."""
         for pending, turn in self._sent.items():
-            # Another error ends the rotation already, or nobody asks any more.
+            # The rotation already ends with another error, or its consumer has stopped.
             with suppress(ClientError, BotoCoreError, DdbioError):
                 settle_page(self._budget, turn.grant, turn.estimate, split_page(pending.result()))
 
-    def _failed(self, turn: _Turn, error: ClientError | BotoCoreError) -> None:
+    def _failed(self, turn: _RotatedSegment, error: ClientError | BotoCoreError) -> None:
         settle_failed(self._budget, turn.grant, turn.estimate, error)
         now = self._policy.clock()
         self._policy.check_read(error, turn.reading.operation, turn.table, now - turn.began)
@@ -441,10 +441,10 @@ class _Rotation:
 
 
 class RotatedStream(Generic[BlockT]):
-    """Iterate over the blocks that pages become, a page of each segment in turn; ``counts`` is complete at the end.
+    """Iterable over the blocks of pages, a page of each segment in turn; ``counts`` is complete at the end.
 
-    The thread that iterates reads and decodes, with as many requests in flight as the task has lanes. Threads would
-    take turns with the one that sends what was read: both are Python.
+    The iterating thread reads and decodes, with as many requests in flight as the task has lanes. More threads would
+    only compete with the sending thread for the interpreter.
     """
 
     def __init__(self, task: ScanTask, budget: Budget, decoder: PageDecoder[BlockT]) -> None:
@@ -452,7 +452,7 @@ class RotatedStream(Generic[BlockT]):
         self.counts = ScanCounts()
 
     def __iter__(self) -> Generator[BlockT]:
-        """Yield the blocks; order is not defined."""
+        """Yield the blocks in no defined order."""
         task, digest = self._task, JsonDigest()
         digest.digest = self.counts.digest
         policy = RetryPolicy(task.deadline_seconds, threading.Event())

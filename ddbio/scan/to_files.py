@@ -1,4 +1,4 @@
-"""Scan a table into files on any engine: the job, and its tasks."""
+"""Scan of a table into files on any engine: the job and its tasks."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from ddbio.scan.progress import (
     PageWriter,
     ScanProgress,
     forget_progress,
-    goes_on,
+    is_resumable,
     open_progress,
 )
-from ddbio.scan.stream import MOST_MISSING, PageStream, ScanCounts, ScanTask, SegmentStream
+from ddbio.scan.stream import MAX_MISSING_EXAMPLES, PageStream, ScanCounts, ScanTask, SegmentStream
 from ddbio.storage.object_store import aborted_on_error
 from ddbio.storage.staged import FileNaming, SmallObject
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 _EXPORT_FOLDER = "data"
-# What is counted of all that a job has read, in this run and in earlier ones.
+# The counts of everything that a job has read, in this run and in earlier ones.
 _COUNTS = ("items", "scanned_items", "wire_bytes", "missing_keys")
 
 
@@ -68,33 +68,33 @@ def scan_to_files(
     conf: Mapping[str, str] | None = None,
     watch: Watch[ScanPlan] | None = None,
 ) -> ScanReport:
-    """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
+    """Scan a DynamoDB table into files that become visible together, with a manifest, or not at all.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     watch
-        Follows the job while it runs.
+        Callback that follows the running job.
 
     Raises
     ------
     DdbioError
-        Nothing of this job is then visible at the target, and running it again just works.
+        Nothing of this job is then visible at the target, and the job can be run again.
     """
     return _ScanJob(options, master=master, conf=conf, watch=watch).run()
 
 
 class _ExportOutput(RowsOutput):
-    """Lines of items, in the layout of a native full export."""
+    """Output of item lines in the layout of a native full export."""
 
     def check(self, columns: pa.Schema, keys: Sequence[str], table_arn: str | None) -> None:
-        """Accept any columns: lines have none."""
+        """Accept any columns, because item lines have no columns."""
         del keys, table_arn
         check_catalog(self.options, self.staging, columns, self.file_format)
 
     def without_rows(self, columns: pa.Schema) -> tuple[StagedFile, ...]:
-        """Return nothing: an export says by its manifests that it is empty."""
+        """Return no files: the manifests of an export describe an empty one."""
         del columns
         return ()
 
@@ -116,7 +116,7 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
             self.use_output(_ExportOutput(options, options.format))
             return
         self.open_output()
-        if goes_on(options):
+        if is_resumable(options):
             self.target = replace(target_of(options, self.output.staging.store), keeps_staged=True)
 
     @property
@@ -124,9 +124,9 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         return "spark" if self.options.engine == "spark" else "local"
 
     def prepare(self) -> None:
-        # A sample costs units, and a job that is committed needs none.
+        # A sample costs read units, and a committed job does not need one.
         self.plan = plan_of(self.options, self.budget, self.table)
-        if goes_on(self.options):
+        if is_resumable(self.options):
             self.progress = open_progress(self.options, self.output.staging, self.table)
             self.plan = self.progress.planned(self.plan)
         plan = self.plan
@@ -148,10 +148,10 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         usage, read = self.budget.usage(), [result.read for result in results]
         before = Counter[str](self.progress.counts if self.progress else ())
         earlier = [self.progress.digest] if self.progress else []
-        digest = Digest.merged([*earlier, *(each.digest for each in read)])
+        digest = Digest.merged([*earlier, *(task_counts.digest for task_counts in read)])
         return {
             **super().counts(results, staged),
-            **{name: before[name] + sum(getattr(each, name) for each in read) for name in _COUNTS},
+            **{name: before[name] + sum(getattr(task_counts, name) for task_counts in read) for name in _COUNTS},
             "rescued": before["rescued"] + sum(result.rescued for result in results),
             "resumed_items": before["items"] + sum(result.resumed_items for result in results),
             "rcu_asked_per_second": self.plan.rcu_per_second,
@@ -159,7 +159,9 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
             "rcu_peak_10s_ratio": usage.peak_10s_ratio,
             "throttles": usage.throttles,
             "digest": digest.hexdigest() if self.options.digest else None,
-            "missing_examples": tuple(key.decode() for each in read for key in each.missing)[:MOST_MISSING],
+            "missing_examples": tuple(key.decode() for task_counts in read for key in task_counts.missing)[
+                :MAX_MISSING_EXAMPLES
+            ],
         }
 
     def figures(self, report: ScanReport) -> Figures:
@@ -185,16 +187,16 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         try:
             publish(staged, info)
         except NotFoundError:
-            # What an earlier run had staged is gone: the next one begins anew.
+            # The staged files of an earlier run are gone: the next run restarts.
             if self.progress is not None:
                 forget_progress(self.options, self.output.staging)
             raise
 
     def _manifests(self, staged: Sequence[StagedFile]) -> tuple[SmallObject, ...]:
-        """Return the manifests of an export; the last is the summary, which tells readers that it is complete."""
+        """Return the manifests of an export; the last one, the summary, marks it as complete for readers."""
         files = [
-            manifest.ExportFile(each.path.rpartition("/")[2], each.rows, base64.b64decode(each.md5 or ""))
-            for each in staged
+            manifest.ExportFile(file.path.rpartition("/")[2], file.rows, base64.b64decode(file.md5 or ""))
+            for file in staged
         ]
         options, (bucket, prefix) = self.options, _bucket_and_prefix(self.output.staging.store.uri)
         filtered = {name: value for name in ("index", "columns", "where", "limit") if (value := getattr(options, name))}
@@ -222,18 +224,18 @@ class _ScanJob(RowsJob["FilesResult", ScanReport]):
         return report
 
     def committed_before(self, report: ScanReport) -> ScanReport:
-        # The run that committed may have ended before it could.
+        # The run that committed may have been killed before it deleted the progress.
         self._forget()
         return report
 
     def _forget(self) -> None:
-        if goes_on(self.options):
+        if is_resumable(self.options):
             with suppress(DdbioError):
                 forget_progress(self.options, self.output.staging)
 
 
 def _bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """Return bucket and prefix (with its slash) of a target; empty texts for a local folder."""
+    """Return bucket and prefix (ending in a slash) of a target; empty for a local folder."""
     scheme, _, path = uri.rpartition("://")
     if not scheme:
         return "", ""
@@ -243,7 +245,7 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Everything that a worker needs to scan one task into files."""
+    """Picklable description of the scan of one task into files."""
 
     scan: ScanTask
     staging: Staging
@@ -252,22 +254,22 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class FilesResult:
-    """What a task read, and its staged files."""
+    """Counts and staged files of a task."""
 
     staged: tuple[StagedFile, ...]
     read: ScanCounts
     rescued: int = 0
     resumed_items: int = 0
-    """Those of the items that earlier runs had read, and that were kept in the page journal."""
+    """The items that came from the page journal of earlier runs."""
 
     @property
     def misfits(self) -> MisfitLog:
-        """Return what did not fit."""
+        """Return the misfits of the scan."""
         return self.read.misfits
 
 
 def write_task(task: FilesTask, budget: Budget) -> FilesResult:
-    """Read one task's segments into staged files; if it fails, only what a later run goes on with stays staged."""
+    """Read one task's segments into staged files; after an error, only files that a later run resumes from remain."""
     if task.progress is not None:
         return _write_pages(task, task.progress, budget)
     stream = SegmentStream(task.scan, budget)
@@ -280,7 +282,7 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
             yield batch
 
     log = MisfitLog()
-    # Closed in any case, so that no lane goes on reading for a writer that failed.
+    # Closed in any case, so that no lane continues to read for a writer that failed.
     with closing(iter(stream)) as batches:
         staged = task.staging.write(counted(batches), task.scan.schema, task.scan.number, log)
     stream.counts.misfits.merge(log)
@@ -290,7 +292,7 @@ def write_task(task: FilesTask, budget: Budget) -> FilesResult:
 def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> FilesResult:
     staging, number = task.staging, task.scan.number
     progress = progress.of_attempt(number)
-    scan = progress.rest_of(task.scan)
+    scan = progress.remaining_task(task.scan)
     journal = progress.open_journal()
     stream = SegmentStream(scan, budget, journal)
     writer = staging.writer(scan.schema, FileNaming(staging.job_id, number, secrets.randbelow(10**6)))
@@ -303,12 +305,12 @@ def _write_pages(task: FilesTask, progress: ScanProgress, budget: Budget) -> Fil
     if isinstance(writer, PartitionedWriter):
         stream.counts.misfits.merge(writer.log)
     counts: dict[str, Any] = {name: pages.counts[name] for name in _COUNTS}
-    whole = replace(stream.counts, digest=pages.digest, **counts)
-    return FilesResult(tuple(pages.files), whole, pages.counts["rescued"], pages.counts["resumed_items"])
+    task_counts = replace(stream.counts, digest=pages.digest, **counts)
+    return FilesResult(tuple(pages.files), task_counts, pages.counts["rescued"], pages.counts["resumed_items"])
 
 
 def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
-    """Write one task's segments into staged files of lines, as an export has; if it fails, nothing stays staged."""
+    """Write one task's segments into staged files of item lines, as in an export; after an error, none remain."""
     stream = PageStream(task.scan, budget, PageSplitter)
     staging = task.staging
     naming = FileNaming(staging.job_id, task.scan.number, secrets.randbelow(10**6))
@@ -320,5 +322,5 @@ def write_lines_task(task: FilesTask, budget: Budget) -> FilesResult:
         staged = tuple(writer.finish())
     counts, written = stream.counts, sum(file.rows for file in staged)
     if written != counts.items:
-        raise DecodeError(f"the pages hold {written} items, and said that they hold {counts.items}")
+        raise DecodeError(f"the pages contain {written} items, but their counts add up to {counts.items}")
     return FilesResult(staged, counts)

@@ -131,5 +131,5 @@ def test_a_table_of_others_is_refused(table, capture, tmp_path):
     """A Delta table without our columns and properties is left as it is."""
     deltalake.write_deltalake(tmp_path / "lake", pl.DataFrame({"a": [1]}))
     table.put_item(Item={"pk": "a", "sk": 1})
-    with pytest.raises(OptionError, match="did not make"):
+    with pytest.raises(OptionError, match="did not create"):
         ddbio.apply(capture(), tmp_path / "lake")

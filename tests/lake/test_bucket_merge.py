@@ -34,7 +34,7 @@ def test_rows_in_groups_are_met_as_rows_by_themselves(seeds, monkeypatch):
         batches = [rows(table[start:stop]) for start, stop in zip([0, *cuts], [*cuts, 40], strict=True)]
         floor = chance.choice([None, 20])
         merge = BucketMerge(pa.Table.from_batches([rows(changed[:9]), rows(changed[9:])]), floor)
-        stays = merge.look(batches[:2]).tolist() + merge.look(batches[2:]).tolist() + merge.look([]).tolist()
+        stays = merge.look_up(batches[:2]).tolist() + merge.look_up(batches[2:]).tolist() + merge.look_up([]).tolist()
         wanted, winners, lost = Outcome(), [], set()
         for key, version, deleted in changed:
             had, was_deleted = state.get(key, (-1 if floor is None else floor, True))

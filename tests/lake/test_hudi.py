@@ -164,7 +164,7 @@ def test_what_is_refused(hudi, tmp_path):
             ddbio.catalog_ddl(hudi.folder, dialect=dialect)
     foreign = VirtualHudi(tmp_path / "foreign")
     foreign.write(20261105, {"x-0": {"a": 2}}, state=False)
-    with pytest.raises(OptionError, match="did not make"):
+    with pytest.raises(OptionError, match="did not create"):
         ddbio.history(foreign.folder)
     newer = tmp_path / "newer/.hoodie/timeline/20261105_20261106.commit"
     newer.parent.mkdir(parents=True)

@@ -141,7 +141,7 @@ def test_names_that_sql_takes_for_one_are_refused(tmp_path):
     """SQL would read one column for two attributes whose names differ only by case."""
     past = Past(1, tmp_path)
     past.log.declare(columns("a", "A"))
-    with pytest.raises(OptionError, match="takes for one"):
+    with pytest.raises(OptionError, match="names are equal in SQL"):
         ddbio.history_view_sql(tmp_path / "log", dialect="duckdb")
 
 

@@ -13,10 +13,10 @@ from ddbio.items.attribute import encode_base64
 from ddbio.items.number import canonical_number
 from ddbio.scan import conditions
 from ddbio.scan.conditions import (
+    Compound,
     Expressions,
     Negated,
     Query,
-    Several,
     format_condition,
     key_query,
     parse_condition,
@@ -66,18 +66,18 @@ def test_what_a_condition_becomes(text, expression):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "its end at character 1 stands where the name of an attribute"),
-        ("a", "its end at character 2 stands where a comparison, BETWEEN, IN or IS is expected"),
-        ("a = b", "'b' at character 5 stands where a constant"),
+        ("", "its end at character 1 is unexpected; expected the name of an attribute"),
+        ("a", "its end at character 2 is unexpected; expected a comparison, BETWEEN, IN or IS"),
+        ("a = b", "'b' at character 5 is unexpected; expected a constant"),
         ("a = 'b", '"\'b" at character 5 is not understood'),
-        ("a = 1 b", "'b' at character 7 stands where AND, OR or the end is expected"),
-        ("(a = 1", "its end at character 7 stands where ) is expected"),
-        ("like(a, 1)", "is no function of a condition; there are attribute_exists"),
-        ("a LIKE 'b%'", "\"LIKE 'b%'\" at character 3 stands where a comparison"),
-        ("attribute_type(a, 'T')", "is no type of DynamoDB's"),
-        ("a = 1e200", "cannot be"),
-        ("a[x] = 1", "is no place in a list"),
-        ("in = 1", "stands where the name of an attribute (in double quotes"),
+        ("a = 1 b", "'b' at character 7 is unexpected; expected AND, OR or the end"),
+        ("(a = 1", "its end at character 7 is unexpected; expected )"),
+        ("like(a, 1)", "is not a function of conditions; the functions are attribute_exists"),
+        ("a LIKE 'b%'", "\"LIKE 'b%'\" at character 3 is unexpected; expected a comparison"),
+        ("attribute_type(a, 'T')", "is not a DynamoDB type"),
+        ("a = 1e200", "is not a valid number"),
+        ("a[x] = 1", "is not a list index"),
+        ("in = 1", "is unexpected; expected the name of an attribute (in double quotes"),
     ],
 )
 def test_what_is_no_condition(text, words):
@@ -178,9 +178,9 @@ def _several(sign, parts):
     inside = [
         each
         for part in parts
-        for each in (part.parts if isinstance(part, Several) and part.operator == sign else [part])
+        for each in (part.parts if isinstance(part, Compound) and part.operator == sign else [part])
     ]
-    return Several(sign, tuple(inside))
+    return Compound(sign, tuple(inside))
 
 
 CONDITIONS = st.recursive(

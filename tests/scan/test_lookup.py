@@ -121,8 +121,8 @@ def test_throttled_keys_are_asked_for_again():
     [
         ([], {}, "nothing to look up"),
         (["a", ("b", 1)], {}, "has no 'sk'"),
-        ([1], {}, "is no text"),
-        ([("a", "1")], {}, "is no number"),
+        ([1], {}, "is not text"),
+        ([("a", "1")], {}, "is not a number"),
         ([("a", 1, 2)], {}, "more values"),
         ("pk=a", {}, "JSON list"),
         (7, {}, "give a list"),

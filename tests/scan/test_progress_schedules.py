@@ -17,7 +17,7 @@ from ddbio.items.digest import Digest
 from ddbio.items.page import Page
 from ddbio.options import parse_options
 from ddbio.scan.options import ScanToFilesOptions
-from ddbio.scan.pages import ReadRequest, rest_after
+from ddbio.scan.pages import ReadRequest, remainder_after
 from ddbio.scan.progress import PageWriter, open_progress
 from ddbio.scan.stream import ReadPage, ScanTask
 from ddbio.storage.staged import StagedFile
@@ -102,7 +102,7 @@ class Attempt:
     def __init__(self, job, run):
         self._run, progress = run, run.of_task(TASK).of_attempt(0)
         journal = progress.open_journal()
-        requests = progress.rest_of(TASK).requests
+        requests = progress.remaining_task(TASK).requests
         scan = job.table.scan
         self._reading = {
             each.segment: scan(each) if journal is None else journal.pages(each, scan) for each in requests
@@ -123,7 +123,7 @@ class Attempt:
         rows = json.loads(page.items)["Items"]
         batch = pa.record_batch({"n": pa.array(rows, pa.int64()), "_rescue": pa.nulls(len(rows), pa.string())})
         counts = {"items": page.count, "resumed_items": page.count if page.is_resumed else 0}
-        self.writer.add(ReadPage(segment, (batch,), rest_after(page), counts, Digest()))
+        self.writer.add(ReadPage(segment, (batch,), remainder_after(page), counts, Digest()))
 
     def finish(self):
         """Read all that is left; return the files of this run and of those before."""

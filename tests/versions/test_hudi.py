@@ -347,7 +347,7 @@ def test_what_is_refused(hudi, tmp_path):
         "hoodie.embed.timeline.server": "false",
     }
     frame.write.format("hudi").options(**other).mode("append").save(str(tmp_path / "other"))
-    with pytest.raises(OptionError, match="did not make"):
+    with pytest.raises(OptionError, match="did not create"):
         ddbio.apply(tmp_path / "log", tmp_path / "other", format="hudi", engine="spark")
     with pytest.raises(OptionError, match="no dry run"):
         ddbio.plan_apply(tmp_path / "log", tmp_path / "lake", format="hudi", engine="spark")
