@@ -26,7 +26,7 @@ from ddbio.lake.change_source import AppliedTo
 from ddbio.lake.changes import given_changes, open_changes
 from ddbio.lake.merging import BucketMerger, LocalMerging, RowMaker, SpreadMerging
 from ddbio.lake.registering import check_lake_catalog, register_lake
-from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
+from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS, BucketFiles
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import item_columns, new_shape, shape_of
 from ddbio.lake_formats.table import (
@@ -282,7 +282,7 @@ class Applier:
         options = FileOptions(
             compression=self.options.compression,
             target_file_bytes=int(self.options.target_file_bytes),
-            column_statistics=NOTED,
+            column_statistics=STATISTICS_COLUMNS,
         )
         files = BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
         merger = BucketMerger(files, tuple(state.files), _floor(state))

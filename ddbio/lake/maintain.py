@@ -24,7 +24,7 @@ from ddbio.jobs.stores import new_job_id
 from ddbio.lake.apply import check_ours
 from ddbio.lake.registering import check_lake_catalog, register_lake
 from ddbio.lake.sweep import Sweep, plan_expiry, plan_sweep
-from ddbio.lake_formats.bucket_files import NOTED, BucketFiles
+from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS, BucketFiles
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.table import FLOOR, Commit, retry_conflicts
 from ddbio.options.parsing import seconds_of
@@ -193,7 +193,7 @@ class Maintainer:
         return state, tombstones, files
 
     def _bucket_files(self, state: LakeState, job_id: str) -> BucketFiles:
-        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=NOTED)
+        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=STATISTICS_COLUMNS)
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
     def _choose(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:

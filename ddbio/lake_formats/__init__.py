@@ -1,1 +1,1 @@
-"""Delta, Iceberg and Hudi: what a lake table is, how its versions are read and committed, and its base load."""
+"""Delta, Iceberg and Hudi: the interface of a lake table, reads and commits of its versions, and its base load."""

@@ -1,4 +1,4 @@
-"""Load the base of a lake table: the rows of a scan or an export, each at epoch 0, in one commit of the table."""
+"""Base load of a lake table: the rows of a scan or an export, each at epoch 0, in one commit of the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddbio.formats.partitioned_writer import PartitionedWriter
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.staging import Staging
 from ddbio.lake_formats.base_rows import BaseRows
-from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS
 from ddbio.lake_formats.registry import TABLE_FORMATS, open_lake_table, require_writable
 from ddbio.lake_formats.rows import LakeShape, new_shape, shape_of
 from ddbio.lake_formats.table import BASE, BUCKETS, EPOCHS, EXPORTED_TO, KEYS, WRITER, Commit, retry_conflicts
@@ -42,16 +42,16 @@ _KIND, _DONE = "load", "done"
 
 @dataclass(frozen=True)
 class LakeStaging(Staging):
-    """Stage rows as files of a lake table, in the folders of their buckets.
+    """Staging of rows as files of a lake table, in the folders of their buckets.
 
     Attributes
     ----------
     shape
-        How items lie in the table.
+        The columns, keys and buckets of the table.
     loaded_us
-        When the load began, in microseconds since 1970.
+        The start of the load, in microseconds since 1970.
     keeps_bucket
-        Whether files have the column of the bucket, too.
+        Whether files also have the column of the bucket.
     """
 
     shape: LakeShape = dataclasses.field(kw_only=True)
@@ -61,11 +61,11 @@ class LakeStaging(Staging):
     def write(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, task: int, log: MisfitLog
     ) -> tuple[StagedFile, ...]:
-        """Stage the batches of one attempt of one task; if it fails, nothing stays staged."""
+        """Stage the batches of one attempt of one task; after an error, no files stay staged."""
         del schema, log
         naming = FileNaming(self.job_id, task, secrets.randbelow(10**6))
         rows = BaseRows(self.shape, self.loaded_us, keeps_bucket=self.keeps_bucket)
-        noted = tuple({*NOTED} - {*rows.statistics})
+        noted = tuple({*STATISTICS_COLUMNS} - {*rows.statistics})
         files = dataclasses.replace(self.files, statistics=(), column_statistics=noted)
         writer = PartitionedWriter(self.store, naming, rows.item_schema, files, rows)
         try:
@@ -77,29 +77,29 @@ class LakeStaging(Staging):
             writer.abort()
             raise
         return tuple(
-            dataclasses.replace(each, statistics={**(each.statistics or {}), **rows.statistics}) for each in staged
+            dataclasses.replace(file, statistics={**(file.statistics or {}), **rows.statistics}) for file in staged
         )
 
     def empty(self, schema: pa.Schema) -> tuple[StagedFile, ...]:
-        """Stage nothing: a table knows its columns without files."""
+        """Return no files: a table stores its columns without files."""
         del schema
         return ()
 
 
 @dataclass
 class LakeTarget:
-    """Commit what jobs stage to a lake table.
+    """Commits of the files of jobs to a lake table.
 
     Attributes
     ----------
     mode
-        ``error`` wants no table, ``append`` adds rows as they are, ``overwrite`` puts a new base in the place of all.
+        ``error`` requires that there is no table, ``append`` adds rows unchanged, ``overwrite`` replaces all rows.
     loaded_us
-        When the load began, or of which time the export is: changes from there on are applied, and count anew.
+        The start of the load, or the time of the export. Changes from this time on are applied, with new positions.
     shape
-        How items lie in the table; it is known before anything is staged.
+        The columns, keys and buckets of the table; it is set before anything is staged.
     is_instant
-        Whether the rows are those of one time, as an export's are: behind it incremental exports can be applied.
+        Whether the rows are a snapshot of one time, such as an export, after which incremental exports can be applied.
     """
 
     table: LakeTable
@@ -109,35 +109,35 @@ class LakeTarget:
     is_instant: bool = False
 
     def describe(self, columns: pa.Schema, keys: Sequence[str], buckets: int) -> None:
-        """Decide how items with these columns lie in the table."""
+        """Set the shape of the table for items with these columns."""
         self.shape = shape_for(self.table, columns, keys, buckets)
 
     def keys(self) -> tuple[str, ...]:
-        """Return the key attributes of the table; none if there is no table yet."""
+        """Return the key attributes of the table; empty if there is no table yet."""
         state = self.table.load()
         return () if state is None else tuple(json.loads(state.properties.get(KEYS, "[]")))
 
     def keys_of(self, options: ConnectionOptions, table_arn: str | None) -> tuple[str, ...]:
-        """Return the key attributes of a table that is made of an export: as it has, or as DynamoDB says.
+        """Return the key attributes of a table that is created from an export, from the table or from DynamoDB.
 
         Raises
         ------
         OptionError
-            If nothing tells them.
+            If the key attributes are unknown.
         """
-        known = self.keys()
-        if known:
-            return known
+        stored_keys = self.keys()
+        if stored_keys:
+            return stored_keys
         try:
             described = describe_table(dynamodb_spec(options), table_arn or "")
         except DdbioError as error:
-            what = (
-                f"the export does not say which attributes are the key of {table_arn}, and DynamoDB cannot be asked "
+            message = (
+                f"the export does not contain the key attributes of {table_arn}, and DynamoDB cannot be asked "
                 f"({error}): give key"
             )
             if isinstance(error, AccessDeniedError):
-                raise AccessDeniedError(what, error.action, error.resource) from error
-            raise OptionError(what) from error
+                raise AccessDeniedError(message, error.action, error.resource) from error
+            raise OptionError(message) from error
         return tuple(name for name, _ in described.key_types)
 
     def staging(self, staging: Staging) -> LakeStaging:
@@ -153,14 +153,16 @@ class LakeTarget:
         )
 
     def prepare(self, job_id: str) -> tuple[str, ...]:
-        """Claim the table for a job; what it replaces is known when it commits."""
+        """Claim the table for a job; the replaced files are determined by the commit."""
         others = self._claim(job_id).take()
         try:
-            for each in others:
-                if not each.is_live:
-                    self.abort(each.job_id)
+            for other in others:
+                if not other.is_live:
+                    self.abort(other.job_id)
             with contextlib.suppress(DdbioError):
-                abort_old(self.table.store, datetime.now(UTC) - DEAD_AFTER, {each.job_id for each in others} | {job_id})
+                abort_old(
+                    self.table.store, datetime.now(UTC) - DEAD_AFTER, {other.job_id for other in others} | {job_id}
+                )
             state = self.table.load()
             if state is not None and self.table.position(state, _job_name(job_id)):
                 raise AlreadyCommittedError(self._done(job_id).read(_DONE) or {"job_id": job_id})  # noqa: TRY301 - the claim goes
@@ -169,9 +171,9 @@ class LakeTarget:
                     f"{self.table.store.uri} is a table already: choose another folder, or mode append or overwrite",
                     self.table.store.uri,
                 )
-            if state is None and any(not each.path.startswith("_ddbio/") for each in self.table.store.list()):
+            if state is None and any(not entry.path.startswith("_ddbio/") for entry in self.table.store.list()):
                 raise TargetError(  # noqa: TRY301 - the claim goes
-                    f"{self.table.store.uri} has files and is no table: choose another folder", self.table.store.uri
+                    f"{self.table.store.uri} has files but is not a table: choose another folder", self.table.store.uri
                 )
             require_writable(self.table.store)
         except BaseException:
@@ -188,7 +190,7 @@ class LakeTarget:
         del replaced
         self._claim(job_id).require()
         self._complete(staged)
-        # The table says whether the job is committed; what it reported is noted before.
+        # The table decides whether the job is committed; its report is stored before.
         self._done(job_id).put(_DONE, {"job_id": job_id, "report": info.report})
         return retry_conflicts(self.table.store, lambda: self._commit(job_id, staged), attempts=20)
 
@@ -202,14 +204,14 @@ class LakeTarget:
         self._claim(job_id).release()
 
     def _complete(self, staged: Sequence[StagedFile]) -> None:
-        for each in staged:
-            self.table.store.complete(each)
+        for staged_file in staged:
+            self.table.store.complete(staged_file)
 
     def _commit(self, job_id: str, staged: Sequence[StagedFile]) -> int:
         assert self.shape is not None  # noqa: S101 - the job described it
         state = open_or_create(self.table, self.shape)
-        known = {*state.schema.names}
-        new = [field for field in self.shape.schema if field.name not in known]
+        column_names = {*state.schema.names}
+        new = [field for field in self.shape.schema if field.name not in column_names]
         if new:
             state = self.table.alter(state, new, {})
         is_base = self.mode != "append"
@@ -223,13 +225,13 @@ class LakeTarget:
         return self.table.commit(state, commit)
 
     def _base(self, state: LakeState) -> dict[str, int]:
-        """Return the positions of a new base: its number, which is its time, and that no base of the table had."""
+        """Return the positions of a new base: its number is its time, decremented until no earlier base had it."""
         number = self.loaded_us
         while self.table.position(state, f"{BASE}/{number}"):
-            # Downwards: no change since the load is before it.
+            # Decremented, so that no change since the load is before it.
             number -= 1
-        found = {BASE: number, f"{BASE}/{number}": 1}
-        return found | ({f"ddbio/{number}/{EXPORTED_TO}": self.loaded_us} if self.is_instant else {})
+        positions = {BASE: number, f"{BASE}/{number}": 1}
+        return positions | ({f"ddbio/{number}/{EXPORTED_TO}": self.loaded_us} if self.is_instant else {})
 
     def _claim(self, job_id: str) -> Claim:
         return Claim(self.table.store, job_id, self.mode)
@@ -239,7 +241,7 @@ class LakeTarget:
 
 
 def open_or_create(table: LakeTable, shape: LakeShape, epochs: Sequence[str] = ()) -> LakeState:
-    """Return the state of a table, which is made if there is none."""
+    """Return the state of a table, which is created if it does not exist."""
     state = table.load()
     if state is not None:
         return state
@@ -253,7 +255,7 @@ def open_or_create(table: LakeTable, shape: LakeShape, epochs: Sequence[str] = (
 
 
 def shape_for(table: LakeTable, columns: pa.Schema, keys: Sequence[str], buckets: int) -> LakeShape:
-    """Return the shape of a table that is to hold items with these columns: its own with new columns, or a new one.
+    """Return the shape of a table for items with these columns: its own shape with new columns, or a new one.
 
     Raises
     ------
@@ -265,9 +267,9 @@ def shape_for(table: LakeTable, columns: pa.Schema, keys: Sequence[str], buckets
         return new_shape(columns, keys, buckets)
     if KEYS not in state.properties:
         raise OptionError(f"{table.store.uri} is a table that ddbio did not create: choose another folder")
-    known = json.loads(state.properties[KEYS])
-    if known != list(keys):
-        raise OptionError(f"the table {table.store.uri} has the key {known}, and the rows the key {list(keys)}")
+    stored_keys = json.loads(state.properties[KEYS])
+    if stored_keys != list(keys):
+        raise OptionError(f"the table {table.store.uri} has the key {stored_keys}, but the rows have {list(keys)}")
     return shape_of(state.schema, keys, int(state.properties[BUCKETS])).grown(columns)
 
 
@@ -276,12 +278,12 @@ def _job_name(job_id: str) -> str:
 
 
 def base_target(options: FilesOptions, table_format: str, instant_us: int | None = None) -> LakeTarget:
-    """Return what commits a base load to the table that the options name.
+    """Return the target that commits a base load to the table that the options name.
 
     Parameters
     ----------
     instant_us
-        The time whose items the rows are, in microseconds since 1970; default is that they are read from now on.
+        The time of the snapshot of the rows, in microseconds since 1970; by default, they are read from now on.
     """
     loaded_us = int(time.time() * 1_000_000) if instant_us is None else instant_us
     if (writer := TABLE_FORMATS[table_format].spark_writer()) is not None:

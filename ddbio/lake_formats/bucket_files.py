@@ -1,4 +1,4 @@
-"""Read and write the data files of a lake table."""
+"""Reads and writes of the data files of a lake table."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from ddbio.storage.object_store import ObjectStore
 
 _BATCH_ROWS = 65_536
-# A file of so many bytes is read by one request if all of its columns are wanted: ranges would be several.
-_WHOLE_BYTES = 8 << 20
-NOTED = (KEY, VERSION, TIME)
-"""Columns whose least and greatest values the table's log has of each file."""
+# Up to this size, a file of which all columns are needed is read by one request; ranges would need several.
+_MAX_SINGLE_READ_BYTES = 8 << 20
+STATISTICS_COLUMNS = (KEY, VERSION, TIME)
+"""Columns with minimum and maximum values in the table's log, for each file."""
 
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """Read and write the data files of a table.
+    """Reader and writer of the data files of a table.
 
     Attributes
     ----------
     schema
-        That of the files.
+        The schema of the files.
     job_id
-        Names the files that are written.
+        The job id in the names of written files.
     """
 
     store: ObjectStore
@@ -64,25 +64,25 @@ class BucketFiles:
             raise
 
     def read(self, file: LakeFile, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file in the columns of the table, or some of them; one it does not have yet is null.
+        """Yield the rows of a file in all or some columns of the table; a column that the file lacks is null.
 
         Raises
         ------
         DecodeError
             If a page is damaged.
         SchemaError
-            If a column has another type than the table, and a value does not fit.
+            If a column has another type than in the table, and a value does not fit.
         """
-        wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        is_whole = columns is None and file.size_bytes <= _WHOLE_BYTES
-        opened = self._open(file, whole=is_whole)
-        known = set(opened.schema_arrow.names)
-        names = [name for name in wanted.names if name in known]
+        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+        is_whole = columns is None and file.size_bytes <= _MAX_SINGLE_READ_BYTES
+        opened = self._open(file, is_whole=is_whole)
+        file_columns = set(opened.schema_arrow.names)
+        names = [name for name in schema.names if name in file_columns]
         try:
             if is_whole:
                 batches = iter(opened.read(names, use_threads=False).to_batches(_BATCH_ROWS))
             else:
-                # What Arrow reads ahead it keeps until the call is done: of one row group it is little, of a file much.
+                # Arrow keeps all data that it has read ahead until the call ends, so row groups are read one by one.
                 groups = range(opened.num_row_groups)
                 batches = (
                     batch
@@ -90,33 +90,33 @@ class BucketFiles:
                     for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names)
                 )
             for batch in batches:
-                yield self._typed(batch, wanted, file)
+                yield self._typed(batch, schema, file)
         except OSError as error:
             raise DecodeError(f"{self.store.uri}/{file.path} is damaged: {error}") from error
 
-    def read_rows(self, file: LakeFile, wanted: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-        """Yield some rows of a file, in all columns of the table."""
+    def read_rows(self, file: LakeFile, mask: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        """Yield the masked rows of a file, in all columns of the table."""
         start = 0
         for batch in self.read(file):
             end = start + batch.num_rows
-            yield batch.filter(pa.array(wanted[start:end]))
+            yield batch.filter(pa.array(mask[start:end]))
             start = end
 
-    def _open(self, file: LakeFile, *, whole: bool) -> pq.ParquetFile:
-        if whole:
+    def _open(self, file: LakeFile, *, is_whole: bool) -> pq.ParquetFile:
+        if is_whole:
             return open_parquet(pa.BufferReader(self.store.read(file.path)))
         entry = StoredObject(file.path, file.size_bytes)
         ranges = pa.PythonFile(RangeFile(self.store, entry), "r")
         return open_parquet(ranges, pre_buffer=True)
 
-    def _typed(self, batch: pa.RecordBatch, wanted: pa.Schema, file: LakeFile) -> pa.RecordBatch:
-        known, arrays = set(batch.schema.names), []
-        for field in wanted:
-            if field.name not in known:
+    def _typed(self, batch: pa.RecordBatch, schema: pa.Schema, file: LakeFile) -> pa.RecordBatch:
+        names, arrays = set(batch.schema.names), []
+        for field in schema:
+            if field.name not in names:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
                 continue
             array = batch.column(field.name)
-            # A cast copies nested columns also if there is nothing to do.
+            # A cast copies nested columns even if their type stays the same.
             if array.type.equals(field.type, check_metadata=True):
                 arrays.append(array)
                 continue
@@ -124,26 +124,27 @@ class BucketFiles:
                 arrays.append(array.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaError(f"{field.name} of {self.store.uri}/{file.path}: {error}") from error
-        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def require_equal(given: pa.Schema, wanted: pa.Schema) -> None:
-    """Refuse rows whose columns are not exactly those of a table: engines would cast, round or drop them in silence.
+def require_equal(rows: pa.Schema, table: pa.Schema) -> None:
+    """Raise if columns of rows differ from those of a table, because engines would silently cast, round or drop values.
 
     Raises
     ------
     SchemaError
-        Naming the first column that differs.
+        The message names the first column that differs.
     """
-    if given.equals(wanted):
+    if rows.equals(table):
         return
-    for name in sorted({*given.names, *wanted.names}):
-        places = given.get_all_field_indices(name), wanted.get_all_field_indices(name)
+    for name in sorted({*rows.names, *table.names}):
+        indices = rows.get_all_field_indices(name), table.get_all_field_indices(name)
         types = [
-            [schema.field(place).type for place in found] for schema, found in zip((given, wanted), places, strict=True)
+            [schema.field(index).type for index in positions]
+            for schema, positions in zip((rows, table), indices, strict=True)
         ]
         if types[0] != types[1]:
-            shown = [" and ".join(map(str, each)) or "no column" for each in types]
+            shown = [" and ".join(map(str, column_types)) or "no column" for column_types in types]
             raise SchemaError(f"{name} is {shown[0]} in the rows and {shown[1]} in the table")
-    if given.names != wanted.names:
-        raise SchemaError(f"the rows have their columns in another order than the table: {', '.join(given.names)}")
+    if rows.names != table.names:
+        raise SchemaError(f"the rows have their columns in another order than the table: {', '.join(rows.names)}")

@@ -1,4 +1,4 @@
-"""Delta Lake without a JVM: the log of the table is read and written by deltalake, its data files by us."""
+"""Delta Lake without a JVM: deltalake reads and writes the log of the table, and ddbio its data files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET
-from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS
 from ddbio.lake_formats.table import KEYS, ConflictError, ForeignFile, LakeFile, LakeState, readable
 from ddbio.storage.staged import contained
 
@@ -35,25 +35,25 @@ _READ_FEATURES = frozenset(
     {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "checkConstraints", "columnMapping", "deletionVectors"}
 )
 _CONFLICT = re.compile(r"(?i)conflict|concurrent|already exists|failed to commit|version .* exists")
-# What deltalake raises if a table, or the store below it, fails.
+# Errors of deltalake when a table, or its store, fails.
 _ERRORS = (DeltaError, OSError)
 _UNREADABLE = "cannot be read"
 _LOG = "_delta_log/"
 _LOGGED = re.compile(r"_delta_log/(\d{20})\.[^/]+")
-# Readers that use deltalake's statistics take a missing least or greatest value for null, unless this property of the
-# table leaves the column out: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+# Readers that use deltalake's statistics treat a missing minimum or maximum as null, unless this property of the table
+# leaves the column out: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 _STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 class DeltaLakeTable:
-    """Read and change a Delta table.
+    """A Delta table in a folder.
 
     Parameters
     ----------
     store
         The folder of the table.
     gateway
-        How deltalake, whose object store has not all options of S3 requests, reaches a folder on S3.
+        Access to a folder on S3 for deltalake, whose object store lacks some options of S3 requests.
     """
 
     keeps_bucket = False
@@ -62,7 +62,7 @@ class DeltaLakeTable:
         self.store = store
         self._gateway, self._uri, self._options = gateway or None, store.uri, dict[str, str]()
         if gateway:
-            # Of two writers that create one object of the log, S3 refuses the second.
+            # If two writers create the same object of the log, S3 refuses the second one.
             self._uri, self._options = gateway.uri, {**gateway.connection_settings(), "aws_conditional_put": "etag"}
 
     @readable
@@ -73,7 +73,7 @@ class DeltaLakeTable:
         try:
             table = DeltaTable(self._uri, version=version, storage_options=self._options)
         except TableNotFoundError as error:
-            # Who may not read it is told that there is none.
+            # Without read permission, deltalake reports that there is no table.
             self._raise_refusal(error)
             return None
         except _ERRORS as error:
@@ -85,7 +85,7 @@ class DeltaLakeTable:
 
     @readable
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
-        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
+        """Return the data files of the newest version, if another program created the table; None if ddbio did."""
         try:
             table = DeltaTable(self._uri, storage_options=self._options)
             metadata, features = table.metadata(), {*(table.protocol().reader_features or ())}
@@ -97,7 +97,7 @@ class DeltaLakeTable:
                 unknown.add("columnMapping")
             if "deletionVectors" in features and self._has_deletion_vectors(table):
                 unknown.add("deletionVectors")
-            found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+            add_actions: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         except _ERRORS as error:
             raise self._failure(error, _UNREADABLE) from error
         if unknown:
@@ -106,38 +106,40 @@ class DeltaLakeTable:
                 "write its rows to another folder with Spark; REORG TABLE … APPLY (PURGE) removes deletion vectors",
                 self.store.uri,
             )
-        if elsewhere := [each["path"] for each in found if "://" in each["path"] or each["path"].startswith("/")]:
+        if elsewhere := [
+            action["path"] for action in add_actions if "://" in action["path"] or action["path"].startswith("/")
+        ]:
             raise TargetError(
                 f"the Delta table {self.store.uri} has files elsewhere, such as {elsewhere[0]}: it is a shallow clone, "
-                "so read the table that it was made of",
+                "so read its source table",
                 self.store.uri,
             )
         names = metadata.partition_columns
         return tuple(
             ForeignFile(
-                contained(unquote(each["path"]), self.store.uri),
+                contained(unquote(action["path"]), self.store.uri),
                 "parquet",
-                {name: each[f"partition.{name}"] for name in names},
+                {name: action[f"partition.{name}"] for name in names},
             )
-            for each in found
+            for action in add_actions
         )
 
     def before(self, state: LakeState) -> int | None:
-        """Return the number of the version before one; None if it is the first, 0."""
+        """Return the number of the preceding version; None if this is the first version, 0."""
         return state.version - 1 if state.version else None
 
     def position(self, state: LakeState, name: str) -> int:
-        """Return how far a source is applied, by the transactions of the table."""
+        """Return the applied position of a source, from the transactions of the table."""
         return int(state.handle.transaction_version(name) or 0)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
-        """Make an empty table, partitioned by its bucket."""
+        """Create an empty table, partitioned by its bucket."""
         try:
             table = DeltaTable.create(
                 self._uri,
                 schema,
                 partition_by=[BUCKET],
-                configuration={**properties, _STATISTICS: ",".join(NOTED)},
+                configuration={**properties, _STATISTICS: ",".join(STATISTICS_COLUMNS)},
                 storage_options=self._options,
                 raise_if_key_not_exists=False,
             )
@@ -145,15 +147,15 @@ class DeltaLakeTable:
             self._raise_refusal(error)
             if any(True for _ in self.store.list(_LOG)):
                 raise ConflictError(str(error)) from error
-            raise TargetError(f"no Delta table could be made at {self.store.uri}: {error}", self.store.uri) from error
+            raise TargetError(f"cannot create a Delta table at {self.store.uri}: {error}", self.store.uri) from error
         return self._state(table)
 
     def file_schema(self, state: LakeState) -> pa.Schema:
-        """Return the schema of data files: the bucket is in the name of their folder."""
+        """Return the schema of data files, without the bucket, which is in the name of their folder."""
         return pa.schema([field for field in state.schema if field.name != BUCKET])
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
-        """Add columns and set properties, each in a commit of its own."""
+        """Add columns and set properties, in separate commits."""
         table: DeltaTable = state.handle
         try:
             if fields:
@@ -168,18 +170,18 @@ class DeltaLakeTable:
         """Add and remove files in one version."""
         table: DeltaTable = state.handle
         if not any(True for _ in self.store.list(f"{_LOG}{state.version:020}.json")):
-            # The next version may be free only because it was deleted for its age.
+            # The next version may be free only because it expired and was deleted.
             raise ConflictError(f"version {state.version} of {self.store.uri} has expired")
         self._limit_statistics(state)
         now_ms = int(time.time() * 1000)
-        actions: list[Any] = [_add_action(each, now_ms) for each in commit.added]
+        actions: list[Any] = [_add_action(staged, now_ms) for staged in commit.added]
         actions += [
-            RemoveAction(each.path, True, now_ms, each.size_bytes, {BUCKET: str(each.bucket)})  # noqa: FBT003 - deltalake's
-            for each in commit.removed
+            RemoveAction(file.path, True, now_ms, file.size_bytes, {BUCKET: str(file.bucket)})  # noqa: FBT003 - deltalake's
+            for file in commit.removed
         ]
         properties = CommitProperties(
             custom_metadata=dict(commit.metadata),
-            # Our transactions conflict with those of other writers: what they decided is decided again.
+            # Our transactions conflict with those of other writers, so that we decide again with the new state.
             max_commit_retries=0 if commit.exact else 3,
             app_transactions=[Transaction(name, number) for name, number in commit.positions.items()],
         )
@@ -194,12 +196,12 @@ class DeltaLakeTable:
             )
         except _ERRORS as error:
             raise self._failure(error) from error
-        # The handle may have been of an older version than the commit's own.
+        # The handle may be of an older version than the one before the commit.
         table.update_incremental()
         return table.version()
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
-        """Rewrite all files in Z-order of some columns, by deltalake."""
+        """Rewrite all files in Z-order of some columns, with deltalake."""
         self._limit_statistics(state)
         table: DeltaTable = state.handle
         try:
@@ -213,13 +215,13 @@ class DeltaLakeTable:
             raise self._failure(error) from error
 
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
-        """Return the commits and checkpoints of older versions: a checkpoint of the first that stays replaces them."""
+        """Return the commits and checkpoints before a version, whose checkpoint replaces them."""
         del state
-        listed = ((each, _LOGGED.fullmatch(each.path)) for each in self.store.list(_LOG))
-        return [each for each, match in listed if match is not None and int(match[1]) < since]
+        listed = ((entry, _LOGGED.fullmatch(entry.path)) for entry in self.store.list(_LOG))
+        return [entry for entry, match in listed if match is not None and int(match[1]) < since]
 
     def forget(self, state: LakeState, since: int) -> LakeState:
-        """Write checkpoints of the first version that stays, and of the newest, which readers look for first."""
+        """Write checkpoints of the first kept version, and of the newest, which readers look for first."""
         try:
             for version in dict.fromkeys([since, state.version]):
                 DeltaTable(self._uri, version=version, storage_options=self._options).create_checkpoint()
@@ -228,28 +230,28 @@ class DeltaLakeTable:
         return state
 
     def _set_properties(self, table: DeltaTable, properties: Mapping[str, str]) -> None:
-        """Commit properties: deltalake's own call holds the interpreter's lock, which our gateway to S3 needs."""
-        known, now_ms = table.metadata(), int(time.time() * 1000)
+        """Commit properties directly: deltalake's call holds the GIL, but our S3 gateway needs it."""
+        current, now_ms = table.metadata(), int(time.time() * 1000)
         # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#change-metadata
         metadata = {
-            "id": str(known.id),
-            "name": known.name,
-            "description": known.description,
+            "id": str(current.id),
+            "name": current.name,
+            "description": current.description,
             "format": {"provider": "parquet", "options": {}},
             "schemaString": table.schema().to_json(),
-            "partitionColumns": known.partition_columns,
-            "configuration": {**known.configuration, **properties},
-            "createdTime": known.created_time,
+            "partitionColumns": current.partition_columns,
+            "configuration": {**current.configuration, **properties},
+            "createdTime": current.created_time,
         }
-        said = {"timestamp": now_ms, "operation": "SET TBLPROPERTIES", "operationParameters": {**properties}}
-        lines = [{"metaData": metadata}, {"commitInfo": said}]
+        commit_info = {"timestamp": now_ms, "operation": "SET TBLPROPERTIES", "operationParameters": {**properties}}
+        lines = [{"metaData": metadata}, {"commitInfo": commit_info}]
         path = f"{_LOG}{table.version() + 1:020}.json"
         if not self.store.put_if_absent(path, "\n".join(map(json.dumps, lines)).encode()):
-            raise ConflictError(f"another writer changed {self.store.uri}: {path} is there already")
+            raise ConflictError(f"another writer changed {self.store.uri}: {path} exists already")
         table.update_incremental()
 
     def _state(self, table: DeltaTable) -> LakeState:
-        found: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        add_actions: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if "deletionVectors" in (table.protocol().reader_features or ()) and self._has_deletion_vectors(table):
             raise TargetError(
                 f"the Delta table {self.store.uri} has deletion vectors, which the local engine does not read: purge "
@@ -258,35 +260,35 @@ class DeltaLakeTable:
             )
         files = [
             LakeFile(
-                contained(unquote(each["path"]), self.store.uri),
-                each["size_bytes"],
-                each.get(f"partition.{BUCKET}") or 0,
+                contained(unquote(action["path"]), self.store.uri),
+                action["size_bytes"],
+                action.get(f"partition.{BUCKET}") or 0,
             )
-            for each in found
+            for action in add_actions
         ]
-        given: Any = table.schema().to_arrow()
-        schema = pa.schema(given)
+        arrow_schema: Any = table.schema().to_arrow()
+        schema = pa.schema(arrow_schema)
         return LakeState(table.version(), schema, table.metadata().configuration, tuple(files), table)
 
     def _has_deletion_vectors(self, table: DeltaTable) -> bool:
         try:
             return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
         except DeltaError:
-            # One that cannot be read is there.
+            # A deletion vector exists, but cannot be read.
             return True
 
     def _limit_statistics(self, state: LakeState) -> None:
-        """Make the table's property name only columns whose statistics all files have."""
+        """Limit the table's property to columns whose statistics all files have."""
         table: DeltaTable = state.handle
-        known = table.metadata().configuration.get(_STATISTICS)
-        if known is not None and {*filter(None, known.split(","))} <= {*NOTED}:
+        names = table.metadata().configuration.get(_STATISTICS)
+        if names is not None and {*filter(None, names.split(","))} <= {*STATISTICS_COLUMNS}:
             return
         version = state.version
-        # Deltalake tells statistics of the columns alone that the property names.
-        for columns in (lambda: NOTED, lambda: _columns_with_statistics(table)):
-            wanted = ",".join(columns())
-            if table.metadata().configuration.get(_STATISTICS) != wanted:
-                self.alter(state, (), {_STATISTICS: wanted})
+        # Deltalake reports statistics only for the columns in the property.
+        for columns in (lambda: STATISTICS_COLUMNS, lambda: _columns_with_statistics(table)):
+            value = ",".join(columns())
+            if table.metadata().configuration.get(_STATISTICS) != value:
+                self.alter(state, (), {_STATISTICS: value})
                 version += 1
         if table.version() != version:
             raise ConflictError(f"another writer changed {self.store.uri} before its property {_STATISTICS} was set")
@@ -298,30 +300,30 @@ class DeltaLakeTable:
         return TargetError(f"the Delta table {self.store.uri} {what}: {error}", self.store.uri)
 
     def _raise_refusal(self, error: Exception) -> None:
-        """Raise what S3 has refused, if that is why deltalake failed: its own words do not name the permission."""
+        """Raise the error of S3 if it made deltalake fail, since deltalake's message does not name the permission."""
         if self._gateway is not None and self._gateway.failure is not None:
             failure, self._gateway.failure = self._gateway.failure, None
             raise failure from error
 
 
 def _columns_with_statistics(table: DeltaTable) -> list[str]:
-    """Return the columns whose least and greatest value all files have; older releases left out those of long texts."""
+    """Return the columns with minimum and maximum in all files; older releases omitted those of long texts."""
     files: Any = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return [
         name
-        for name in NOTED
+        for name in STATISTICS_COLUMNS
         if all(
-            each.get(f"min.{name}") is not None or each.get(f"null_count.{name}") == each.get("num_records")
-            for each in files
+            action.get(f"min.{name}") is not None or action.get(f"null_count.{name}") == action.get("num_records")
+            for action in files
         )
     ]
 
 
 def _add_action(staged: StagedFile, now_ms: int) -> AddAction:
     statistics: dict[str, Any] = {"numRecords": staged.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    for name, each in (staged.statistics or {}).items():
-        statistics["nullCount"][name] = each["nulls"]
-        if each["min"] is not None:
-            statistics["minValues"][name], statistics["maxValues"][name] = each["min"], each["max"]
-    # Deltalake takes paths as they are stored, URL-encoded; ours have nothing to encode.
+    for name, column in (staged.statistics or {}).items():
+        statistics["nullCount"][name] = column["nulls"]
+        if column["min"] is not None:
+            statistics["minValues"][name], statistics["maxValues"][name] = column["min"], column["max"]
+    # Deltalake expects URL-encoded paths; ours have no characters to encode.
     return AddAction(staged.path, staged.size_bytes, dict(staged.partition), now_ms, True, json.dumps(statistics))  # noqa: FBT003 - deltalake's

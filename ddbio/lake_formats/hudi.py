@@ -1,7 +1,7 @@
-"""Read Hudi tables without a JVM, by the commits in their timeline and the names of their files.
+"""Reads of Hudi tables without a JVM, from the commits in their timeline and the names of their files.
 
-They are copy on write in table version 6, as ddbio has Hudi's own writer make them: a commit is JSON, and the name of a
-data file tells its file group and the commit that wrote it. Only that writer commits: ``ddbio.spark.hudi``.
+The tables are copy on write, in table version 6, and are written by Hudi's own writer: a commit is JSON, and the name
+of a data file contains its file group and its commit. Only that writer commits, see ``ddbio.spark.hudi``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 STATE = f"{PREFIX}state"
-"""The name in the metadata of commits under which they say what the table is."""
+"""The key in the metadata of ddbio's commits whose value describes the table."""
 
 TIMELINE = ".hoodie/"
 """The folder of the commits."""
@@ -36,13 +36,13 @@ TIMELINE = ".hoodie/"
 _COMMIT = re.compile(r"\.hoodie/(\d+)\.(?:replace)?commit")
 # https://hudi.apache.org/tech-specs/#file-layout-hierarchy
 _DATA = re.compile(rf"{BUCKET}=(\d+)/([^/_]+)_[^/_]*_(\d+)\.parquet")
-# Where newer versions of Hudi's tables have their commits.
+# The folder of the commits in newer table versions of Hudi.
 _NEWER = f"{TIMELINE}timeline/"
 
 
 @dataclass(frozen=True)
 class Instant:
-    """Name a completed commit: its number is its time, in digits."""
+    """Completed commit; its number consists of the digits of its time."""
 
     number: int
     path: str
@@ -50,15 +50,15 @@ class Instant:
 
     @property
     def replaces(self) -> bool:
-        """Whether it may take the place of file groups."""
+        """Return whether the commit may replace file groups."""
         return self.path.endswith(".replacecommit")
 
 
 class HudiLakeTable:
-    """Read a Hudi table that ddbio has made; what would change it is refused.
+    """A Hudi table that ddbio created; it can only be read.
 
     The number of a version is the instant of its commit. A version can be read until Hudi has cleaned its files. Other
-    writers may commit between ours, clustering for example: what the table is our last commit says.
+    writers, such as clustering, may commit in between: ddbio's last commit describes the table.
     """
 
     keeps_bucket = True
@@ -82,15 +82,15 @@ class HudiLakeTable:
         return None if state is None else dataclasses.replace(state, files=self.files(version, timeline))
 
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
-        """Return None: a table of another program is refused when it is loaded."""
+        """Return None, since a table of another program is refused by ``load``."""
         return None
 
     def before(self, state: LakeState) -> int | None:
-        """Return the number of the version before one, by what its commit says; None if it is the first."""
+        """Return the number of the preceding version, from the metadata of the commit; None for the first version."""
         return int(state.handle) or None
 
     def position(self, state: LakeState, name: str) -> int:
-        """Return how far a source is applied, by the metadata of the commit."""
+        """Return the applied position of a source, from the metadata of the commit."""
         return int(state.properties.get(f"{PREFIX}position.{name}", 0))
 
     def file_schema(self, state: LakeState) -> pa.Schema:
@@ -98,42 +98,42 @@ class HudiLakeTable:
         return state.schema
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
-        """Refuse."""
+        """Raise, because only Hudi's writer can create a table."""
         del schema, properties
         self._refuse()
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
-        """Refuse."""
+        """Raise, because only Hudi's writer can change a table."""
         del state, fields, properties
         self._refuse()
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
-        """Refuse."""
+        """Raise, because only Hudi's writer can change a table."""
         del state, names, file_bytes
         self._refuse()
 
     def commit(self, state: LakeState, commit: Commit) -> int:
-        """Refuse."""
+        """Raise, because only Hudi's writer can change a table."""
         del state, commit
         self._refuse()
 
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
-        """Return the files of older commits in the timeline; that stays which says what the table was."""
+        """Return the files of older commits in the timeline, except the ddbio commit that describes ``since``."""
         del state
-        oldest, found = self.told_by(since), []
-        for each in self.store.list(TIMELINE):
-            digits = re.match(r"\.hoodie/(\d+)\.", each.path)
+        oldest, files = self.told_by(since), []
+        for entry in self.store.list(TIMELINE):
+            digits = re.match(r"\.hoodie/(\d+)\.", entry.path)
             if digits and int(digits[1]) < oldest:
-                found.append(each)
-        return found
+                files.append(entry)
+        return files
 
     def told_by(self, version: int) -> int:
-        """Return the number of the commit of ddbio that says what a version is, itself or one before it."""
+        """Return the newest ddbio commit at or before this version."""
         state = self.stored(version)
         return version if state is None else state.version
 
     def forget(self, state: LakeState, since: int) -> LakeState:
-        """Refuse."""
+        """Raise, because only Hudi's writer can change a table."""
         del state, since
         self._refuse()
 
@@ -144,50 +144,50 @@ class HudiLakeTable:
         Raises
         ------
         OptionError
-            If the table has been upgraded to another version of Hudi's format.
+            If the table was upgraded to another table version of Hudi.
         """
-        found, listed = list[Instant](), list(self.store.list(TIMELINE))
-        for each in listed:
-            if match := _COMMIT.fullmatch(each.path):
-                found.append(Instant(int(match[1]), each.path, each.modified_at))
-        if not found and any(each.path.startswith(_NEWER) for each in listed):
+        instants, listed = list[Instant](), list(self.store.list(TIMELINE))
+        for entry in listed:
+            if match := _COMMIT.fullmatch(entry.path):
+                instants.append(Instant(int(match[1]), entry.path, entry.modified_at))
+        if not instants and any(entry.path.startswith(_NEWER) for entry in listed):
             raise OptionError(
-                f"{self.store.uri} is a Hudi table that ddbio did not create, or that was upgraded: it reads and writes "
-                "table version 6 (hoodie.write.table.version)"
+                f"{self.store.uri} is a Hudi table that ddbio did not create, or that was upgraded: ddbio reads and "
+                "writes table version 6 (hoodie.write.table.version)"
             )
-        return sorted(found, key=lambda each: each.number)
+        return sorted(instants, key=lambda instant: instant.number)
 
     @readable
     def stored(self, version: int | None = None, timeline: Sequence[Instant] | None = None) -> LakeState | None:
-        """Return what the newest commit of ddbio says, or the newest up to a version; the state names no files.
+        """Return the state in the newest ddbio commit, or in the newest up to a version, without files.
 
         Raises
         ------
         NotFoundError
             If there is no such commit.
         OptionError
-            If no commit is of ddbio.
+            If there are only commits of other programs.
         """
-        found = self.timeline() if timeline is None else timeline
-        if version is not None and all(each.number != version for each in found):
-            raise NotFoundError(f"the Hudi table {self.store.uri} has no commit {version}, or not any more")
-        for instant in reversed(found):
+        instants = self.timeline() if timeline is None else timeline
+        if version is not None and all(item.number != version for item in instants):
+            raise NotFoundError(f"the Hudi table {self.store.uri} has no commit {version}, or it was archived")
+        for instant in reversed(instants):
             if version is not None and instant.number > version:
                 continue
             metadata = self._metadata(instant).get("extraMetadata") or {}
             if STATE in metadata:
-                given = json.loads(metadata[STATE])
-                schema = lake_schema(schema_from_json(given["columns"]))
-                return LakeState(instant.number, schema, given["properties"], (), given.get("before", 0))
-        if found:
+                stored = json.loads(metadata[STATE])
+                schema = lake_schema(schema_from_json(stored["columns"]))
+                return LakeState(instant.number, schema, stored["properties"], (), stored.get("before", 0))
+        if instants:
             raise OptionError(f"{self.store.uri} is a Hudi table that ddbio did not create: choose another folder")
         return None
 
     @readable
     def files(self, version: int | None = None, timeline: Sequence[Instant] | None = None) -> tuple[LakeFile, ...]:
-        """Return the data files of the newest version, or of another one, whoever wrote it.
+        """Return the data files of the newest version, or of another one, including those of other writers.
 
-        Of each file group it is the one of the latest commit, unless the group was replaced.
+        For each file group, this is the file of the latest commit, unless the group was replaced.
 
         Raises
         ------
@@ -195,44 +195,47 @@ class HudiLakeTable:
             If files of the version have been cleaned.
         """
         commits = self.timeline() if timeline is None else timeline
-        until = max((each.number for each in commits), default=0) if version is None else version
+        until = max((instant.number for instant in commits), default=0) if version is None else version
         groups = self._groups(commits)
-        replaced = {each for instant in commits if instant.number <= until for each in self._replaced(instant)}
-        self._require_whole(groups, [each for each in commits if each.number > until], until)
-        found = []
+        replaced = {group for instant in commits if instant.number <= until for group in self._replaced(instant)}
+        self._require_whole(groups, [instant for instant in commits if instant.number > until], until)
+        live_files = []
         for name, files in groups.items():
             older = [number for number in files if number <= until]
             if older and name not in replaced:
-                found.append(files[max(older)])
-        return tuple(found)
+                live_files.append(files[max(older)])
+        return tuple(live_files)
 
     def _groups(self, commits: Sequence[Instant]) -> dict[str, dict[int, LakeFile]]:
-        """Return the files of each file group by their commits; those of commits that never came are left out."""
-        known, first = {each.number for each in commits}, min((each.number for each in commits), default=0)
+        """Return the files of each file group by commit, without files of commits that were not completed."""
+        numbers, first = (
+            {instant.number for instant in commits},
+            min((instant.number for instant in commits), default=0),
+        )
         groups = defaultdict[str, dict[int, LakeFile]](dict)
-        for each in self.store.list(f"{BUCKET}="):
-            match = _DATA.fullmatch(each.path)
-            # What failed was rolled back before anything was archived.
-            if match and (int(match[3]) in known or int(match[3]) < first):
-                groups[match[2]][int(match[3])] = LakeFile(each.path, each.size_bytes, int(match[1]))
+        for entry in self.store.list(f"{BUCKET}="):
+            match = _DATA.fullmatch(entry.path)
+            # Files of failed commits were rolled back before any commit was archived.
+            if match and (int(match[3]) in numbers or int(match[3]) < first):
+                groups[match[2]][int(match[3])] = LakeFile(entry.path, entry.size_bytes, int(match[1]))
         return groups
 
     def _require_whole(self, groups: dict[str, dict[int, LakeFile]], later: Sequence[Instant], until: int) -> None:
-        """Refuse a version of which a file was cleaned: later commits say which one they took the place of."""
-        made = set[str]()
+        """Raise if a file of a version was cleaned; later commits record which files they replaced."""
+        new_groups = set[str]()
 
         def has(name: str) -> bool:
             return any(number <= until for number in groups.get(name, {}))
 
         for instant in later:
             for stats in (self._metadata(instant).get("partitionToWriteStats") or {}).values():
-                for each in stats:
-                    before = str(each.get("prevCommit") or "null")
+                for write in stats:
+                    before = str(write.get("prevCommit") or "null")
                     if before == "null":
-                        made.add(each["fileId"])
-                    elif int(before) <= until and int(before) not in groups.get(each["fileId"], {}):
+                        new_groups.add(write["fileId"])
+                    elif int(before) <= until and int(before) not in groups.get(write["fileId"], {}):
                         raise self._cleaned(until)
-            if any(name not in made and not has(name) for name in self._replaced(instant)):
+            if any(name not in new_groups and not has(name) for name in self._replaced(instant)):
                 raise self._cleaned(until)
 
     def _cleaned(self, version: int) -> NotFoundError:
@@ -244,8 +247,8 @@ class HudiLakeTable:
                 yield from names
 
     def _metadata(self, instant: Instant) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.store.read(instant.path) or b"{}")
-        return found
+        metadata: dict[str, Any] = json.loads(self.store.read(instant.path) or b"{}")
+        return metadata
 
     def _refuse(self) -> NoReturn:
         raise OptionError(

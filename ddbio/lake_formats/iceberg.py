@@ -1,7 +1,7 @@
-"""Iceberg without a JVM: the metadata of the table is read and written by pyiceberg, its data files by us.
+"""Iceberg without a JVM: pyiceberg reads and writes the metadata of the table, and ddbio its data files.
 
-The table needs no catalog: its newest metadata is the file ``metadata/v<number>.metadata.json`` with the greatest
-number, as in the layout of Hadoop tables. Only who creates the next number has committed.
+The table needs no catalog: its newest metadata is the file ``metadata/v<number>.metadata.json`` with the highest
+number, as in the layout of Hadoop tables. A commit succeeds if it creates the file with the next number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ddbio.errors import NotFoundError, OptionError, TargetError
 from ddbio.formats.lake_columns import BUCKET, DELETED, attribute_columns, deleted_column, lake_schema
 from ddbio.items.schema.file import schema_from_json, schema_to_json
-from ddbio.lake_formats.iceberg_files import STORE, StoreFileIO, iceberg_files, newest_metadata, table_place
+from ddbio.lake_formats.iceberg_files import STORE, StoreFileIO, iceberg_files, newest_metadata, table_location
 from ddbio.lake_formats.table import PREFIX, ConflictError, ForeignFile, LakeFile, LakeState, readable
 from ddbio.storage.staged import contained
 
@@ -54,28 +54,28 @@ except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
 _METADATA = re.compile(r"metadata/v(\d+)\.metadata\.json")
-# Lists of manifests, and manifests: pyiceberg's names, and those of others.
+# Manifest lists and manifests, with pyiceberg's names or those of other writers.
 _LISTS = re.compile(r"metadata/[^/]+\.avro")
 _HINT = "metadata/version-hint.text"
 _POSITION, _COLUMNS = f"{PREFIX}position.", f"{PREFIX}columns"
 _FIELD_ID = b"PARQUET:field_id"
-# Files of a base load are written before anybody knows the numbers of the columns.
+# The files of a base load are written before the field ids of the columns are known.
 _NAMES = "schema.name-mapping.default"
-# Columns are told by their numbers: in data files each has our name, whatever the schema of the table calls it.
+# Iceberg identifies columns by field ids. Data files use our names, even if the table's schema has other names.
 _RENAMED = {DELETED: deleted_column("iceberg")}
-# Our own loop reads the state again; pyiceberg's would commit what was decided by an old one.
+# Our own retry loop loads the new state. pyiceberg's retry would commit a decision that is based on an old state.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 class IcebergLakeTable:
-    """Read and change an Iceberg table in a folder.
+    """An Iceberg table in a folder.
 
     Parameters
     ----------
     store
         The folder of the table.
     gateway
-        What tables of other formats reach a folder on S3 by: pyiceberg reads and writes through the store.
+        Unused: tables of other formats access S3 through it, but pyiceberg reads and writes through the store.
     """
 
     keeps_bucket = True
@@ -92,38 +92,38 @@ class IcebergLakeTable:
         versions = self._catalog.versions()
         if not versions:
             return None
-        wanted = versions[-1] if version is None else version
-        if wanted not in versions:
-            raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {wanted}")
-        return self._state(self._catalog.read(wanted), wanted)
+        number = versions[-1] if version is None else version
+        if number not in versions:
+            raise NotFoundError(f"the Iceberg table {self.store.uri} has no version {number}")
+        return self._state(self._catalog.read(number), number)
 
     @readable
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
-        """Return the data files of the newest version, if another program made the table; None if ddbio did."""
-        found = newest_metadata(self.store)
-        return None if _COLUMNS in found.properties else iceberg_files(self.store, found, self._io)
+        """Return the data files of the newest version, if another program created the table; None if ddbio did."""
+        metadata = newest_metadata(self.store)
+        return None if _COLUMNS in metadata.properties else iceberg_files(self.store, metadata, self._io)
 
     def before(self, state: LakeState) -> int | None:
-        """Return the number of the version before one; None if it is the first, 1."""
+        """Return the number of the preceding version; None if this is the first version, 1."""
         return state.version - 1 if state.version > 1 else None
 
     def position(self, state: LakeState, name: str) -> int:
-        """Return how far a source is applied, by the properties of the table."""
+        """Return the applied position of a source, from the properties of the table."""
         return int(state.properties.get(_POSITION + name, 0))
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
-        """Make an empty table, partitioned by its bucket."""
+        """Create an empty table, partitioned by its bucket."""
         in_files = assign_fresh_schema_ids(Schema(*_fields_of(schema)))
-        made = _with_names(in_files, _RENAMED)
-        bucket = made.find_field(BUCKET)
+        table_schema = _with_names(in_files, _RENAMED)
+        bucket = table_schema.find_field(BUCKET)
         spec = PartitionSpec(
             PartitionField(source_id=bucket.field_id, field_id=1000, transform=IdentityTransform(), name=BUCKET)
         )
         metadata = new_table_metadata(
-            made,
+            table_schema,
             spec,
             UNSORTED_SORT_ORDER,
-            table_place(self.store.uri),
+            table_location(self.store.uri),
             {
                 **properties,
                 **_NO_RETRIES,
@@ -136,41 +136,46 @@ class IcebergLakeTable:
         return self._state(metadata, 1)
 
     def file_schema(self, state: LakeState) -> pa.Schema:
-        """Return the schema of data files, with the numbers by which Iceberg knows columns."""
-        found: Schema = state.handle.schema()
-        return pa.schema([_with_ids(field, known) for field, known in zip(state.schema, found.fields, strict=True)])
+        """Return the schema of data files, with Iceberg's field ids."""
+        table_schema: Schema = state.handle.schema()
+        return pa.schema(
+            [
+                _with_ids(field, nested_field)
+                for field, nested_field in zip(state.schema, table_schema.fields, strict=True)
+            ]
+        )
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
         """Add columns and set properties in one version."""
         table: Table = state.handle
-        given = dict(properties)
+        new_properties = dict(properties)
         with self._committing(state):
             transaction = table.transaction()
             if fields:
                 with transaction.update_schema() as update:
-                    for field, made in zip(fields, _fields_of(pa.schema(list(fields))), strict=True):
-                        update.add_column((field.name,), made.field_type)
+                    for field, nested_field in zip(fields, _fields_of(pa.schema(list(fields))), strict=True):
+                        update.add_column((field.name,), nested_field.field_type)
                 columns = attribute_columns(state.schema)
-                given[_COLUMNS] = schema_to_json(pa.schema([*columns, *fields]), is_compact=True)
-            transaction.set_properties(given)
+                new_properties[_COLUMNS] = schema_to_json(pa.schema([*columns, *fields]), is_compact=True)
+            transaction.set_properties(new_properties)
             transaction.commit_transaction()
-        found = self.load()
-        assert found is not None  # noqa: S101 - it was committed
-        return found
+        new_state = self.load()
+        assert new_state is not None  # noqa: S101 - it was committed
+        return new_state
 
     def commit(self, state: LakeState, commit: Commit) -> int:
-        """Add and remove files in one snapshot, and store the positions beside it."""
+        """Add and remove files in one snapshot, and store the positions in the same version."""
         table: Table = state.handle
-        place, removed = table_place(self.store.uri), {each.path for each in commit.removed}
+        location, removed = table_location(self.store.uri), {file.path for file in commit.removed}
         in_files = _with_names(table.schema(), {name: own for own, name in _RENAMED.items()})
         described = _DataFiles(self._io, table.metadata.model_copy(update={"schemas": [in_files]}))
         with self._committing(state):
             transaction = table.transaction()
             with transaction.update_snapshot(snapshot_properties=dict(commit.metadata)).overwrite() as update:
-                for each in commit.added:
-                    update.append_data_file(described.of(f"{place}/{each.path}"))
+                for staged in commit.added:
+                    update.append_data_file(described.of(f"{location}/{staged.path}"))
                 for data_file in _data_files(table):
-                    if data_file.file_path.removeprefix(f"{place}/") in removed:
+                    if data_file.file_path.removeprefix(f"{location}/") in removed:
                         update.delete_data_file(data_file)
             if commit.positions:
                 transaction.set_properties({_POSITION + name: str(number) for name, number in commit.positions.items()})
@@ -178,50 +183,52 @@ class IcebergLakeTable:
         return self._catalog.version_of(table.metadata_location)
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
-        """Refuse: pyiceberg has no Z-order."""
+        """Raise, because pyiceberg has no Z-order."""
         del state, names, file_bytes
-        raise OptionError(f"{self.store.uri} is an Iceberg table: give sort_by, there is no Z-order without Spark")
+        raise OptionError(f"{self.store.uri} is an Iceberg table: use sort_by, since Z-order needs Spark")
 
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
-        """Return the metadata of older versions, and the lists of files that no snapshot has which stays."""
+        """Return the metadata of older versions, and manifest files that no kept snapshot uses."""
         table: Table = state.handle
-        place, named = table_place(self.store.uri), set[str]()
-        for each in self._kept(state, since):
-            named.add(each.manifest_list)
-            named.update(manifest.manifest_path for manifest in each.manifests(table.io))
-        found = []
+        location, used_paths = table_location(self.store.uri), set[str]()
+        for snapshot in self._kept_snapshots(state, since):
+            used_paths.add(snapshot.manifest_list)
+            used_paths.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
+        entries = []
         for entry in self.store.list("metadata/"):
             version = _METADATA.fullmatch(entry.path)
             if version is not None:
                 is_outdated = int(version[1]) < since
             else:
-                is_outdated = bool(_LISTS.fullmatch(entry.path)) and f"{place}/{entry.path}" not in named
+                is_outdated = bool(_LISTS.fullmatch(entry.path)) and f"{location}/{entry.path}" not in used_paths
             if is_outdated:
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     def forget(self, state: LakeState, since: int) -> LakeState:
-        """Expire the snapshots before that of a version, in a new version; those that tags or branches name stay."""
+        """Expire the snapshots before that of a version, in a new version, except those with tags or branches."""
         table: Table = state.handle
-        kept = {each.snapshot_id for each in self._kept(state, since)}
-        old = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in kept]
+        kept_ids = {snapshot.snapshot_id for snapshot in self._kept_snapshots(state, since)}
+        old = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.snapshot_id not in kept_ids]
         if not old:
             return state
         with self._committing(state):
             table.maintenance.expire_snapshots().by_ids(old).commit()
-        found = self.load()
-        assert found is not None  # noqa: S101 - it was committed
-        return found
+        new_state = self.load()
+        assert new_state is not None  # noqa: S101 - it was committed
+        return new_state
 
-    def _kept(self, state: LakeState, since: int) -> list[Snapshot]:
-        """Return the snapshots that versions from one on have, or that have a name."""
+    def _kept_snapshots(self, state: LakeState, since: int) -> list[Snapshot]:
+        """Return the snapshots that versions from ``since`` on use, or that have a tag or branch."""
         metadata: TableMetadata = state.handle.metadata
         before = self._catalog.read(since)
         first = None if before.current_snapshot_id is None else before.snapshot_by_id(before.current_snapshot_id)
         number = 0 if first is None else (first.sequence_number or 0)
-        named = {each.snapshot_id for each in metadata.refs.values()}
+        referenced = {ref.snapshot_id for ref in metadata.refs.values()}
         return [
-            each for each in metadata.snapshots if (each.sequence_number or 0) >= number or each.snapshot_id in named
+            snapshot
+            for snapshot in metadata.snapshots
+            if (snapshot.sequence_number or 0) >= number or snapshot.snapshot_id in referenced
         ]
 
     @contextlib.contextmanager
@@ -233,32 +240,34 @@ class IcebergLakeTable:
             raise ConflictError(str(error)) from error
 
     def _state(self, metadata: TableMetadata, version: int) -> LakeState:
-        place = table_place(self.store.uri)
-        table = Table(("lake", "table"), metadata, f"{place}/{_metadata_path(version)}", self._io, self._catalog)
+        location = table_location(self.store.uri)
+        table = Table(("lake", "table"), metadata, f"{location}/{_metadata_path(version)}", self._io, self._catalog)
         properties = dict(metadata.properties)
         if _COLUMNS not in properties:
             raise OptionError(f"{self.store.uri} is a table that ddbio did not create: apply to a new folder")
         files = []
-        for each in _data_files(table):
-            if each.content != DataFileContent.DATA or not each.file_path.startswith(f"{place}/"):
+        for data_file in _data_files(table):
+            if data_file.content != DataFileContent.DATA or not data_file.file_path.startswith(f"{location}/"):
                 raise TargetError(
                     f"the Iceberg table {self.store.uri} has delete files, or files elsewhere, which the local engine "
                     "does not read: rewrite its data files, or use Spark",
                     self.store.uri,
                 )
-            path = each.file_path.removeprefix(f"{place}/")
-            files.append(LakeFile(contained(path, self.store.uri), each.file_size_in_bytes, each.partition[0]))
+            path = data_file.file_path.removeprefix(f"{location}/")
+            files.append(
+                LakeFile(contained(path, self.store.uri), data_file.file_size_in_bytes, data_file.partition[0])
+            )
         schema = _ordered(lake_schema(schema_from_json(properties[_COLUMNS])), table.schema(), self.store.uri)
         return LakeState(version, schema, properties, tuple(files), table)
 
 
 class _DataFiles:
-    """Describe data files by their footers, as pyiceberg does; what files of one schema share is found once.
+    """Data files with statistics from their footers, like pyiceberg; shared work for files of one schema is done once.
 
     Parameters
     ----------
     metadata
-        That of the table, under the names that columns have in files.
+        The metadata of the table, with the names that columns have in files.
     """
 
     def __init__(self, io: Any, metadata: TableMetadata) -> None:
@@ -274,14 +283,14 @@ class _DataFiles:
         Raises
         ------
         ValueError
-            If its columns are not those of the table.
+            If its columns differ from those of the table.
         """
-        given = self._io.new_input(path)
-        with given.open() as stream:
+        file = self._io.new_input(path)
+        with file.open() as stream:
             footer = pq.read_metadata(stream)
         schema = footer.schema.to_arrow_schema()
         if self._known is None or not schema.equals(self._known, check_metadata=True):
-            # It holds the columns against those of the table.
+            # This compares the columns with those of the table.
             parquet_file_to_data_file(self._io, self._metadata, path)
             self._known = schema
         described = data_file_statistics_from_parquet_metadata(footer, self._plan, self._numbers)
@@ -294,7 +303,7 @@ class _DataFiles:
             file_path=path,
             file_format=FileFormat.PARQUET,
             partition=described.partition(self._metadata.spec(), self._metadata.schema()),
-            file_size_in_bytes=len(given),
+            file_size_in_bytes=len(file),
             sort_order_id=None,
             spec_id=self._metadata.default_spec_id,
             equality_ids=None,
@@ -303,64 +312,64 @@ class _DataFiles:
         )
 
     def _without_bounds(self, footer: pq.FileMetaData) -> Iterator[int]:
-        """Yield the numbers of columns whose bounds are not known in some row group: Parquet leaves out long texts."""
+        """Yield the ids of columns without bounds in some row group, since Parquet leaves out those of long texts."""
         for group in map(footer.row_group, range(footer.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
-                found = column.statistics
-                if found is None or (found.num_values and not found.has_min_max):
+                statistics = column.statistics
+                if statistics is None or (statistics.num_values and not statistics.has_min_max):
                     yield self._numbers[column.path_in_schema]
 
 
 class _FolderCatalog(NoopCatalog):
-    """Commit to a table by creating its next metadata, which one writer of a number can."""
+    """Catalog of a folder: a commit creates the next metadata file, which only one writer can do."""
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__("folder")
         self._store = store
 
     def versions(self) -> list[int]:
-        """Return the numbers of all metadata, in their order."""
-        found = (_METADATA.fullmatch(each.path) for each in self._store.list("metadata/v"))
-        return sorted(int(match[1]) for match in found if match is not None)
+        """Return the numbers of all metadata files in ascending order."""
+        matches = (_METADATA.fullmatch(entry.path) for entry in self._store.list("metadata/v"))
+        return sorted(int(match[1]) for match in matches if match is not None)
 
     def require(self, version: int) -> None:
-        """Refuse to go on from a version that has expired: the next number may be free for the same reason."""
+        """Raise if the version has expired, because the next number may then be free although it was used before."""
         if not any(True for _ in self._store.list(_metadata_path(version))):
             raise ConflictError(f"version {version} of {self._store.uri} has expired")
 
     def read(self, version: int) -> TableMetadata:
-        """Return the metadata of a number."""
+        """Return the metadata of a version."""
         return TableMetadataUtil.parse_obj(json.loads(self._store.read(_metadata_path(version))))
 
     def version_of(self, location: str) -> int:
-        """Return the number of a metadata file."""
+        """Return the version of a metadata file."""
         return int(location.rpartition("/v")[2].partition(".")[0])
 
     def write(self, metadata: TableMetadata, version: int) -> None:
-        """Create the metadata of a number."""
+        """Create the metadata file of a version."""
         data = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
         if not self._store.put_if_absent(_metadata_path(version), data):
-            raise ConflictError(f"version {version} of {self._store.uri} is there already")
-        # A hint for readers that do not list; it may lag behind.
+            raise ConflictError(f"version {version} of {self._store.uri} exists already")
+        # A hint for readers that do not list; it may be out of date.
         self._store.put(_HINT, str(version).encode())
 
     def commit_table(
         self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]
     ) -> CommitTableResponse:
-        """Commit updates on top of the metadata that a table was read with."""
+        """Commit updates to the metadata that a table was read with."""
         for requirement in requirements:
             requirement.validate(table.metadata)
         updated = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
         version = self.version_of(table.metadata_location) + 1
         self.require(version - 1)
         self.write(updated, version)
-        location = f"{table_place(self._store.uri)}/{_metadata_path(version)}"
+        location = f"{table_location(self._store.uri)}/{_metadata_path(version)}"
         return CommitTableResponse(**{"metadata": updated, "metadata-location": location})
 
 
 def metadata_location(uri: str, version: int) -> str:
-    """Return where the metadata of a version of a table lies."""
-    return f"{table_place(uri)}/{_metadata_path(version)}"
+    """Return the location of the metadata of a version of a table."""
+    return f"{table_location(uri)}/{_metadata_path(version)}"
 
 
 def _metadata_path(version: int) -> str:
@@ -379,51 +388,51 @@ def _data_files(table: Table) -> list[Any]:
 
 
 def _fields_of(schema: pa.Schema) -> list[NestedField]:
-    """Return the fields of a schema for Iceberg, whose numbers are all to be assigned anew."""
+    """Return the fields of a schema for Iceberg, with temporary ids that a new table or update replaces."""
     numbers = itertools.count(1)
     return list(pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema])).fields)
 
 
 def _numbered(field: pa.Field[Any], numbers: Iterator[int]) -> pa.Field[Any]:
     number, kind = next(numbers), field.type
-    made: Any = kind
+    numbered_type: Any = kind
     if pa.types.is_struct(kind):
-        made = pa.struct([_numbered(each, numbers) for each in kind])
+        numbered_type = pa.struct([_numbered(member, numbers) for member in kind])
     elif pa.types.is_list(kind):
-        made = pa.list_(_numbered(kind.value_field, numbers))
+        numbered_type = pa.list_(_numbered(kind.value_field, numbers))
     elif pa.types.is_map(kind):
-        made = pa.map_(_numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers))
-    return pa.field(field.name, made, nullable=field.nullable, metadata={_FIELD_ID: str(number)})
+        numbered_type = pa.map_(_numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers))
+    return pa.field(field.name, numbered_type, nullable=field.nullable, metadata={_FIELD_ID: str(number)})
 
 
-def _with_ids(field: pa.Field[Any], known: NestedField) -> pa.Field[Any]:
-    metadata: dict[Any, Any] = {**(field.metadata or {}), _FIELD_ID: str(known.field_id).encode()}
-    return field.with_type(_type_with_ids(field.type, known.field_type)).with_metadata(metadata)
+def _with_ids(field: pa.Field[Any], nested_field: NestedField) -> pa.Field[Any]:
+    metadata: dict[Any, Any] = {**(field.metadata or {}), _FIELD_ID: str(nested_field.field_id).encode()}
+    return field.with_type(_type_with_ids(field.type, nested_field.field_type)).with_metadata(metadata)
 
 
-def _type_with_ids(arrow_type: Any, known: Any) -> Any:
-    if isinstance(known, StructType):
-        by_name = {each.name: each for each in known.fields}
+def _type_with_ids(arrow_type: Any, nested_type: Any) -> Any:
+    if isinstance(nested_type, StructType):
+        by_name = {member.name: member for member in nested_type.fields}
         return pa.struct([_with_ids(field, by_name[field.name]) for field in arrow_type])
-    if isinstance(known, ListType):
-        return pa.list_(_with_ids(arrow_type.value_field, known.element_field))
-    if isinstance(known, MapType):
-        key = _with_ids(arrow_type.key_field, known.key_field)
-        return pa.map_(key, _with_ids(arrow_type.item_field, known.value_field))
+    if isinstance(nested_type, ListType):
+        return pa.list_(_with_ids(arrow_type.value_field, nested_type.element_field))
+    if isinstance(nested_type, MapType):
+        key = _with_ids(arrow_type.key_field, nested_type.key_field)
+        return pa.map_(key, _with_ids(arrow_type.item_field, nested_type.value_field))
     return arrow_type
 
 
 def _with_names(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """Return a schema some of whose columns have other names, under the same numbers."""
+    """Return a schema in which some columns have other names, with the same ids."""
     fields = [field.model_copy(update={"name": names.get(field.name, field.name)}) for field in schema.fields]
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
-def _ordered(schema: pa.Schema, found: Schema, uri: str) -> pa.Schema:
-    """Return the columns in the order that Iceberg has them; others than we know must not be there."""
-    ours = {name: own for own, name in _RENAMED.items()}
-    names = [ours.get(field.name, field.name) for field in found.fields]
+def _ordered(schema: pa.Schema, table_schema: Schema, uri: str) -> pa.Schema:
+    """Return the columns in Iceberg's order; raise if the table has other columns."""
+    original_names = {name: own for own, name in _RENAMED.items()}
+    names = [original_names.get(field.name, field.name) for field in table_schema.fields]
     if set(names) != set(schema.names):
         other = sorted(set(names) ^ set(schema.names))
-        raise OptionError(f"{uri} has columns that ddbio did not make, or lacks some: {', '.join(other)}")
+        raise OptionError(f"{uri} has columns that ddbio did not create, or lacks some: {', '.join(other)}")
     return pa.schema([schema.field(name) for name in names])

@@ -1,7 +1,7 @@
-"""Name an Iceberg table in a catalog that pyiceberg's configuration knows: REST, Hive, SQL.
+"""Registration of an Iceberg table in a catalog of pyiceberg's configuration: REST, Hive, SQL.
 
-The folder of the table stays what writers commit to. The catalog gets the table by its metadata, and afterwards the
-snapshots that it does not have, in one commit of its own: no reader finds the table missing.
+Writers still commit to the folder of the table. The table is registered by its metadata, and later the missing
+snapshots are added to the catalog in separate commits, so that readers always find the table.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ if TYPE_CHECKING:
 
 
 def open_catalog(name: IcebergName, store: ObjectStore) -> Catalog:
-    """Return the catalog of a name, by pyiceberg's configuration.
+    """Return a catalog of pyiceberg's configuration.
 
-    What the catalog itself reads and writes of the table goes through our store.
+    The catalog reads and writes files of the table through our store.
 
     Raises
     ------
     OptionError
         If the configuration has no such catalog, or a library for it is missing.
     EndpointError
-        If the catalog does not answer.
+        If the catalog is unavailable.
     """
-    # What pyiceberg keeps is of when it was imported.
+    # pyiceberg caches the configuration at its import, so it is read again.
     properties: Any = Config().get_catalog_config(name.catalog)
     if not properties:
-        place = f"PYICEBERG_CATALOG__{name.catalog.upper()}__URI"
+        variable = f"PYICEBERG_CATALOG__{name.catalog.upper()}__URI"
         raise OptionError(
-            f"catalog: pyiceberg's configuration has no catalog {name.catalog!r}, which {name} is of: write it to "
-            f".pyiceberg.yaml, or set the environment variable {place}"
+            f"catalog: pyiceberg's configuration has no catalog {name.catalog!r} for {name}: write it to "
+            f".pyiceberg.yaml, or set the environment variable {variable}"
         )
-    # A catalog of REST is asked for its configuration.
+    # A REST catalog is asked for its configuration here.
     with _opening(name, str(properties.get("uri", ""))):
         catalog = load_catalog(name.catalog, **properties)
     catalog.properties |= {"py-io-impl": IMPLEMENTATION, STORE: store}
@@ -77,18 +77,18 @@ def open_catalog(name: IcebergName, store: ObjectStore) -> Catalog:
 
 
 def require_namespace(name: IcebergName, store: ObjectStore) -> None:
-    """Make the namespace of a table in its catalog, if that has no such table yet.
+    """Create the namespace of a table in its catalog, unless the table exists already.
 
     Raises
     ------
     OptionError
-        As of :func:`open_catalog`, or if the catalog cannot have such a namespace.
+        As :func:`open_catalog`, or if the catalog does not support the namespace.
     EndpointError
-        If the catalog does not answer, or refuses.
+        If the catalog is unavailable, or refuses the request.
     """
     catalog = open_catalog(name, store)
     with _opening(name, str(catalog.properties.get("uri", ""))):
-        # A catalog of Hive gets its first request here.
+        # A Hive catalog is first contacted here.
         if not catalog.table_exists(name.path):
             catalog.create_namespace_if_not_exists(name.path[:-1])
 
@@ -98,87 +98,90 @@ def _opening(name: IcebergName, uri: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, NotInstalledError) as error:
-        raise OptionError(f"catalog: {name} of pyiceberg's configuration does not open: {error}") from error
+        raise OptionError(f"catalog: {name} of pyiceberg's configuration cannot be opened: {error}") from error
     except Exception as error:
         raise EndpointError(f"the catalog {name.catalog} at {uri}: {type(error).__name__}: {error}", uri) from error
 
 
 def publish(name: IcebergName, table: LakeTable) -> None:
-    """Make the table of a catalog name the newest state of a lake table.
+    """Update the table of a catalog to the newest state of a lake table.
 
     Raises
     ------
     TargetError
-        If the table of the catalog is another one, or was written through the catalog.
+        If the catalog has another table of this name, or the table was written through the catalog.
     EndpointError
-        If the catalog does not answer, or refuses; the lake table is committed, and the next run publishes it.
+        If the catalog is unavailable, or refuses; the lake table is committed, and the next run publishes it.
     """
     catalog = open_catalog(name, table.store)
     conflicts = (CommitFailedException, TableAlreadyExistsError)
     try:
         retrying(lambda: _publish(name, catalog, table), on=conflicts, attempts=5, base_seconds=0.2)
     except conflicts as conflict:
-        raise TargetError(f"other writers were faster at {name} again and again: {conflict}", str(name)) from conflict
+        raise TargetError(f"other writers of {name} were repeatedly faster: {conflict}", str(name)) from conflict
     except DdbioError:
         raise
     except Exception as error:
-        # Each kind of catalog has errors of its own: of HTTP, Thrift, SQL.
+        # Each type of catalog has different errors: HTTP, Thrift, SQL.
         raise EndpointError(
-            f"the lake table is committed, but {name} does not name it yet: {type(error).__name__}: {error}; the "
-            "next run tries again",
+            f"the lake table is committed, but {name} does not have the new version yet: {type(error).__name__}: "
+            f"{error}; the next run tries again",
             str(catalog.properties.get("uri", "")),
         ) from error
 
 
 def _publish(name: IcebergName, catalog: Catalog, table: LakeTable) -> None:
     try:
-        there = catalog.load_table(name.path)
+        remote = catalog.load_table(name.path)
     except (NoSuchTableError, NoSuchNamespaceError):
-        there = None
-    # Read behind the catalog: what that has of us, we have.
+        remote = None
+    # Loaded after the catalog, so that it includes everything that the catalog has from us.
     state = table.load()
     assert state is not None  # noqa: S101 - it was committed
-    if there is None:
+    if remote is None:
         catalog.register_table(name.path, metadata_location(table.store.uri, state.version))
         return
     ours: TableMetadata = state.handle.metadata
-    _check(name, table.store.uri, there.metadata, ours)
-    updates = updates_between(there.metadata, ours)
+    _check(name, table.store.uri, remote.metadata, ours)
+    updates = updates_between(remote.metadata, ours)
     if updates:
         requirements = (
             AssertTableUUID(uuid=ours.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=there.metadata.current_snapshot_id),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=remote.metadata.current_snapshot_id),
         )
-        catalog.commit_table(there, requirements, updates)
+        catalog.commit_table(remote, requirements, updates)
 
 
-def _check(name: IcebergName, uri: str, there: TableMetadata, ours: TableMetadata) -> None:
-    """Refuse another table, and one that has snapshots of other writers."""
-    if there.table_uuid != ours.table_uuid:
-        raise TargetError(f"{name} is the table of {there.location}, not that of {uri}: give another name", str(name))
-    known = {each.snapshot_id: each for each in ours.snapshots}
-    oldest = min((each.sequence_number or 0 for each in ours.snapshots), default=0)
-    current = there.current_snapshot()
-    # One that is older than all of ours has expired.
-    if current is not None and current.snapshot_id not in known and (current.sequence_number or 0) >= oldest:
+def _check(name: IcebergName, uri: str, remote: TableMetadata, ours: TableMetadata) -> None:
+    """Raise for another table, and for a table with snapshots of other writers."""
+    if remote.table_uuid != ours.table_uuid:
+        raise TargetError(f"{name} is the table of {remote.location}, not of {uri}: give another name", str(name))
+    own_ids = {snapshot.snapshot_id: snapshot for snapshot in ours.snapshots}
+    oldest = min((snapshot.sequence_number or 0 for snapshot in ours.snapshots), default=0)
+    current = remote.current_snapshot()
+    # A snapshot that is older than all of ours has expired.
+    if current is not None and current.snapshot_id not in own_ids and (current.sequence_number or 0) >= oldest:
         raise TargetError(
-            f"{name} was written through its catalog, which the folder {uri} does not know: changes are applied to the "
-            "folder; drop the table from the catalog without purging its files, and the next run names it again",
+            f"{name} was written through its catalog, so the folder {uri} lacks its changes: changes are applied to "
+            "the folder; drop the table from the catalog without purging its files, and the next run registers it again",
             str(name),
         )
 
 
-def updates_between(there: TableMetadata, ours: TableMetadata) -> tuple[Any, ...]:
-    """Return the updates that make a table of a catalog have our columns, snapshots and properties."""
+def updates_between(remote: TableMetadata, ours: TableMetadata) -> tuple[Any, ...]:
+    """Return the updates that give a table of a catalog our columns, snapshots and properties."""
     updates: list[Any] = []
-    schemas = {each.schema_id for each in there.schemas}
-    updates += [AddSchemaUpdate(schema_=each) for each in ours.schemas if each.schema_id not in schemas]
-    if there.current_schema_id != ours.current_schema_id:
+    schemas = {schema.schema_id for schema in remote.schemas}
+    updates += [AddSchemaUpdate(schema_=schema) for schema in ours.schemas if schema.schema_id not in schemas]
+    if remote.current_schema_id != ours.current_schema_id:
         updates.append(SetCurrentSchemaUpdate(schema_id=ours.current_schema_id))
-    known = {each.snapshot_id for each in there.snapshots}
-    new = [each for each in ours.snapshots if each.snapshot_id not in known]
-    updates += [AddSnapshotUpdate(snapshot=each) for each in sorted(new, key=lambda each: each.sequence_number or 0)]
-    if ours.current_snapshot_id is not None and ours.current_snapshot_id != there.current_snapshot_id:
+    remote_ids = {snapshot.snapshot_id for snapshot in remote.snapshots}
+    new = [snapshot for snapshot in ours.snapshots if snapshot.snapshot_id not in remote_ids]
+    updates += [
+        AddSnapshotUpdate(snapshot=snapshot)
+        for snapshot in sorted(new, key=lambda snapshot: snapshot.sequence_number or 0)
+    ]
+    if ours.current_snapshot_id is not None and ours.current_snapshot_id != remote.current_snapshot_id:
         update = SetSnapshotRefUpdate(
             ref_name=MAIN_BRANCH,
             type=SnapshotRefType.BRANCH,
@@ -188,12 +191,12 @@ def updates_between(there: TableMetadata, ours: TableMetadata) -> tuple[Any, ...
             min_snapshots_to_keep=None,
         )
         updates.append(update)
-    # Tags of the catalog's keep theirs.
-    kept = {each.snapshot_id for each in ours.snapshots}
-    kept |= {ref.snapshot_id for place, ref in there.refs.items() if place != MAIN_BRANCH}
-    if expired := sorted(known - kept):
+    # Snapshots with tags in the catalog are kept.
+    kept_ids = {snapshot.snapshot_id for snapshot in ours.snapshots}
+    kept_ids |= {ref.snapshot_id for ref_name, ref in remote.refs.items() if ref_name != MAIN_BRANCH}
+    if expired := sorted(remote_ids - kept_ids):
         updates.append(RemoveSnapshotsUpdate(snapshot_ids=expired))
-    given = {key: value for key, value in ours.properties.items() if there.properties.get(key) != value}
-    if given:
-        updates.append(SetPropertiesUpdate(updates=given))
+    properties = {key: value for key, value in ours.properties.items() if remote.properties.get(key) != value}
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=properties))
     return tuple(updates)

@@ -1,4 +1,4 @@
-"""Read files of Iceberg tables: those that other programs made, and access to files for pyiceberg by our store."""
+"""Reads of Iceberg tables of other programs, and file access for pyiceberg through our store."""
 
 from __future__ import annotations
 
@@ -29,65 +29,65 @@ except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
 STORE = "ddbio.store"
-"""The property that has the store."""
+"""The property that contains the store."""
 
 IMPLEMENTATION = f"{__name__}.StoreFileIO"
-"""The name by which pyiceberg finds this module's class."""
+"""The name of the class in pyiceberg's configuration."""
 
 
 class StoreFileIO(FileIO):
-    """Read and write files of one table.
+    """Files of one table for pyiceberg.
 
     Parameters
     ----------
     properties
-        The store under the name :data:`STORE`.
+        The store, with the key :data:`STORE`.
 
     Raises
     ------
     TargetError
-        For a location that is not in the table's folder.
+        If a location is not in the table's folder.
     """
 
     def __init__(self, properties: Any) -> None:
         super().__init__(properties)
         self._store: ObjectStore = properties[STORE]
-        self._place = f"{table_place(self._store.uri)}/"
+        self._folder = f"{table_location(self._store.uri)}/"
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file that can be read."""
+        """Return a file for reading."""
         return _StoredFile(location, self._store, self._path(location))
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a file that can be written."""
+        """Return a file for writing."""
         return _NewFile(location, self._store, self._path(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a file; one that is not there is passed over."""
+        """Delete a file if it exists."""
         self._store.delete([self._path(location if isinstance(location, str) else location.location)])
 
     def _path(self, location: str) -> str:
-        place = table_place(location)
-        if not place.startswith(self._place):
+        path = table_location(location)
+        if not path.startswith(self._folder):
             raise TargetError(
                 f"the Iceberg table {self._store.uri} cannot be read: it has files elsewhere, such as {location}: "
-                "read it where it was made",
+                "read it at its original location",
                 self._store.uri,
             )
-        return place.removeprefix(self._place)
+        return path.removeprefix(self._folder)
 
 
 class _StoredFile(InputFile):
     def __init__(self, location: str, store: ObjectStore, path: str) -> None:
         super().__init__(location)
         self._store, self._path = store, path
-        self._found: StoredObject | None = None
+        self._stored_entry: StoredObject | None = None
 
     def __len__(self) -> int:
         return self._entry().size_bytes
 
     def exists(self) -> bool:
-        """Return whether the file is there."""
+        """Return whether the file exists."""
         try:
             self._entry()
         except FileNotFoundError:
@@ -95,7 +95,7 @@ class _StoredFile(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> Any:  # noqa: FBT001, FBT002 - pyiceberg's
-        """Return the file; footers are read alone if it has to be seekable."""
+        """Return the file; if it has to be seekable, only the requested ranges are read."""
         if seekable:
             return RangeFile(self._store, self._entry())
         try:
@@ -104,11 +104,13 @@ class _StoredFile(InputFile):
             raise FileNotFoundError(str(error)) from error
 
     def _entry(self) -> StoredObject:
-        if self._found is None:
-            self._found = next((each for each in self._store.list(self._path) if each.path == self._path), None)
-        if self._found is None:
+        if self._stored_entry is None:
+            self._stored_entry = next(
+                (entry for entry in self._store.list(self._path) if entry.path == self._path), None
+            )
+        if self._stored_entry is None:
             raise FileNotFoundError(self.location)
-        return self._found
+        return self._stored_entry
 
 
 class _NewFile(OutputFile):
@@ -120,7 +122,7 @@ class _NewFile(OutputFile):
         return len(self.to_input_file())
 
     def exists(self) -> bool:
-        """Return whether the file is there."""
+        """Return whether the file exists."""
         return self.to_input_file().exists()
 
     def to_input_file(self) -> InputFile:
@@ -128,12 +130,12 @@ class _NewFile(OutputFile):
         return _StoredFile(self.location, self._store, self._path)
 
     def create(self, overwrite: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyiceberg's
-        """Return a stream whose bytes are the file when it is closed."""
+        """Return a stream that creates the file when it is closed."""
         return _Bytes(self._store, self._path, overwrite)
 
 
 class _Bytes:
-    """Collect the bytes of a file of metadata, and store them whole; after an error nothing is stored."""
+    """Buffer of a metadata file, which is stored completely when it is closed; after an error nothing is stored."""
 
     def __init__(self, store: ObjectStore, path: str, overwrite: bool) -> None:  # noqa: FBT001 - as above
         self._store, self._path, self._overwrite = store, path, overwrite
@@ -148,7 +150,7 @@ class _Bytes:
             self.close()
 
     def close(self) -> None:
-        """Store what was written."""
+        """Store the file."""
         data = self._bytes.getvalue()
         if self._overwrite:
             self._store.put(self._path, data)
@@ -166,21 +168,23 @@ try:
 except ModuleNotFoundError as error:
     raise OptionError("Iceberg needs the library pyiceberg: pip install 'ddbio[iceberg]'") from error
 
-# As catalogs name it, and Hadoop tables.
+# File names of catalogs, and of Hadoop tables.
 _NUMBERED = re.compile(r"metadata/v?(\d+)(?:-[^/]+?)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def newest_metadata(store: ObjectStore) -> TableMetadata:
-    """Return the metadata of a table that has the greatest number.
+    """Return the metadata of a table with the highest number.
 
     Raises
     ------
     TargetError
-        If there is none, or two have that number.
+        If there is no metadata, or several files have the highest number.
     """
-    found = [(int(match[1]), match[0]) for each in store.list("metadata/") if (match := _NUMBERED.fullmatch(each.path))]
-    newest = sorted(path for number, path in found if number == max(found)[0])
+    numbered = [
+        (int(match[1]), match[0]) for entry in store.list("metadata/") if (match := _NUMBERED.fullmatch(entry.path))
+    ]
+    newest = sorted(path for number, path in numbered if number == max(numbered)[0])
     if not newest:
         raise _unreadable(store, "it has no file *.metadata.json")
     if len(newest) > 1:
@@ -200,15 +204,15 @@ def iceberg_files(store: ObjectStore, metadata: TableMetadata, io: Any) -> tuple
     Raises
     ------
     TargetError
-        If the rows of the table are not simply those of its files, by the names that columns have there.
+        If the rows of the table differ from those of its files, or columns have other names there.
     """
-    place = f"{table_place(store.uri)}/"
-    table = Table(("lake", "table"), metadata, f"{place}metadata", io, NoopCatalog("folder"))
+    location = f"{table_location(store.uri)}/"
+    table = Table(("lake", "table"), metadata, f"{location}metadata", io, NoopCatalog("folder"))
     if renamed := _changed_columns(metadata):
         raise _unreadable(
             store,
-            f"columns were renamed, dropped or given a default ({', '.join(sorted(renamed))}), which data files do not "
-            "tell: write its rows to a new table, or use Spark",
+            f"columns were renamed, dropped or given a default ({', '.join(sorted(renamed))}), but data files have "
+            "the old columns: write its rows to a new table, or use Spark",
         )
     try:
         tasks = list(table.scan().plan_files())
@@ -218,31 +222,31 @@ def iceberg_files(store: ObjectStore, metadata: TableMetadata, io: Any) -> tuple
         raise _unreadable(store, str(error)) from error
     if any(task.delete_files for task in tasks):
         raise _unreadable(store, "it has delete files: rewrite its data files (rewrite_data_files), or use Spark")
-    return tuple(_foreign_file(store, task.file, metadata, place) for task in tasks)
+    return tuple(_foreign_file(store, task.file, metadata, location) for task in tasks)
 
 
-def table_place(uri: str) -> str:
-    """Return the folder of a table as its metadata names it."""
-    scheme, place = parse_location(uri)
-    return place if scheme == "s3" else str(Path(place).resolve())
+def table_location(uri: str) -> str:
+    """Return the location of a table in the format of its metadata."""
+    scheme, path = parse_location(uri)
+    return path if scheme == "s3" else str(Path(path).resolve())
 
 
-def _foreign_file(store: ObjectStore, file: DataFile, metadata: TableMetadata, place: str) -> ForeignFile:
-    path = table_place(file.file_path)
-    if not path.startswith(place):
-        raise _unreadable(store, f"it has files elsewhere, such as {file.file_path}: read it where it was made")
+def _foreign_file(store: ObjectStore, file: DataFile, metadata: TableMetadata, location: str) -> ForeignFile:
+    path = table_location(file.file_path)
+    if not path.startswith(location):
+        raise _unreadable(store, f"it has files elsewhere, such as {file.file_path}: read it at its original location")
     schema = metadata.schema()
     sources = [
-        (number, schema.find_field(each.source_id))
-        for number, each in enumerate(metadata.specs()[file.spec_id].fields)
-        if isinstance(each.transform, IdentityTransform)
+        (number, schema.find_field(partition_field.source_id))
+        for number, partition_field in enumerate(metadata.specs()[file.spec_id].fields)
+        if isinstance(partition_field.transform, IdentityTransform)
     ]
     values = {field.name: _value_of(field, file.partition[number]) for number, field in sources}
-    return ForeignFile(contained(path.removeprefix(place), store.uri), file.file_format.name.lower(), values)
+    return ForeignFile(contained(path.removeprefix(location), store.uri), file.file_format.name.lower(), values)
 
 
 def _changed_columns(metadata: TableMetadata) -> set[str]:
-    """Return the columns that a data file may have under another name, or that it may lack though they have a value."""
+    """Return the columns that were renamed, or whose default value is missing in older data files."""
     now = metadata.schema()
     names = {number: now.find_column_name(number) for number in now.field_ids}
     changed = {
@@ -255,7 +259,7 @@ def _changed_columns(metadata: TableMetadata) -> set[str]:
 
 
 def _value_of(field: NestedField, stored: Any) -> Any:
-    """Return a partition value, which is stored as a number if it is a time."""
+    """Return a partition value; a time is stored as a number."""
     if stored is None or not isinstance(stored, int):
         return stored
     if isinstance(field.field_type, DateType):

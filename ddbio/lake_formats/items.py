@@ -1,4 +1,4 @@
-"""Read the items that a version of a lake table has."""
+"""Reads of the items of a version of a lake table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LakeItems:
-    """Hold one version of a lake table that ddbio has made, and read its rows."""
+    """One version of a lake table that ddbio created."""
 
     table: LakeTable
     state: LakeState
@@ -36,41 +36,41 @@ class LakeItems:
 
     @property
     def shape(self) -> LakeShape:
-        """How items lie in the table."""
+        """Return the columns, keys and buckets of the table."""
         keys = json.loads(self.state.properties[KEYS])
         return shape_of(self.state.schema, keys, int(self.state.properties[BUCKETS]))
 
     @property
     def key_types(self) -> dict[str, str]:
-        """The key attributes, and the type of each."""
+        """Return the key attributes and their types."""
         tags = {name_of_field(field): tag_of_field(field) for field in attribute_columns(self.state.schema)}
         return {name: tags[name] for name in self.shape.keys}
 
     @property
     def epochs(self) -> list[str]:
-        """The streams whose changes the table has, in the order of their epochs."""
-        found: list[str] = json.loads(self.state.properties.get(EPOCHS, "[]"))
-        return found
+        """Return the streams whose changes the table has, in the order of their epochs."""
+        epochs: list[str] = json.loads(self.state.properties.get(EPOCHS, "[]"))
+        return epochs
 
     @property
     def item_schema(self) -> pa.Schema:
-        """The columns of the items: those of the attributes, and the rescue column."""
+        """Return the columns of the items: those of the attributes, and the rescue column."""
         return pa.schema([*self.shape.attributes, RESCUE_FIELD])
 
     def rows(
         self, names: Sequence[str] | None = None, files: Sequence[LakeFile] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all files, or of some, in all columns that files have, or in some."""
-        work = BucketFiles(self.table.store, self.table.file_schema(self.state), "read", FileOptions())
+        """Yield the rows of all or some files, in all or some of their columns."""
+        bucket_files = BucketFiles(self.table.store, self.table.file_schema(self.state), "read", FileOptions())
         for file in self.state.files if files is None else files:
-            yield from work.read(file, names)
+            yield from bucket_files.read(file, names)
 
     def live(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the items of some rows, in the columns of items; those that were deleted are left out."""
-        wanted = self.item_schema
-        kept = batch.filter(pc.invert(batch.column(DELETED)))
-        columns: list[Any] = [kept.column(field.name) for field in wanted]
-        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+        """Return the items of the rows that are not deleted, in the columns of items."""
+        schema = self.item_schema
+        live_rows = batch.filter(pc.invert(batch.column(DELETED)))
+        columns: list[Any] = [live_rows.column(field.name) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def open_items(
@@ -85,13 +85,11 @@ def open_items(
     OptionError
         If ddbio did not create the table.
     """
-    found = lake_format(open_store(uri, options)) if table_format == "auto" else table_format
-    table = None if found is None else open_lake_table(uri, found, options)
+    format_name = lake_format(open_store(uri, options)) if table_format == "auto" else table_format
+    table = None if format_name is None else open_lake_table(uri, format_name, options)
     state = None if table is None else table.load(version)
-    if found is None or table is None or state is None:
+    if format_name is None or table is None or state is None:
         raise NotFoundError(f"there is no lake table at {uri}")
     if KEYS not in state.properties or BUCKETS not in state.properties:
-        raise OptionError(
-            f"{uri} is a table that ddbio did not make: nothing says by which key its rows are told apart"
-        )
-    return LakeItems(table, state, found)
+        raise OptionError(f"{uri} is a table that ddbio did not create: its key is unknown")
+    return LakeItems(table, state, format_name)

@@ -1,4 +1,4 @@
-"""Keys as text, the same in each table format and engine, their buckets, and the versions of rows as text."""
+"""Keys as text, the same in each table format and engine, their buckets, and row versions as text."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ _LAST_EPOCH: Final = 16**_EPOCH_DIGITS - 1
 
 
 def versions(epoch: int, sequences: Any) -> pa.Array[Any]:
-    """Return the version of each sequence number of an epoch.
+    """Return the row version for each sequence number of an epoch.
 
     Raises
     ------
     SchemaError
-        If a number has more digits than the service gives.
+        If a sequence number is longer than those of the service.
     """
     if not 0 < epoch <= _LAST_EPOCH:
         raise SchemaError(f"a table has no epoch {epoch}: streams have 1 to {_LAST_EPOCH}")
     longest: Any = pc.max(pc.binary_length(sequences))
     if longest.is_valid and longest.as_py() > _ORDER_DIGITS:
-        raise SchemaError(f"a sequence number has {longest.as_py()} digits, and the service gives at most 40")
+        raise SchemaError(f"a sequence number has {longest.as_py()} digits, but the service uses at most 40")
     padded: Any = pc.utf8_lpad(sequences, _ORDER_DIGITS, "0")
-    joined: pa.Array[Any] = pc.binary_join_element_wise(pa.scalar(prefix_of(epoch)), padded, "")
-    return joined
+    row_versions: pa.Array[Any] = pc.binary_join_element_wise(pa.scalar(prefix_of(epoch)), padded, "")
+    return row_versions
 
 
 def prefix_of(epoch: int) -> str:
-    """Return what the versions of an epoch begin with."""
+    """Return the prefix of the versions of an epoch."""
     return f"{epoch:04x}"
 
 
@@ -62,50 +62,50 @@ def epoch_of(version: str) -> int:
     return int(version[:_EPOCH_DIGITS], 16)
 
 
-# The offsets of Arrow's texts have 31 bits.
-_MOST_BYTES = (1 << 31) - 1 - PAD
-_MOST_KEYS = 2
+# The offsets of Arrow strings have 31 bits.
+_MAX_BYTES = (1 << 31) - 1 - PAD
+_MAX_LOOP_KEYS = 2
 
 
 def key_texts(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array[Any]:
-    """Return the key of each row as text: ``S:user#7|N:19``, a letter for each type, numbers in canonical form.
+    """Return the key of each row as text: ``S:user#7|N:19``, a letter for each type, canonical numbers.
 
-    In texts of a key of two attributes ``|`` and the backslash have a backslash before them; bytes are hexadecimal.
+    For a key of two attributes, ``|`` and the backslash are escaped by a backslash. Bytes are hexadecimal.
 
     Raises
     ------
     SchemaError
-        If a row lacks its key.
+        If a row has no key.
     """
     return _texts_of(key_columns(rows, keys), rows.num_rows)
 
 
 def keys_and_buckets(rows: pa.RecordBatch, keys: Sequence[str], count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
-    """Return the key of each row as text, and its bucket: as :func:`key_texts` and :func:`buckets_of`, in one pass.
+    """Return the key texts and buckets of rows: like :func:`key_texts` and :func:`buckets_of`, but in one pass.
 
     Raises
     ------
     SchemaError
-        If a row lacks its key.
+        If a row has no key.
     """
-    found = key_columns(rows, keys)
-    if len(found) != 1 or not isinstance(found[0].rows, slice):
-        texts = _texts_of(found, rows.num_rows)
+    key_groups = key_columns(rows, keys)
+    if len(key_groups) != 1 or not isinstance(key_groups[0].rows, slice):
+        texts = _texts_of(key_groups, rows.num_rows)
         return texts, buckets_of(texts, count)
-    parts = _parts(found[0].columns)
+    parts = _parts(key_groups[0].columns)
     spans = [spans_of(part) for _, part in parts]
-    size = sum(int(places[-1] - places[0]) for _, places in spans) + (3 * len(parts) - 1) * rows.num_rows
-    if size > _MOST_BYTES or len(parts) > _MOST_KEYS:
-        return _plainly(parts, count)
-    return _by_loop(spans, size, parts, count)
+    size = sum(int(offsets[-1] - offsets[0]) for _, offsets in spans) + (3 * len(parts) - 1) * rows.num_rows
+    if size > _MAX_BYTES or len(parts) > _MAX_LOOP_KEYS:
+        return _with_arrow(parts, count)
+    return _with_loop(spans, size, parts, count)
 
 
-def _plainly(parts: Sequence[tuple[str, Any]], count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
+def _with_arrow(parts: Sequence[tuple[str, Any]], count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
     texts = _joined(parts)
     return texts, buckets_of(texts, count)
 
 
-def _by_loop(
+def _with_loop(
     spans: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]],
     size: int,
     parts: Sequence[tuple[str, Any]],
@@ -114,10 +114,10 @@ def _by_loop(
     n_rows = len(parts[0][1])
     out, ends, crcs = np.empty(size + PAD, np.uint8), np.zeros(n_rows + 1, np.int32), np.empty(n_rows, np.uint32)
     tags = np.array([ord(tag) for tag, _ in parts], np.uint8)
-    # Of a key of one attribute the second is not looked at.
+    # For a key of one attribute the second argument is not used.
     write_keys(Texts(*spans[0]), Texts(*spans[-1]), tags, _tables(), Keys(out, ends[1:], crcs))
-    held: list[Any] = [ends, out]
-    texts: Any = pa.Array.from_buffers(pa.string(), n_rows, [None, *map(pa.py_buffer, held)])
+    buffers: list[Any] = [ends, out]
+    texts: Any = pa.Array.from_buffers(pa.string(), n_rows, [None, *map(pa.py_buffer, buffers)])
     return texts, pa.array((crcs % count).astype(np.int32))
 
 
@@ -130,16 +130,16 @@ def buckets_of(keys: pa.Array[Any], count: int) -> pa.Array[Any]:
     """Return the bucket of each key: the CRC-32 of its text, modulo the number of buckets."""
     data, offsets = spans_of(keys)
     text, ends = data.tobytes(), offsets.tolist()
-    found = np.fromiter((crc32(text[start:end]) for start, end in itertools.pairwise(ends)), np.uint32, len(keys))
-    return pa.array((found % count).astype(np.int32))
+    checksums = np.fromiter((crc32(text[start:end]) for start, end in itertools.pairwise(ends)), np.uint32, len(keys))
+    return pa.array((checksums % count).astype(np.int32))
 
 
-def _texts_of(found: Sequence[KeyColumns], count: int) -> pa.Array[Any]:
-    """Return the texts of keys in the order of their rows."""
-    if len(found) == 1 and isinstance(found[0].rows, slice):
-        return _joined(_parts(found[0].columns))
+def _texts_of(key_groups: Sequence[KeyColumns], count: int) -> pa.Array[Any]:
+    """Return the key texts in the order of the rows."""
+    if len(key_groups) == 1 and isinstance(key_groups[0].rows, slice):
+        return _joined(_parts(key_groups[0].columns))
     texts = np.empty(count, object)
-    for rows, columns in found:
+    for rows, columns in key_groups:
         texts[rows] = _joined(_parts(columns)).to_pylist()
     return pa.array(texts, pa.string())
 
@@ -151,29 +151,29 @@ def _parts(columns: Sequence[tuple[pa.Array[Any], pa.Field[Any]]]) -> list[tuple
 
 
 def _joined(parts: Sequence[tuple[str, Any]]) -> pa.Array[Any]:
-    # Joined at once, texts are copied once.
+    # In one call, so that texts are copied only once.
     pieces: list[Any] = [
-        each for number, (tag, part) in enumerate(parts) for each in (f"{'|' if number else ''}{tag}:", part)
+        piece for number, (tag, part) in enumerate(parts) for piece in (f"{'|' if number else ''}{tag}:", part)
     ]
     joined: Any = pc.binary_join_element_wise(*pieces, "")
-    found: pa.Array[Any] = joined
-    return found
+    texts: pa.Array[Any] = joined
+    return texts
 
 
 def _texts(column: Any, tag: str, *, escaped: bool) -> Any:
-    found: Any
+    texts: Any
     if tag == "N":
-        found = column.cast(pa.string()) if pa.types.is_integer(column.type) else canonical_texts(column)
+        texts = column.cast(pa.string()) if pa.types.is_integer(column.type) else canonical_texts(column)
     elif tag == "B":
-        found = pa.array([each.hex() for each in column.to_pylist()], pa.string())
+        texts = pa.array([value.hex() for value in column.to_pylist()], pa.string())
     else:
-        found = column.cast(pa.string())
-        if escaped and _has_signs(found):
-            found = pc.replace_substring(pc.replace_substring(found, "\\", "\\\\"), "|", "\\|")
-    return found
+        texts = column.cast(pa.string())
+        if escaped and _has_signs(texts):
+            texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), "|", "\\|")
+    return texts
 
 
 def _has_signs(texts: Any) -> bool:
-    """Return whether some text has a sign that is written with a backslash before it."""
+    """Return whether any text has a character that must be escaped."""
     data = spans_of(texts)[0] if len(texts) else np.zeros(0, np.uint8)
     return bool((data == ord("|")).any() or (data == ord("\\")).any())

@@ -1,4 +1,4 @@
-"""The registry of lake formats: each is one object with all that is known of it; and the tables at URIs."""
+"""Registry of the lake formats: one object per format with all its properties; and the tables at URIs."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ Partitions: TypeAlias = "dict[tuple[str, ...], dict[str, Any]]"
 
 
 class LakeFormat(ABC):
-    """What ddbio knows of a format of lake tables.
+    """Properties and functions of a format of lake tables.
 
     Attributes
     ----------
     name
         The name in options.
     own_catalog, example
-        Begin of the names of tables in catalogs of this format alone, and such a name; without it there are none.
+        Prefix of table names in a catalog that only this format uses, and an example of a name; None without a catalog.
     spark_part
-        The part of ``jobs/providers.py`` that writes tables; None if this process writes them itself.
+        The part of ``jobs/providers.py`` that writes tables; None if this process writes them.
     duckdb_function
-        The function of DuckDB that reads the folder of a table; None if there is none.
+        The DuckDB function that reads the folder of a table; None if there is none.
     spark_source
-        The name by which Spark reads the folder of a table in SQL; None if it reads tables of its catalog alone.
+        The name of the format for folders in Spark SQL; None if Spark reads only tables of its catalog.
     sorts_nulls_first
-        Whether what sorts the rows of a bucket puts those without the attribute first.
+        Whether the engine that sorts the rows of a bucket puts rows without the attribute first.
     """
 
     name: ClassVar[LakeFormatName]
@@ -65,16 +65,16 @@ class LakeFormat(ABC):
 
     @property
     def facts(self) -> LakeFormatFacts:
-        """Return what options know of the format."""
+        """Return the properties of the format that options use."""
         return LAKE_FORMATS[self.name]
 
     def spark_writer(self) -> Any:
-        """Return the module for Spark that loads, merges, maintains and registers tables; None if Spark is not needed.
+        """Return the Spark module that loads, merges, maintains and registers tables; None if Spark is not needed.
 
         Raises
         ------
         OptionError
-            If Spark is needed and not installed.
+            If Spark is needed but not installed.
         """
         if self.spark_part is None:
             return None
@@ -83,7 +83,7 @@ class LakeFormat(ABC):
 
     @abstractmethod
     def open_table(self, store: ObjectStore) -> LakeTable:
-        """Return the table in a folder; it need not be there yet.
+        """Return the table in a folder, which may not exist yet.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class LakeFormat(ABC):
 
     @abstractmethod
     def glue_table(self, name: TableName, state: LakeState, location: str) -> dict[str, Any]:
-        """Return the definition of a table in Glue, as CreateTable takes it.
+        """Return the definition of a table in Glue, in the format of CreateTable.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class LakeFormat(ABC):
         """
 
     def glue_partitions(self, definition: Mapping[str, Any], buckets: Iterable[int]) -> Partitions | None:
-        """Return the partitions of a table in Glue by their values; None if readers find files without them.
+        """Return the partitions of a table in Glue by value; None if readers find files without them.
 
         Parameters
         ----------
@@ -116,22 +116,22 @@ class LakeFormat(ABC):
 
     @abstractmethod
     def ddl(self, name: TableName, state: LakeState, location: str, dialect: Dialect) -> str:
-        """Return the statements that name a table in a catalog, each ended by a semicolon.
+        """Return the statements that create a table in a catalog, each ending with a semicolon.
 
         Raises
         ------
         OptionError
-            If the dialect cannot name a table of the format.
+            If the dialect does not support tables of the format.
         SchemaError
             If Hive has no type for a column.
         """
 
     def check_own_catalog(self, catalog: str, store: ObjectStore) -> None:
-        """Refuse a name that ``own_catalog``, if the format has one, could not give to the table in a folder."""
+        """Raise if ``own_catalog`` cannot have a table of this name for the folder."""
         raise NotImplementedError
 
     def publish(self, catalog: str, table: LakeTable) -> None:
-        """Make ``own_catalog``, if the format has one, name the newest state of a table."""
+        """Update the table in ``own_catalog`` to the newest state of a lake table."""
         raise NotImplementedError
 
 
@@ -141,7 +141,7 @@ class _Delta(LakeFormat):
     spark_source = "delta"
 
     def open_table(self, store: ObjectStore) -> LakeTable:
-        # Only who uses a format needs its library.
+        # A format's library is imported only when the format is used.
         from ddbio.lake_formats.delta import DeltaLakeTable  # noqa: PLC0415
 
         return DeltaLakeTable(store, S3Gateway(store) if isinstance(store, S3Store) else None)
@@ -171,7 +171,7 @@ class _Iceberg(LakeFormat):
         return iceberg_ddl(name, location, dialect, self._metadata(state, location))
 
     def check_own_catalog(self, catalog: str, store: ObjectStore) -> None:
-        # Who names no table needs none of it.
+        # Needed only for a table with a catalog.
         from ddbio.lake_formats.iceberg_catalog import require_namespace  # noqa: PLC0415
 
         require_namespace(parse_iceberg_name(catalog), store)
@@ -190,7 +190,7 @@ class _Hudi(LakeFormat):
     own_catalog = HIVE
     example = f"{HIVE}database.table"
     spark_part = "hudi"
-    # Its clustering sorts by Spark.
+    # Its clustering sorts with Spark.
     sorts_nulls_first = True
 
     def open_table(self, store: ObjectStore) -> LakeTable:
@@ -203,7 +203,7 @@ class _Hudi(LakeFormat):
         return hudi_partitions(definition, map(str, buckets))
 
     def ddl(self, name: TableName, state: LakeState, location: str, dialect: Dialect) -> str:
-        buckets = sorted({each.bucket for each in state.files})
+        buckets = sorted({file.bucket for file in state.files})
         return hudi_ddl(name, hudi_input(name, state.schema, BUCKET, location, ""), map(str, buckets), dialect)
 
     def check_own_catalog(self, catalog: str, store: ObjectStore) -> None:
@@ -214,32 +214,32 @@ class _Hudi(LakeFormat):
 
 
 TABLE_FORMATS: Final[dict[str, LakeFormat]] = {each.name: each for each in (_Delta(), _Iceberg(), _Hudi())}
-"""The lake formats by their names."""
+"""The lake formats by name."""
 
 
 def open_lake_table(uri: str, table_format: str, options: ConnectionOptions) -> LakeTable:
-    """Return the table at a URI; it need not be there yet. A Hudi table is only read.
+    """Return the table at a URI, which may not exist yet. A Hudi table can only be read.
 
     Raises
     ------
     OptionError
-        If the URI is neither of S3 nor a local path, or the library of the format is not installed.
+        If the URI is neither an S3 URI nor a local path, or the library of the format is not installed.
     """
     return TABLE_FORMATS[table_format].open_table(open_store(uri, options))
 
 
 def require_writable(store: ObjectStore, *, deletes: bool = False) -> None:
-    """Refuse a table whose files a job could not write, or not clean up, before it does its work.
+    """Raise if a job cannot write the files of a table, or cannot clean them up, before it does its work.
 
     Parameters
     ----------
     deletes
-        Whether files of the table may be deleted as well.
+        Whether the job also deletes files of the table.
 
     Raises
     ------
     AccessDeniedError
-        Naming the permission that is missing.
+        The message names the missing permission.
     """
     job_id = new_job_id()
     require_uploads(store, job_id)
@@ -251,10 +251,10 @@ def require_writable(store: ObjectStore, *, deletes: bool = False) -> None:
 
 
 def lake_format(store: ObjectStore) -> str | None:
-    """Return the table format of a folder; None if it is no lake table."""
+    """Return the table format of a folder; None if it is not a lake table."""
     kind = kind_of(store)
     if kind is None:
-        # Of a folder that may not be looked at nobody knows what it is.
+        # Without permission to list the folder, its format is unknown.
         with contextlib.suppress(NotFoundError):
             next(store.list(), None)
     return kind if kind in LAKE_FORMATS else None

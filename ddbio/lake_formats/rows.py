@@ -1,4 +1,4 @@
-"""The rows of a lake table: how items fit its columns, and which row of a key is the newest."""
+"""Rows of a lake table: conversion of items to its columns, and selection of the newest row of a key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Fitter:
-    """Bring batches into columns; how is decided once for batches of one schema.
+    """Conversion of batches to given columns; the conversion is planned once for batches of one schema.
 
     Parameters
     ----------
@@ -38,56 +38,60 @@ class Fitter:
     Attributes
     ----------
     schema
-        That of what is returned: the attributes, and the rescue column.
+        The columns of the result: the attributes, and the rescue column.
     """
 
     def __init__(self, attributes: pa.Schema) -> None:
         self.schema = pa.schema([*attributes, RESCUE_FIELD])
-        self._given: pa.Schema | None = None
-        # Where each attribute is among the columns that are given; None if items have to be decoded again.
-        self._places: list[int | None] | None = None
-        # Whether the columns that are given are the wanted ones, but for their names.
+        self._input_schema: pa.Schema | None = None
+        # The index of each attribute in the input columns; None if items must be decoded again.
+        self._indices: list[int | None] | None = None
+        # Whether input and output columns are equal except for their names.
         self._is_plain = False
 
     def fit(self, items: pa.RecordBatch) -> pa.RecordBatch:
         """Return items in the columns."""
-        given = items.schema
-        if self._given is None or not given.equals(self._given, check_metadata=True):
-            self._given, self._places = given, self._found(given)
-            self._is_plain = self._places == [*range(len(given) - 1)] and given.types == self.schema.types
+        input_schema = items.schema
+        if self._input_schema is None or not input_schema.equals(self._input_schema, check_metadata=True):
+            self._input_schema, self._indices = input_schema, self._match_columns(input_schema)
+            self._is_plain = (
+                self._indices == [*range(len(input_schema) - 1)] and input_schema.types == self.schema.types
+            )
         count = items.num_rows
         if self._is_plain and items.column(items.num_columns - 1).null_count == count:
             return pa.RecordBatch.from_arrays(items.columns, schema=self.schema)
-        rescued = given.get_field_index(RESCUE_NAME)
+        rescued = input_schema.get_field_index(RESCUE_NAME)
         rescue = pa.nulls(count, pa.string()) if rescued < 0 else as_type(items.column(rescued), pa.string())
-        if self._places is None:
+        if self._indices is None:
             return self._converted(items)
         columns = [
-            pa.nulls(count, field.type) if place is None else as_type(items.column(place), field.type)
-            for place, field in zip(self._places, self.schema, strict=False)
+            pa.nulls(count, field.type) if index is None else as_type(items.column(index), field.type)
+            for index, field in zip(self._indices, self.schema, strict=False)
         ]
-        found = pa.RecordBatch.from_arrays([*columns, rescue], schema=self.schema)
+        fitted_rows = pa.RecordBatch.from_arrays([*columns, rescue], schema=self.schema)
         if rescue.null_count == count:
-            return found
-        # What was rescued may have a column here.
+            return fitted_rows
+        # Rescued values may have a column here.
         chosen = np.flatnonzero(rescue.is_valid().to_numpy(zero_copy_only=False))
-        mended = self._converted(take_rows(items, chosen))
+        converted = self._converted(take_rows(items, chosen))
         order = np.arange(count)
         order[chosen] = count + np.arange(len(chosen))
-        both = pa.Table.from_batches([found, mended]).combine_chunks().to_batches()[0]
+        both = pa.Table.from_batches([fitted_rows, converted]).combine_chunks().to_batches()[0]
         return take_rows(both, order)
 
-    def _found(self, given: pa.Schema) -> list[int | None] | None:
-        places = {name_of_field(field): place for place, field in enumerate(given) if field.name != RESCUE_NAME}
+    def _match_columns(self, input_schema: pa.Schema) -> list[int | None] | None:
+        indices = {name_of_field(field): index for index, field in enumerate(input_schema) if field.name != RESCUE_NAME}
         types = {name_of_field(field): field for field in self.schema if field.name != RESCUE_NAME}
-        if not all(name in types and _is_same(given.field(place), types[name]) for name, place in places.items()):
+        if not all(
+            name in types and _is_same(input_schema.field(index), types[name]) for name, index in indices.items()
+        ):
             return None
-        return [places.get(name) for name in types]
+        return [indices.get(name) for name in types]
 
     def _converted(self, items: pa.RecordBatch) -> pa.RecordBatch:
-        """Return items decoded again, by other columns."""
-        found = from_dynamodb_json(to_dynamodb_json(items), self.schema, nulls="keep")
-        columns = [found.column(field.name).cast(field.type) for field in self.schema]
+        """Return items in the columns, decoded again."""
+        decoded = from_dynamodb_json(to_dynamodb_json(items), self.schema, nulls="keep")
+        columns = [decoded.column(field.name).cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -96,27 +100,27 @@ def fitted(items: pa.RecordBatch, attributes: pa.Schema) -> pa.RecordBatch:
     return Fitter(attributes).fit(items)
 
 
-def _is_same(field: pa.Field[Any], wanted: pa.Field[Any]) -> bool:
-    """Return whether all values of a column are values of another: the types are equal but for the width of offsets."""
-    if (field.metadata or {}).get(b"ddb:type") != (wanted.metadata or {}).get(b"ddb:type"):
+def _is_same(field: pa.Field[Any], target: pa.Field[Any]) -> bool:
+    """Return whether all values of a column fit another one: the types are equal except for the width of offsets."""
+    if (field.metadata or {}).get(b"ddb:type") != (target.metadata or {}).get(b"ddb:type"):
         return False
-    return bool(lake_fields([field])[0].type == wanted.type)
+    return bool(lake_fields([field])[0].type == target.type)
 
 
 TTL = "TTL"
-"""The operation of a tombstone that the time to live made."""
+"""The operation of a tombstone that was caused by the time to live."""
 
 
 @dataclass(frozen=True)
 class LakeShape:
-    """Say how the items of a table lie in a lake table.
+    """Keys, buckets and columns of a lake table.
 
     Attributes
     ----------
     keys
         The key attributes of the DynamoDB table.
     buckets
-        How many partitions ``_b`` the lake table has; it never changes.
+        The number of partitions ``_b`` of the lake table, which never changes.
     attributes
         The columns of the attributes.
     """
@@ -127,36 +131,36 @@ class LakeShape:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the lake table."""
+        """Return the schema of the lake table."""
         return lake_schema(self.attributes)
 
     def grown(self, columns: pa.Schema, rescued: Sequence[str] = ()) -> LakeShape:
-        """Return the shape with a column for each attribute that has none yet.
+        """Return the shape with a column for each attribute without one.
 
         Parameters
         ----------
         rescued
-            Texts of a rescue column; attributes that only they have get columns too.
+            Texts of a rescue column; attributes that occur only in them get columns too.
         """
-        known = {name_of_field(field) for field in self.attributes}
-        new = [field for field in columns if field.name != RESCUE_NAME and name_of_field(field) not in known]
-        known |= {name_of_field(field) for field in new}
+        names = {name_of_field(field) for field in self.attributes}
+        new = [field for field in columns if field.name != RESCUE_NAME and name_of_field(field) not in names]
+        names |= {name_of_field(field) for field in new}
         if rescued:
             unknown = [
-                {name: value for name, value in json.loads(text).items() if name not in known and "NULL" not in value}
+                {name: value for name, value in json.loads(text).items() if name not in names and "NULL" not in value}
                 for text in rescued
             ]
-            body = b"\n".join(compact_json({"Item": each}).encode() for each in unknown if each)
+            body = b"\n".join(compact_json({"Item": attributes}).encode() for attributes in unknown if attributes)
             if body:
-                found = infer_schema_of_body(body).to_arrow()
-                new += [field for field in found if field.name != RESCUE_NAME]
-        room = max(0, MOST_COLUMNS - len(self.attributes))
-        added = lake_fields(new, self.attributes)[:room]
+                inferred = infer_schema_of_body(body).to_arrow()
+                new += [field for field in inferred if field.name != RESCUE_NAME]
+        free_columns = max(0, MOST_COLUMNS - len(self.attributes))
+        added = lake_fields(new, self.attributes)[:free_columns]
         return dataclasses.replace(self, attributes=pa.schema([*self.attributes, *added])) if added else self
 
 
 def shape_of(schema: pa.Schema, keys: Sequence[str], buckets: int) -> LakeShape:
-    """Return the shape of the lake table that has a schema."""
+    """Return the shape of the lake table with a schema."""
     return LakeShape(tuple(keys), buckets, attribute_columns(schema))
 
 
@@ -166,7 +170,7 @@ def new_shape(columns: pa.Schema, keys: Sequence[str], buckets: int) -> LakeShap
 
 
 def log_columns(schema: pa.Schema) -> pa.Schema:
-    """Return those columns of a log that a lake table is made of."""
+    """Return the columns of a log that a lake table needs."""
     return pa.schema([field for field in schema if not is_own(field, {OLD_IMAGE, OLD_RESCUE, EVENT_ID})])
 
 
@@ -176,12 +180,12 @@ def item_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def rows_of_log(rows: pa.RecordBatch, shape: LakeShape, epoch: int) -> pa.RecordBatch:
-    """Return the rows of a lake table for changes of a log; a delete is a tombstone.
+    """Return the rows of a lake table for changes of a log; a delete becomes a tombstone.
 
     Raises
     ------
     SchemaError
-        If a row lacks its key.
+        If a row has no key.
     """
     operations: Any = rows.column(LOG_OPERATION)
     deleted = pc.equal(operations, pa.scalar("REMOVE"))
@@ -210,17 +214,17 @@ def newest(rows: pa.Table) -> pa.Table:
     repeated = np.flatnonzero(counts[codes] > 1)
     if not len(repeated):
         return rows
-    kept = np.ones(len(codes), np.bool_)
-    kept[repeated] = False
-    places: Any = pa.array(repeated)
-    texts: Any = rows.column(VERSION).take(places)
+    mask = np.ones(len(codes), np.bool_)
+    mask[repeated] = False
+    indices: Any = pa.array(repeated)
+    texts: Any = rows.column(VERSION).take(indices)
     order = np.lexsort((np.array(texts.to_pylist(), "S"), codes[repeated]))
     ordered = codes[repeated][order]
     last = np.append(ordered[1:] != ordered[:-1], True)
-    kept[repeated[order[last]]] = True
-    return rows.filter(pa.array(kept))
+    mask[repeated[order[last]]] = True
+    return rows.filter(pa.array(mask))
 
 
 def deleted_count(rows: pa.Table) -> int:
-    """Return how many rows are tombstones."""
+    """Return the number of tombstones."""
     return int(pc.sum(rows.column(DELETED)).as_py() or 0)

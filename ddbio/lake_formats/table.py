@@ -1,4 +1,4 @@
-"""What a table of a lake offers, whatever its format: its state, and commits by one writer at a time.
+"""Interface of a lake table of any format: its state, and commits by one writer at a time.
 
 A format only keeps the list of files. ``ddbio.lake_formats.bucket_files`` reads and writes them, in an object store.
 """
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ddbio.lake")
 
 PREFIX = "ddbio."
-"""Begins the names of our properties of a table."""
+"""Prefix of our properties of a table."""
 
 KEYS, BUCKETS, EPOCHS, FLOOR, WRITER = (
     f"{PREFIX}{name}" for name in ("keys", "buckets", "epochs", "gc_floor", "writer")
 )
-"""The properties: the key attributes; how many buckets there are; the streams in the order of their epochs; the time up
-to which tombstones may be gone; who writes the table."""
+"""The properties: the key attributes; the number of buckets; the streams in the order of their epochs; the time up to
+which tombstones may have been removed; the writer of the table."""
 
 BASE = "ddbio/base"
-"""The position that says when the base load of the table began, in microseconds since 1970; 0 if it has none."""
+"""The position that is the start of the base load of the table, in microseconds since 1970; 0 without a base."""
 
 EXPORTED_TO = "exported_to"
-"""Of a base, the position up to which microsecond the table has all changes by exports; 0 if there is none."""
+"""The position of a base that is the time, in microseconds, up to which exports were applied; 0 without exports."""
 
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 @dataclass(frozen=True)
 class LakeFile:
-    """Name a data file of a table."""
+    """Data file of a table."""
 
     path: str
     size_bytes: int
@@ -56,12 +56,12 @@ class LakeFile:
 
 @dataclass(frozen=True)
 class LakeState:
-    """Hold one version of a table.
+    """One version of a table.
 
     Attributes
     ----------
     handle
-        What the format needs to commit on top of this version, and to notice if another writer was faster.
+        Data of the format that a commit on top of this version needs, and that detects commits of other writers.
     """
 
     version: int
@@ -82,21 +82,21 @@ class LakeState:
 
 @dataclass(frozen=True)
 class Commit:
-    """Say what a commit does.
+    """Changes of a commit.
 
     Attributes
     ----------
     added
-        Files that are written; their partition names the bucket.
+        New files; their partition is the bucket.
     removed
-        Files of the state that go.
+        Files of the state to remove.
     positions
-        How far each source is applied: a number by name, stored in the same commit. Of two writers that store the same
-        name one fails.
+        The applied position of each source: a number by name, stored in the same commit. If two writers store the same
+        name, one of them fails.
     metadata
-        What the history of the table says of the commit.
+        The description of the commit in the history of the table.
     exact
-        Fail if there is any version behind the state, whatever it changed.
+        Fail if there is any newer version than the state, regardless of its changes.
     """
 
     added: Sequence[StagedFile] = ()
@@ -108,7 +108,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """Name a data file of a table that another program made.
+    """Data file of a table that another program created.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class ForeignFile:
     format
         ``parquet``, ``orc`` or ``avro``.
     values
-        What the table's metadata says of the file's partition, by the name of the column.
+        The partition values of the file in the table's metadata, by column name.
     """
 
     path: str
@@ -126,21 +126,21 @@ class ForeignFile:
 
 
 class ConflictError(Exception):
-    """Raised if another writer has changed the table meanwhile: read its state again, and decide again."""
+    """Raised if another writer has changed the table meanwhile; the caller must load the state and decide again."""
 
 
 _Result = TypeVar("_Result")
 
 
 def retry_conflicts(store: ObjectStore, commit: Callable[[], _Result], attempts: int = 30) -> _Result:
-    """Return the result of a function that commits to a table, which is repeated while other writers are faster.
+    """Return the result of a function that commits to a table; it is repeated while other writers are faster.
 
     Parameters
     ----------
     store
-        Where the table lies, for the error message.
+        The store of the table, for the error message.
     attempts
-        How often the commit is tried at most.
+        Maximum number of attempts.
 
     Raises
     ------
@@ -150,14 +150,14 @@ def retry_conflicts(store: ObjectStore, commit: Callable[[], _Result], attempts:
 
     def may_pass(error: Exception) -> bool:
         if isinstance(error, ConflictError):
-            _LOG.info("another writer changed %s: its new state is read", store.uri)
+            _LOG.info("another writer changed %s: loading its new state", store.uri)
         return isinstance(error, ConflictError)
 
     try:
         return retrying(commit, on=may_pass, attempts=attempts, base_seconds=0.04, cap_seconds=2.0)
     except ConflictError as conflict:
         raise TargetError(
-            f"{attempts} times another writer was faster at {store.uri}: {conflict}", store.uri
+            f"another writer was faster at {store.uri} {attempts} times: {conflict}", store.uri
         ) from conflict
 
 
@@ -165,23 +165,23 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 
 def readable(read: _Method) -> _Method:
-    """Let a method that reads the log of a table fail by one error if the log is malformed, whatever its reader raises.
+    """Decorate a method that reads the log of a table, so that all errors of a malformed log become a TargetError.
 
     Raises
     ------
     TargetError
-        Naming the table.
+        The message names the table.
     """
 
     @functools.wraps(read)
-    def reading(self: LakeTable, *args: Any, **given: Any) -> Any:
+    def reading(self: LakeTable, *args: Any, **kwargs: Any) -> Any:
         try:
-            return read(self, *args, **given)
+            return read(self, *args, **kwargs)
         except (DdbioError, ConflictError):
             raise
         except Exception as error:
             raise TargetError(
-                f"the table {self.store.uri} cannot be read: its log is damaged, or not as its writers make it "
+                f"the table {self.store.uri} cannot be read: its log is damaged, or has an unexpected format "
                 f"({type(error).__name__}: {error}): restore it from a copy",
                 self.store.uri,
             ) from error
@@ -190,16 +190,16 @@ def readable(read: _Method) -> _Method:
 
 
 class LakeTable(Protocol):
-    """Read and change one table; every change is a version that readers see whole or not at all."""
+    """One table that can be read and changed; every change is a version that is visible completely or not at all."""
 
     @property
     def keeps_bucket(self) -> bool:
-        """Whether data files have the column of the bucket, too."""
+        """Return whether data files also have the column of the bucket."""
         ...
 
     @property
     def store(self) -> ObjectStore:
-        """Where the files of the table lie."""
+        """Return the store of the table's files."""
         ...
 
     def load(self, version: int | None = None) -> LakeState | None:
@@ -210,40 +210,40 @@ class LakeTable(Protocol):
         NotFoundError
             If there is no such version.
         TargetError
-            If the table has what this engine cannot keep right.
+            If the table has a feature that this engine does not support.
         """
         ...
 
     def foreign_files(self) -> tuple[ForeignFile, ...] | None:
-        """Return the data files of the newest version, if another program made the table; None if ddbio did.
+        """Return the data files of the newest version, if another program created the table; None if ddbio did.
 
         Raises
         ------
         TargetError
-            If the table has a feature by which its rows are not simply those of its files.
+            If the table has a feature that makes its rows differ from those of its files.
         """
         ...
 
     def before(self, state: LakeState) -> int | None:
-        """Return the number of the version before one, which may be forgotten; None if it is the first."""
+        """Return the number of the preceding version, which may have expired; None if this is the first version."""
         ...
 
     def position(self, state: LakeState, name: str) -> int:
-        """Return how far a source is applied, by the commits of the table; 0 if it never was."""
+        """Return the applied position of a source, from the commits of the table; 0 if it was never applied."""
         ...
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> LakeState:
-        """Make an empty table, partitioned by its bucket.
+        """Create an empty table, partitioned by its bucket.
 
         Raises
         ------
         ConflictError
-            If there is one by now.
+            If there is a table already.
         """
         ...
 
     def file_schema(self, state: LakeState) -> pa.Schema:
-        """Return the schema that data files have to be written with."""
+        """Return the schema of data files."""
         ...
 
     def alter(self, state: LakeState, fields: Sequence[pa.Field[Any]], properties: Mapping[str, str]) -> LakeState:
@@ -257,23 +257,23 @@ class LakeTable(Protocol):
         ...
 
     def cluster(self, state: LakeState, names: Sequence[str], file_bytes: int) -> None:
-        """Rewrite all files, rows with near values of some columns beside each other (Z-order), in one version.
+        """Rewrite all files in one version, so that rows with similar values of some columns are adjacent (Z-order).
 
         Raises
         ------
         ConflictError
             If another writer was faster.
         OptionError
-            If the format's library cannot.
+            If the format's library does not support it.
         """
         ...
 
     def outdated(self, state: LakeState, since: int) -> list[StoredObject]:
-        """Return the files in which the format keeps versions that none from one on needs."""
+        """Return the metadata files that versions from ``since`` on do not need."""
         ...
 
     def forget(self, state: LakeState, since: int) -> LakeState:
-        """Make the versions from one on readable without what those before it have; return the newest state.
+        """Make versions from ``since`` on independent of older ones, and return the newest state.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class LakeTable(Protocol):
         ...
 
     def commit(self, state: LakeState, commit: Commit) -> int:
-        """Commit on top of a state, all or nothing; return the version.
+        """Commit on top of a state completely or not at all, and return the new version.
 
         Raises
         ------

@@ -16,7 +16,7 @@ from pyiceberg.table import StaticTable
 
 import ddbio
 from ddbio.formats.lake_columns import lake_schema
-from ddbio.lake_formats.bucket_files import NOTED
+from ddbio.lake_formats.bucket_files import STATISTICS_COLUMNS
 from ddbio.lake_formats.delta import DeltaLakeTable
 from ddbio.lake_formats.iceberg import IcebergLakeTable
 from ddbio.lake_formats.table import Commit, ConflictError
@@ -108,7 +108,7 @@ def test_filters_on_a_delta_table_find_all_rows(attributes, tmp_path):
     log.append([Change(9, "a", {"pk": "a", **ITEMS["a"], **dict.fromkeys(attributes, "2024-01-01")})])
     ddbio.apply(tmp_path / "log", tmp_path / "lake", buckets=1)
     table = DeltaTable(tmp_path / "lake")
-    assert table.metadata().configuration[PROPERTY] == ",".join(NOTED)
+    assert table.metadata().configuration[PROPERTY] == ",".join(STATISTICS_COLUMNS)
     assert found_in(table) == expected(table.to_pyarrow_table())
     assert len(table.to_pandas(filters=[("state", "=", "open")])) == 1
     ddbio.maintain(tmp_path / "lake", z_order_by=["state"])
@@ -124,7 +124,7 @@ def test_an_older_table_gets_the_property_with_its_next_commit(given, tmp_path):
     state = table.create(lake_schema(COLUMNS), {})
     if given is None:
         (log,) = (place / "_delta_log").iterdir()
-        log.write_text(log.read_text().replace(f'"{PROPERTY}":"{",".join(NOTED)}"', '"ddbio.other":"1"'))
+        log.write_text(log.read_text().replace(f'"{PROPERTY}":"{",".join(STATISTICS_COLUMNS)}"', '"ddbio.other":"1"'))
     else:
         table.alter(state, (), {PROPERTY: given})
     state = table.load()
