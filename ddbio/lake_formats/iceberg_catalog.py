@@ -163,7 +163,7 @@ def _check(name: IcebergName, uri: str, remote: TableMetadata, ours: TableMetada
     if current is not None and current.snapshot_id not in own_ids and (current.sequence_number or 0) >= oldest:
         raise TargetError(
             f"{name} was written through its catalog, so the folder {uri} lacks its changes: changes are applied to "
-            "the folder; drop the table from the catalog without purging its files, and the next run registers it again",
+            "the folder; drop the table from the catalog without purging its files, and the next run adds it again",
             str(name),
         )
 
