@@ -1,4 +1,4 @@
-"""Find a folder that only this user and root can write to, for files that are run as code."""
+"""Search for a folder that only this user and root can write to, for files that are executed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def private_folder(name: str) -> Path | None:
     Returns
     -------
     Path or None
-        None if neither place is private and writable.
+        None if neither folder is private and writable.
     """
     return next(filter(None, (_created(parent, name) for parent in _parents())), None)
 
 
 def is_private(folder: Path) -> bool:
-    """Check that nobody but this user and root can change a folder or replace it.
+    """Return whether only this user and root can change a folder or replace it.
 
     The path must be resolved.
     """
@@ -34,8 +34,8 @@ def is_private(folder: Path) -> bool:
     user = os.getuid()
     for path in (folder, *folder.parents):
         status = path.lstat()
-        # In a folder with the sticky bit, such as /tmp, only the owner of a file can replace it. A user's own group has
-        # the user's number.
+        # In a folder with the sticky bit, such as /tmp, only the owner of a file can replace it. The private group of a
+        # user has the same number as the user.
         is_shared = status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != user)
         is_sticky = path != folder and status.st_mode & stat.S_ISVTX
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in {user, 0} or (is_shared and not is_sticky):

@@ -1,4 +1,4 @@
-"""The base of plans, jobs and reports: plain values, JSON, and readable forms for a prompt and for notebooks."""
+"""Base of plans, jobs and reports: plain values, JSON, and readable output for a prompt and for notebooks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import ClassVar
 
-# A result whose fields fit into one line is shown in one.
+# A result is shown in one line up to this length.
 _LINE_LENGTH = 100
-# Of a longer sequence the first values are shown, and how many more there are.
+# Longer sequences are shown as their first values and the number of the others.
 _SHOWN_VALUES = 5
 
 
 class Result:
-    """Give a frozen dataclass that a verb returns its ``to_dict``, ``to_json`` and readable forms."""
+    """Base of the frozen dataclasses that verbs return, with ``to_dict``, ``to_json`` and readable output."""
 
     __slots__ = ()
 
@@ -27,13 +27,13 @@ class Result:
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __init_subclass__(cls) -> None:
-        """Keep the readable form: ``dataclass`` writes its own only into a class that has none."""
+        """Set ``__repr__``, because ``dataclass`` generates one only for a class without it."""
         super().__init_subclass__()
         if "__repr__" not in vars(cls):
             cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, in their order, as plain values; times are ISO 8601 text."""
+        """Return the fields by name, in order, as plain values; times are ISO 8601 text."""
         return {field.name: _plain(getattr(self, field.name)) for field in self._fields()}
 
     def to_json(self) -> str:
@@ -41,16 +41,18 @@ class Result:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __repr__(self) -> str:
-        """Return the fields that say something, on a line each if one line is too short."""
+        """Return the non-empty fields, each on its own line if one line is too short."""
         shown = [f"{name}={_short(value)}" for name, value in self._informative()]
         name = type(self).__name__
         line = f"{name}({', '.join(shown)})"
         return (
-            line if len(line) <= _LINE_LENGTH else "\n    ".join([f"{name}(", *(f"{each}," for each in shown)]) + "\n)"
+            line
+            if len(line) <= _LINE_LENGTH
+            else "\n    ".join([f"{name}(", *(f"{field_text}," for field_text in shown)]) + "\n)"
         )
 
     def _repr_html_(self) -> str:
-        """Return the fields that say something as a table, which notebooks show."""
+        """Return the non-empty fields as a table, which notebooks show."""
         rows = (
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(_short(value))}</td></tr>"
@@ -78,7 +80,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(map(_plain, value))
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(member) for key, member in value.items()}
     return value
 
 

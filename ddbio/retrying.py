@@ -1,4 +1,4 @@
-"""Repeat what failed for a moment, with pauses that grow: exponential back-off with full jitter."""
+"""Retries of actions after transient errors: exponential back-off with full jitter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 def full_jitter_seconds(attempt: int, fraction: float, base_seconds: float = 0.05, cap_seconds: float = 20.0) -> float:
-    """Return how long to wait before a retry: a random part of an exponentially growing maximum.
+    """Return the pause before a retry: a random part of an exponentially growing maximum.
 
     Parameters
     ----------
@@ -42,16 +42,16 @@ def retrying(
     base_seconds: float,
     cap_seconds: float = 20.0,
 ) -> _Result:
-    """Return the result of an action, which is repeated while it fails in a way that may pass.
+    """Return the result of an action, which is repeated after transient errors.
 
     Parameters
     ----------
     on
-        The errors after which it is repeated: their classes, or a function that tells.
+        The errors after which it is repeated: their classes, or a function that decides.
     attempts
-        How often the action is tried at most; the last attempt raises whatever its error is.
+        Maximum number of attempts; the last attempt raises any error.
     base_seconds, cap_seconds
-        As of :func:`full_jitter_seconds`; without a base there are no pauses.
+        As in :func:`full_jitter_seconds`; without a base there are no pauses.
     """
     for attempt in range(attempts - 1):
         try:

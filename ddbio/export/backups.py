@@ -1,4 +1,4 @@
-"""Make backups and restore them, wait for both, and verify a restored table by count and digest."""
+"""Creation and restore of backups, waits for both, and verification of a restored table by count and digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddbio.aws.control_plane import call, describe_recovery, describe_table, tim
 from ddbio.aws.table_description import TableDescription
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.export.service_jobs import Descriptions, given
+from ddbio.export.service_jobs import Descriptions, with_values
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import cost_of, prices_of
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
@@ -37,34 +37,35 @@ _LOG = logging.getLogger("ddbio.backup")
 
 @dataclass(frozen=True)
 class BackupPlan(EstimatedPlan):
-    """Describe a backup before it is requested: the table as DescribeTable has it, and what the backup costs."""
+    """Plan of a backup: the table's description by DescribeTable, and the cost of the backup."""
 
     table: TableDescription
     estimate: Estimate
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table and the estimate as one."""
+        """Return the table and the estimate as one dictionary."""
         return {**self.table.to_dict(), **self.estimate.to_dict()}
 
 
 @dataclass(frozen=True)
 class BackupJob(Result):
-    """Describe a backup; times are ISO 8601.
+    """Description of a backup; times are ISO 8601.
 
     Attributes
     ----------
     arn, name, status, kind
-        ``CREATING``, ``AVAILABLE`` or ``DELETED``; ``USER``, ``SYSTEM`` (of a deleted table) or ``AWS_BACKUP``.
+        Status: ``CREATING``, ``AVAILABLE`` or ``DELETED``. Kind: ``USER``, ``SYSTEM`` (of a deleted table) or
+        ``AWS_BACKUP``.
     table, table_arn
-        The table that was backed up.
+        The table of the backup.
     size_bytes, table_items
-        As the service says; it counts items about every six hours.
+        As reported by the service, which counts items about every six hours.
     created_at, expires_at
         Time of the backup, and the time at which the service deletes it.
     items, digest
         Items and digest of the table, if requested.
     planned, actual
-        Read units of the digest, bytes, seconds and USD of the first month, as planned and as it was.
+        Planned and actual read units of the digest, bytes, seconds, and USD of the first month.
     """
 
     arn: str
@@ -104,7 +105,7 @@ list_of = BACKUP.public_list()
 
 @dataclass(frozen=True)
 class RestorePlan(EstimatedPlan):
-    """Describe a restore completely before it is requested; ``at`` is None for a backup and for the latest time."""
+    """Complete plan of a restore; ``at`` is None for a backup and for the latest time."""
 
     target: str
     source: str
@@ -117,14 +118,14 @@ class RestorePlan(EstimatedPlan):
 
 @dataclass(frozen=True)
 class RestoreJob(Result):
-    """Describe a restored table.
+    """Description of a restored table.
 
     Attributes
     ----------
     arn, table, status
-        The new table; ``CREATING``, then ``ACTIVE``.
+        The new table; its status is ``CREATING``, then ``ACTIVE``.
     source, restored_at
-        The backup or table it was restored from, and the time whose state it has.
+        The backup or table that was restored, and the time of the restored state.
     items, digest
         Items and digest of the new table, if they were compared.
     verified
@@ -132,7 +133,7 @@ class RestoreJob(Result):
     seconds
         Time from the request until the table was usable.
     planned, actual
-        Read units of the verification, bytes, seconds and USD, as planned and as it was.
+        Planned and actual read units of the verification, bytes, seconds and USD.
     """
 
     arn: str
@@ -149,19 +150,19 @@ class RestoreJob(Result):
 
 
 def plan_of_backup(options: BackupCreateOptions, from_file: str | None = None) -> BackupPlan:
-    """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
+    """Return the plan and the monthly cost of :func:`create_backup`; nothing is started.
 
     Parameters
     ----------
     from_file
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError
         If the table cannot be described.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     table = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
     estimate = backup_estimate(table, prices_of(table.region, options.prices), digest=options.digest)
@@ -170,12 +171,12 @@ def plan_of_backup(options: BackupCreateOptions, from_file: str | None = None) -
 
 
 def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJob:
-    """Back a table up; return once the backup can be restored.
+    """Create a backup of a table, and return when it can be restored.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        If it cannot be made.
+        If the backup cannot be created.
     ThrottledError
         If it is not ready after ``wait_seconds``.
     """
@@ -183,34 +184,34 @@ def create(options: BackupCreateOptions, watch: Watch | None = None) -> BackupJo
     plan = plan_of_backup(options)
     table = plan.table.name
     _LOG.info("backup of %s: planned: %s", table, plan.estimate.figures)
-    found = _read_digest(table, options) if options.digest else None
+    scanned = _read_digest(table, options) if options.digest else None
     name = options.name or f"{table[:200]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     arn = _request_backup(spec, options.table, name)
     job = await_end(lambda: BACKUP.describe(arn, options), options, watch)
     if job.status != "AVAILABLE":
-        raise ServiceError(f"backup {arn} is {job.status}: make another one")
-    units = 0.0 if found is None else found.units
+        raise ServiceError(f"backup {arn} is {job.status}: create another one")
+    units = 0.0 if scanned is None else scanned.units
     estimate = backup_estimate(plan.table, prices_of(plan.table.region, options.prices))
     usd = estimate.cost.usd + cost_of("reads", units, plan.table, options.prices).usd
     actual = Figures(units, round(clock.seconds(), 3), plan.estimate.bytes, usd)
     job = dataclasses.replace(job, planned=plan.estimate.figures, actual=actual)
-    if found is None:
+    if scanned is None:
         return job
-    return dataclasses.replace(job, items=found.digest.count, digest=found.digest.hexdigest())
+    return dataclasses.replace(job, items=scanned.digest.count, digest=scanned.digest.hexdigest())
 
 
 def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePlan:
-    """Return what :func:`restore_table` would do, after the same checks; nothing is started.
+    """Return the plan of :func:`restore_table`, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        Describes the table that is restored as DescribeTable does, in JSON; nothing is called then.
+        File with the JSON response of DescribeTable for the restored table; AWS is not called.
 
     Raises
     ------
     OptionError
-        If there is such a table, or the time cannot be recovered to.
+        If the target table exists, or the time is outside the recovery window.
     NotFoundError, AccessDeniedError, EndpointError
         If the source cannot be described.
     """
@@ -219,10 +220,10 @@ def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePla
         return _estimated(plan, table, options)
     spec = dynamodb_spec(options)
     if "/backup/" in options.source:
-        made = BACKUP.describe(options.source, options)
-        plan = RestorePlan(options.target, options.source, made.table, made.arn, None, made.size_bytes)
+        backup = BACKUP.describe(options.source, options)
+        plan = RestorePlan(options.target, options.source, backup.table, backup.arn, None, backup.size_bytes)
         if options.verify:
-            table = describe_table(spec, made.table)
+            table = describe_table(spec, backup.table)
     else:
         table = describe_table(spec, options.source)
         recovery = describe_recovery(spec, options.source)
@@ -235,11 +236,11 @@ def plan_of(options: RestoreOptions, from_file: str | None = None) -> RestorePla
         describe_table(spec, options.target)
     except NotFoundError:
         return _estimated(plan, table, options)
-    raise OptionError(f"table {options.target!r} exists: a restore makes a new table, choose another name")
+    raise OptionError(f"table {options.target!r} exists: a restore creates a new table, choose another name")
 
 
 def _estimated(plan: RestorePlan, table: TableDescription | None, options: RestoreOptions) -> RestorePlan:
-    """Return a plan with its estimate, which is within the limits."""
+    """Return the plan with its estimate, after checking the limits."""
     verified = _verified_tables(plan, table, options)
     estimate = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices), verified)
     check_estimate(options, estimate)
@@ -249,11 +250,11 @@ def _estimated(plan: RestorePlan, table: TableDescription | None, options: Resto
 def _verified_tables(
     plan: RestorePlan, source: TableDescription | None, options: RestoreOptions
 ) -> list[TableDescription]:
-    """Return the tables that are read to compare them, the new one as large as what it is restored from."""
+    """Return the tables that the verification reads; the new table has the size of the restored one."""
     if not options.verify and options.expect_digest is None:
         return []
     if source is None:
-        # A backup says of its table only how large it is.
+        # Of the table of a backup, only the size is known.
         source = TableDescription(
             name=plan.source_table, arn=plan.source, table_id="", status="", key_types=(), item_count=0,
             size_bytes=plan.size_bytes, on_demand=True,
@@ -263,16 +264,16 @@ def _verified_tables(
 
 
 def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
-    """Make a new table of a backup, or of the state of a table at a time; return once it can be used.
+    """Create a table from a backup, or from the state of a table at a time; return when it can be used.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        Nothing has then been started.
+        Nothing was started.
     ValidationError
-        If count or digest are not those asked for; the new table stays.
+        If count or digest differ from the expected ones; the new table stays.
     ThrottledError
-        If it is not ready after ``wait_seconds``; it goes on.
+        If it is not ready after ``wait_seconds``; the restore continues.
     """
     spec = dynamodb_spec(options)
     plan = plan_of(options)
@@ -287,31 +288,31 @@ def restore(options: RestoreOptions, watch: Watch | None = None) -> RestoreJob:
     if not options.verify and options.expect_digest is None:
         return job
     scans = [_read_digest(options.target, options)]
-    found = scans[0].digest
-    job = dataclasses.replace(job, items=found.count, digest=found.hexdigest(), verified=True)
-    wanted = options.expect_digest
-    if wanted is None:
+    digest = scans[0].digest
+    job = dataclasses.replace(job, items=digest.count, digest=digest.hexdigest(), verified=True)
+    expected_digest = options.expect_digest
+    if expected_digest is None:
         scans.append(_read_digest(plan.source_table, options))
-        wanted = scans[1].digest.hexdigest()
+        expected_digest = scans[1].digest.hexdigest()
     job = dataclasses.replace(job, actual=_actual(plan, scans, clock, options))
-    if job.digest != wanted:
+    if job.digest != expected_digest:
         raise ValidationError(
             f"table {job.table}, restored from {plan.source}, has {job.items} items of digest {job.digest}, "
-            f"not {wanted}{f': was {plan.source_table} written to since?' if options.verify else ''}",
-            {"items": job.items, "digest": job.digest, "wanted_digest": wanted},
+            f"not {expected_digest}{f': was {plan.source_table} written to since?' if options.verify else ''}",
+            {"items": job.items, "digest": job.digest, "wanted_digest": expected_digest},
         )
     return job
 
 
 def _read_digest(table: str, options: BackupCreateOptions | RestoreOptions) -> ScannedDigest:
-    # All that reads items: most backups and restores do not.
+    # Imported only here, because most backups and restores read no items.
     from ddbio.scan.read import read_digest  # noqa: PLC0415
 
     return read_digest(table, options)
 
 
 def _actual(plan: RestorePlan, scans: Sequence[ScannedDigest], clock: Clock, options: RestoreOptions) -> Figures:
-    """Return what a restore took, with the reads that verified it."""
+    """Return the actual figures of a restore, including the reads of its verification."""
     units = sum(scan.units for scan in scans)
     usd = restore_estimate(plan.size_bytes, prices_of(options.region, options.prices)).cost.usd
     if units:
@@ -322,7 +323,7 @@ def _actual(plan: RestorePlan, scans: Sequence[ScannedDigest], clock: Clock, opt
 def _request_backup(spec: ClientSpec, table: str, name: str) -> str:
     """Create a backup and return its ARN.
 
-    A call whose response is lost is not repeated, since that could create two backups.
+    A call whose response is lost is not retried, since that could create two backups.
     """
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateBackup.html
     members = {"TableName": table, "BackupName": name}
@@ -331,7 +332,7 @@ def _request_backup(spec: ClientSpec, table: str, name: str) -> str:
 
 
 def _request_restore(spec: ClientSpec, plan: RestorePlan) -> None:
-    """Start the restore that a plan describes."""
+    """Start the restore of a plan."""
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableFromBackup.html
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html
     source: dict[str, Any] = {"BackupArn": plan.backup_arn}
@@ -344,12 +345,12 @@ def _request_restore(spec: ClientSpec, plan: RestorePlan) -> None:
             "RestoreDateTime": plan.at,
             "UseLatestRestorableTime": plan.at is None,
         }
-    members = given({"TargetTableName": plan.target, **source})
+    members = with_values({"TargetTableName": plan.target, **source})
     call(spec, operation, f"{plan.source} to table {plan.target!r}", members, idempotent=False)
 
 
 def _describe_restore(spec: ClientSpec, table: str) -> RestoreJob:
-    """Return the state of a restore, by the table it makes."""
+    """Return the state of a restore, from the description of its table."""
     described = call(spec, "DescribeTable", f"table {table!r}", {"TableName": table})["Table"]
     summary = described.get("RestoreSummary", {})
     is_active = described["TableStatus"] == "ACTIVE"

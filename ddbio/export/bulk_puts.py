@@ -1,4 +1,4 @@
-"""The service's bulk puts: their plans, descriptions and course."""
+"""Bulk puts of the service: plans, descriptions, start and end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ddbio.export.service_jobs import (
     COURSE,
     ServiceJob,
     failure_of,
-    given,
     kms_members,
-    s3_place,
     service_key,
     source_members,
+    split_s3_uri,
+    with_values,
 )
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BulkPlan(EstimatedPlan):
-    """Describe a bulk put completely before it is requested; ``items`` is None if there is no manifest."""
+    """Complete plan of a bulk put; ``items`` is None without a manifest."""
 
     table: str
     bucket: str
@@ -60,7 +60,7 @@ class BulkPlan(EstimatedPlan):
 
 @dataclass(frozen=True)
 class BulkEntry(Result):
-    """Hold one entry of a list of bulk operations."""
+    """Entry of a list of bulk operations."""
 
     arn: str
     status: str
@@ -70,20 +70,20 @@ class BulkEntry(Result):
 
 @dataclass(frozen=True)
 class BulkJob(Result):
-    """Describe one bulk put as the service does; times are ISO 8601.
+    """Description of a bulk put by the service; times are ISO 8601.
 
     Attributes
     ----------
     arn, status
-        ``IN_PROGRESS``, ``COMPLETED``, ``COMPLETED_WITH_ERRORS``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
+        Status: ``IN_PROGRESS``, ``COMPLETED``, ``COMPLETED_WITH_ERRORS``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
     table, source, reports
-        The table, the place of the objects, and the place of the reports about items that were not put.
+        The table, the location of the objects, and the location of the reports about items that were not put.
     processed_items, failed_items
-        Items read, and those of them that were errors. An item whose condition did not hold is no error.
+        The number of items read, and of errors among them. An item whose condition was false is not an error.
     processed_bytes, total_bytes
-        Bytes of the objects as stored; the total is None until the service knows it.
+        Bytes of the objects as stored; the total is None until the service reports it.
     planned, actual
-        Units, bytes, USD and seconds as planned where it was started; seconds and bytes where it has ended.
+        Planned units, bytes, USD and seconds, if it was started here; actual seconds and bytes after its end.
     """
 
     arn: str
@@ -105,12 +105,12 @@ class BulkJob(Result):
 
 
 def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan:
-    """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_bulk_put`, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def plan_of(options: BulkStartOptions, from_file: str | None = None) -> BulkPlan
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.bulk_puts.plan_bulk`.
     """
-    s3_place(options.source)
+    split_s3_uri(options.source)
     facts = statistics_table(from_file) or describe_table(dynamodb_spec(options), options.table)
     source, files, objects = objects_of(options.source, options)
     token = options.client_token or str(uuid.uuid4())
@@ -143,18 +143,18 @@ def plan_bulk(
     Raises
     ------
     OptionError
-        If the files are CSV or were written for another key, their compression is not known, or the reports would lie
-        among the objects.
+        If the files are CSV or were written for another key, their compression is unknown, or the reports would be
+        written among the objects.
     """
-    bucket, prefix = s3_place(options.source)
-    report_bucket, report_prefix = s3_place(options.reports)
+    bucket, prefix = split_s3_uri(options.source)
+    report_bucket, report_prefix = split_s3_uri(options.reports)
     if report_bucket == bucket and f"{report_prefix}/".startswith(f"{prefix}/" if prefix else ""):
-        raise OptionError(f"reports at {options.reports} would lie below the source {options.source}")
+        raise OptionError(f"reports at {options.reports} would be below the source {options.source}")
     if files.format == "csv":
-        raise OptionError("a bulk put reads dynamodb_json or ion: write the files in one of these")
+        raise OptionError("a bulk put reads dynamodb_json or ion: write the files in one of these formats")
     key = ",".join(f"{name}:{tag}" for name, tag in facts.key_types)
     if files.key not in (None, key):
-        raise OptionError(f"the files were written for the key {files.key}, table {facts.name!r} has {key}")
+        raise OptionError(f"the files were written for the key {files.key}, but table {facts.name!r} has {key}")
     return BulkPlan(
         table=options.table,
         bucket=bucket,
@@ -176,14 +176,14 @@ def plan_bulk(
 
 
 def _request(options: BulkStartOptions, plan: BulkPlan) -> BulkJob:
-    """Start the service's own put of objects into an existing table, and return at once; experimental.
+    """Start the service's own put of objects into an existing table, and return immediately; experimental.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No bulk put has then been started.
+        No bulk put was started.
     """
-    # Starting the same plan again within eight hours returns the same operation: its client token is the same.
+    # The client token makes repeated starts of the same plan return the same operation, for eight hours.
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StartBulkPutItems.html
     reports = {
         "S3Bucket": plan.report_bucket,
@@ -201,24 +201,24 @@ def _request(options: BulkStartOptions, plan: BulkPlan) -> BulkJob:
             "InputFormat": plan.format.upper(),
             "InputCompressionType": plan.compression.upper(),
         },
-        "OutputS3Configuration": given(reports),
+        "OutputS3Configuration": with_values(reports),
         "MaxWriteRequestUnits": plan.wcu_per_second,
     }
-    reply = call(dynamodb_spec(options), "StartBulkPutItems", f"table {plan.table!r}", given(members))
+    reply = call(dynamodb_spec(options), "StartBulkPutItems", f"table {plan.table!r}", with_values(members))
     return BULK.parse(reply["BulkOperationDescription"], BulkJob)
 
 
 def _check(job: BulkJob, options: WaitOptions) -> BulkJob:
-    """Return a bulk put once it has put every item of its objects.
+    """Return a bulk put once it has put all items of its objects.
 
     Raises
     ------
     PartialWriteError
-        If some items were refused; the message says where the reports are.
+        If some items were refused; the message contains the location of the reports.
     NotFoundError, AccessDeniedError, ServiceError
         If it failed or was cancelled; the items that it has put stay in the table.
     ValidationError
-        If it read a different number of items than the files hold.
+        If it read a different number of items than the files contain.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
@@ -227,26 +227,26 @@ def _check(job: BulkJob, options: WaitOptions) -> BulkJob:
         message = f"{put} items put into {job.table}, {job.failed_items} refused: see the reports at {job.reports}"
         raise PartialWriteError(message, put, job.failed_items, job.reports)
     if job.status != "COMPLETED":
-        left = f"it is {job.status}, and what it has put stays"
-        raise failure_of(f"bulk operation {job.arn}", job.failure_code, job.failure_message, left)
+        remaining = f"it is {job.status}, and the items that it has put stay"
+        raise failure_of(f"bulk operation {job.arn}", job.failure_code, job.failure_message, remaining)
     files = files_of_job(job.source, options)
     if files.items not in (None, job.processed_items):
         raise ValidationError(
-            f"bulk operation {job.arn} read {job.processed_items} items, but its files hold {files.items}",
+            f"bulk operation {job.arn} read {job.processed_items} items, but its files contain {files.items}",
             {"items": files.items, "processed_items": job.processed_items},
         )
     return job
 
 
 def _actual(job: BulkJob) -> Figures | None:
-    """Return what a bulk put took; the service says neither units nor USD."""
+    """Return the actual figures of a bulk put; the service reports neither units nor USD."""
     if job.ended_at is None:
         return None
     return Figures(None, seconds_between(job.started_at, job.ended_at), job.processed_bytes)
 
 
 def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
-    """Ask that a bulk put stops; what it has put stays.
+    """Stop a bulk put; the items that it has put stay.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def cancel(arn: str, options: ConnectionOptions) -> BulkJob:
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     call(dynamodb_spec(options), "CancelBulkOperation", f"{BULK.name} {arn}", {"BulkOperationArn": arn})
     return BULK.describe(arn, options)
@@ -271,7 +271,7 @@ BULK = ServiceJob(
     members=f"{COURSE} arn=BulkOperationArn status=BulkOperationStatus source=InputS3Configuration "
     "reports=OutputS3Configuration processed_items=ProcessedItemCount failed_items=FailedItemCount "
     "processed_bytes=ProcessedInputBytes total_bytes=TotalInputBytes",
-    computed={"table": lambda job: ", ".join(each["TableName"] for each in job.get("TableDetails", []))},
+    computed={"table": lambda job: ", ".join(table["TableName"] for table in job.get("TableDetails", []))},
     plan=plan_of,
     request=_request,
     check=_check,

@@ -1,7 +1,7 @@
-"""Read the reports of the service's bulk puts: the items that were not put. Experimental.
+"""Reader of the reports of the service's bulk puts, which list the items that were not put. Experimental.
 
-AWS has not published what reports look like, so every object below the place is read, whatever its name. Names of their
-members are guessed; what is not understood stays in the record as text.
+AWS has not published the format of reports, so all objects below the location are read. The names of their fields are
+guessed; fields that are not recognised are kept as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StoredObject
 
 _CHECKSUM_ENDINGS = (".md5", ".checksum")
-# A row for each item that was not put; item, existing_item and rest are JSON.
+# One row for each item that was not put; item, existing_item and rest are JSON.
 _REPORT_SCHEMA = pa.schema(
     [pa.field(name, pa.string()) for name in ("kind", "reason", "message", "item", "existing_item", "rest", "object")]
 )
@@ -38,18 +38,18 @@ BulkKind = Literal["error", "condition"]
 
 @dataclass(frozen=True)
 class BulkSummary(Result):
-    """Count the items that were not put.
+    """Counts of the items that were not put.
 
     Attributes
     ----------
     place
-        The place that was read.
+        The location that was read.
     objects, records
-        Objects below the place, and records in them.
+        Number of objects below the location, and of records in them.
     errors, conditions
-        Items that were refused, and items whose condition did not hold.
+        Items that were refused, and items whose condition was false.
     reasons
-        Items by the service's code.
+        Number of items by the service's code.
     rejects
         Refused items that were written to ``reject_to``.
     """
@@ -65,13 +65,13 @@ class BulkSummary(Result):
 
 @dataclass(frozen=True)
 class BulkReport(Result):
-    """Hold the items that were not put, a row each, and their counts.
+    """The items that were not put, one row each, and their counts.
 
     Attributes
     ----------
     rows
         ``kind`` (``error`` or ``condition``), ``reason``, ``message``, ``object``, and as JSON ``item``,
-        ``existing_item`` and ``rest``, which is whatever of the record was not understood.
+        ``existing_item`` and ``rest``, which contains all unrecognised fields of the record.
     summary
         The counts.
     """
@@ -85,7 +85,7 @@ class BulkReport(Result):
 
 
 def read_reports(options: BulkReportOptions) -> BulkReport:
-    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
+    """Return the items that a bulk put did not put, from the service's reports: rows and counts; experimental.
 
     Raises
     ------
@@ -95,26 +95,32 @@ def read_reports(options: BulkReportOptions) -> BulkReport:
         If the reports cannot be read.
     """
     require_reject_place(options.reject_to, options)
-    place, name = options.place, ""
-    if place.startswith("arn:"):
-        place, name = BULK.describe(place, options).reports, place.rpartition("/")[2]
-    store = open_store(place, options)
+    location, name = options.place, ""
+    if location.startswith("arn:"):
+        location, name = BULK.describe(location, options).reports, location.rpartition("/")[2]
+    store = open_store(location, options)
     entries = list(store.list())
-    # One prefix may hold the reports of many operations. Their names probably contain the id of the operation.
+    # A prefix may contain the reports of many operations. Their names probably contain the id of the operation.
     entries = [entry for entry in entries if name in entry.path] or entries
     if not entries:
-        raise NotFoundError(f"{place} holds no report: the operation still runs, or has nothing to tell")
-    found = list(_records(store, entries))
-    rejects = [] if options.reject_to is None else list(_rejects(record for _, record in found))
+        raise NotFoundError(f"there is no report at {location}: the operation is still running, or had no errors")
+    records = list(_records(store, entries))
+    rejects = [] if options.reject_to is None else list(_rejects(record for _, record in records))
     if options.reject_to is not None and rejects:
         path = f"rejects-{new_job_id()}.jsonl"
         open_store(options.reject_to, options).put(path, b"".join(map(reject_line, rejects)))
-    kinds = Counter(record.kind for _, record in found)
-    reasons = Counter(record.reason for _, record in found)
+    kinds = Counter(record.kind for _, record in records)
+    reasons = Counter(record.reason for _, record in records)
     counts = BulkSummary(
-        place, len(entries), len(found), kinds["error"], kinds["condition"], dict(reasons.most_common()), len(rejects)
+        location,
+        len(entries),
+        len(records),
+        kinds["error"],
+        kinds["condition"],
+        dict(reasons.most_common()),
+        len(rejects),
     )
-    return BulkReport(_records_table(found), counts)
+    return BulkReport(_records_table(records), counts)
 
 
 def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tuple[str, BulkRecord]]:
@@ -127,7 +133,7 @@ def _records(store: ObjectStore, entries: Iterable[StoredObject]) -> Iterator[tu
 
 
 def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
-    """Yield the refused items. Items whose condition did not hold are left out: a load would put them."""
+    """Yield the refused items, without those whose condition was false, since a load would put them."""
     for row, record in enumerate(records):
         if record.kind == "error" and record.item is not None:
             yield RejectedRow(row, record.reason, record.message or "", record.item)
@@ -135,18 +141,18 @@ def _rejects(records: Iterable[BulkRecord]) -> Iterator[RejectedRow]:
 
 @dataclass(frozen=True)
 class BulkRecord:
-    """Hold what a report says about one item that was not put.
+    """Record of a report about one item that was not put.
 
     Attributes
     ----------
     kind
-        ``error`` if the item was refused, ``condition`` if its condition did not hold.
+        ``error`` if the item was refused, ``condition`` if its condition was false.
     reason, message
         The service's code, or the kind if there is no code, and its message.
     item, existing_item
-        The item and the one in the table, as DynamoDB JSON; None if the record does not have it.
+        The item and the one in the table, as DynamoDB JSON; None if the record lacks it.
     rest
-        All other members as JSON, or the whole line if it is not JSON.
+        All other fields as JSON, or the whole line if it is not JSON.
     """
 
     kind: BulkKind
@@ -158,9 +164,9 @@ class BulkRecord:
 
 
 def _parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
-    """Yield the records of one object of a report, one for each line.
+    """Yield the records of one object of a report, one per line.
 
-    The kind of a record that does not name it comes from the path of the object.
+    If a record has no kind, it is derived from the path of the object.
     """
     for line in text.split(b"\n"):
         if not line.strip():
@@ -175,16 +181,16 @@ def _parse_records(path: str, text: bytes) -> Iterator[BulkRecord]:
             yield BulkRecord(_kind(path), _kind(path), None, None, None, line.decode(errors="replace"))
 
 
-def _records_table(found: Iterable[tuple[str, BulkRecord]]) -> pa.Table:
-    """Return records, each with its object, as the rows of a table."""
-    rows = [{**vars(record), "object": path} for path, record in found]
+def _records_table(records: Iterable[tuple[str, BulkRecord]]) -> pa.Table:
+    """Return records with their objects as rows of a table."""
+    rows = [{**vars(record), "object": path} for path, record in records]
     return pa.Table.from_pylist(rows, schema=_REPORT_SCHEMA)
 
 
 def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
-    items: dict[bool, str] = {}  # By whether it is the item in the table.
-    texts: dict[bool, str] = {}  # By whether it is the message.
-    rest = {}
+    items: dict[bool, str] = {}  # The key is true for the item in the table.
+    texts: dict[bool, str] = {}  # The key is true for the message.
+    other_members = {}
     for name, value in members.items():
         word = name.lower()
         if word.endswith("item") and isinstance(value, dict):
@@ -192,7 +198,7 @@ def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
         elif word.endswith(("code", "reason", "message")) and isinstance(value, str):
             texts["message" in word] = value
         else:
-            rest[name] = value
+            other_members[name] = value
     kind = _kind(f"{path} {texts.get(False, '')}")
     return BulkRecord(
         kind=kind,
@@ -200,7 +206,7 @@ def _record(path: str, members: Mapping[str, Any]) -> BulkRecord:
         message=texts.get(True),
         item=items.get(False),
         existing_item=items.get(True),
-        rest=compact_json(rest) if rest else None,
+        rest=compact_json(other_members) if other_members else None,
     )
 
 

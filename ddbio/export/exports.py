@@ -1,4 +1,4 @@
-"""The service's exports: their plans, descriptions and course."""
+"""Exports of the service: plans, descriptions, start and end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from ddbio.aws.control_plane import call, check_bucket, describe_recovery, descr
 from ddbio.aws.table_description import RecoveryDescription, region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import OptionError
-from ddbio.export.service_jobs import COURSE, ServiceJob, failure_of, given, kms_members, s3_place, service_key
+from ddbio.export.service_jobs import (
+    COURSE,
+    ServiceJob,
+    failure_of,
+    kms_members,
+    service_key,
+    split_s3_uri,
+    with_values,
+)
 from ddbio.jobs.clients import dynamodb_spec, s3_spec
 from ddbio.jobs.costs import prices_of
 from ddbio.jobs.estimate import Estimate, EstimatedPlan, Figures
@@ -32,9 +40,9 @@ _MANIFEST_NAME = "manifest-summary.json"
 
 @dataclass(frozen=True)
 class ExportPlan(EstimatedPlan):
-    """Describe an export completely before it is requested.
+    """Complete plan of an export.
 
-    ``items`` and ``size_bytes`` are those of DescribeTable; a full export is billed by the size of the table.
+    ``items`` and ``size_bytes`` are from DescribeTable; a full export is billed by the size of the table.
     """
 
     table: str
@@ -58,7 +66,7 @@ class ExportPlan(EstimatedPlan):
 
 @dataclass(frozen=True)
 class ExportEntry(Result):
-    """Hold one entry of a list of exports."""
+    """Entry of a list of exports."""
 
     arn: str
     status: str
@@ -67,26 +75,26 @@ class ExportEntry(Result):
 
 @dataclass(frozen=True)
 class ExportJob(Result):
-    """Describe one export as the service does; times are ISO 8601.
+    """Description of an export by the service; times are ISO 8601.
 
     Attributes
     ----------
     arn, status, kind
-        ``IN_PROGRESS``, ``COMPLETED`` or ``FAILED``; ``full`` or ``incremental``.
+        Status: ``IN_PROGRESS``, ``COMPLETED`` or ``FAILED``; kind: ``full`` or ``incremental``.
     uri
-        The folder to read it from, once it has completed.
+        The folder of the export, once it has completed.
     export_time
-        The time whose state a full export holds.
+        The time of the state in a full export.
     from_time, to_time, view
         Window and view of an incremental export.
     filtered
-        Whether it leaves out items or attributes.
+        Whether items or attributes are left out.
     items, billed_bytes
         Known once it has completed.
     client_token
-        For eight hours the same request with the same token starts no second export.
+        The same request with the same token starts no second export within eight hours.
     planned, actual
-        Bytes, USD and seconds, as planned where it was started, and as billed where it has ended.
+        Planned bytes, USD and seconds, if it was started here; actual ones, as billed, after its end.
     """
 
     arn: str
@@ -112,30 +120,30 @@ class ExportJob(Result):
 
 
 def plan_of(options: ExportStartOptions, from_file: str | None = None) -> ExportPlan:
-    """Return what :func:`start_export` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_export`, after the same checks; nothing is started.
 
     Parameters
     ----------
     from_file
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.exports.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     token = options.client_token or str(uuid.uuid4())
     if from_file is None:
         spec = dynamodb_spec(options)
         facts, recovery = describe_table(spec, options.table), describe_recovery(spec, options.table)
     else:
-        found = read_statistics(from_file)
-        # The file does not say how far back recovery reaches: any time is planned.
-        is_on = found.recovery or not options.enable_pitr
+        statistics = read_statistics(from_file)
+        # The file does not contain the recovery window, so any time is accepted.
+        is_on = statistics.recovery or not options.enable_pitr
         always = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-        facts, recovery = found.table, RecoveryDescription(is_on, *always)
+        facts, recovery = statistics.table, RecoveryDescription(is_on, *always)
     plan = plan_export(facts, recovery, options, token)
     estimate = export_estimate(
         facts,
@@ -158,19 +166,19 @@ def plan_export(
     Raises
     ------
     OptionError
-        If point-in-time recovery is off and may not be turned on, or does not reach back to a requested time; or
-        an option of objects is given that the service has no parameter for.
+        If point-in-time recovery is off and may not be enabled, or does not reach back to a requested time; or if an
+        option of objects is set that the service has no parameter for.
     """
     turns_on = not recovery.is_on
     if turns_on and not options.enable_pitr:
         raise OptionError(
-            f"table {facts.name!r} has no point-in-time recovery, which exports need: turn it on, or give enable_pitr "
-            "to have it turned on (AWS bills it by the table's size)"
+            f"table {facts.name!r} has no point-in-time recovery, which exports need: enable it, or set enable_pitr "
+            "to have it enabled (AWS bills it by the table's size)"
         )
     for name in ("at", "from_time", "to_time"):
         if getattr(options, name) is not None:
             recovery.check(name, getattr(options, name))
-    bucket, prefix = s3_place(options.dest)
+    bucket, prefix = split_s3_uri(options.dest)
     return ExportPlan(
         table=facts.name,
         table_arn=facts.arn,
@@ -192,14 +200,14 @@ def plan_export(
 
 
 def _request(options: ExportStartOptions, plan: ExportPlan) -> ExportJob:
-    """Start the service's own export of a table to S3 and return at once; it uses no read units.
+    """Start the service's own export of a table to S3 and return immediately; it uses no read units.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No export has then been started.
+        No export was started.
     """
-    # Starting the same plan again within eight hours returns the same export: its client token is the same.
+    # The client token makes repeated starts of the same plan return the same export, for eight hours.
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html
     spec = dynamodb_spec(options)
     if plan.enables_recovery:
@@ -221,7 +229,7 @@ def _request(options: ExportStartOptions, plan: ExportPlan) -> ExportJob:
             "ExportToTime": plan.to_time,
             "ExportViewType": plan.view.upper(),
         }
-    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", given(members))
+    reply = call(spec, "ExportTableToPointInTime", f"table {plan.table!r}", with_values(members))
     return EXPORT.parse(reply[EXPORT.description], ExportJob)
 
 
@@ -231,7 +239,7 @@ def _check(job: ExportJob, _options: WaitOptions) -> ExportJob:
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed; which error depends on the code that the service gives.
+        If it has failed; the class of the error depends on the code of the service.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
@@ -263,7 +271,7 @@ EXPORT = ServiceJob(
     "from_time=IncrementalExportSpecification.ExportFromTime to_time=IncrementalExportSpecification.ExportToTime "
     "filtered=FilterSpecification items=ItemCount billed_bytes=BilledSizeBytes",
     computed={
-        # The service leaves the type out if the caller did.
+        # The service omits the type if the request omitted it.
         "kind": lambda job: "incremental" if job.get("ExportType") == _INCREMENTAL else "full",
         "uri": _export_uri,
         "format": lambda job: job.get("ExportFormat", "DYNAMODB_JSON").lower(),

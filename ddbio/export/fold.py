@@ -1,4 +1,4 @@
-"""Fold a full export and the increments that follow it into the table's state, in memory or as files."""
+"""Fold of a full export and the following increments into the table's state, in memory or as files."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _CHANGES, _ITEMS = "changes", "items"
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """Say what the rows of the result are: their columns, which may be times, and what becomes of misfits."""
+    """Columns of the result, which may be times, and the handling of misfits."""
 
     rows: pa.Schema
     on_misfit: OnMisfit
     drop: tuple[str, ...]
 
     def convert(self, batches: Iterable[pa.RecordBatch], log: MisfitLog) -> Iterator[pa.RecordBatch]:
-        """Yield batches that hold times as text or numbers with these columns."""
+        """Yield batches with these columns, from batches that have times as text or numbers."""
         times = TimeColumns(self.rows, self.drop)
         for batch in batches:
             yield times.convert(batch, log) if times else batch
@@ -75,7 +75,7 @@ class ResultColumns:
 
 @dataclass(frozen=True)
 class ChangesTask:
-    """Name the files of increments that one task spills, each with the number of its window."""
+    """Files of increments that one task spills, each with the number of its window."""
 
     reads: tuple[tuple[int, ExportTask], ...]
     keys: tuple[str, ...]
@@ -84,7 +84,7 @@ class ChangesTask:
 
 @dataclass(frozen=True)
 class ItemsTask:
-    """Name the files of the full export that one task reads."""
+    """Files of the full export that one task reads."""
 
     read: ExportTask
     keys: tuple[str, ...]
@@ -95,7 +95,7 @@ class ItemsTask:
 
 @dataclass(frozen=True)
 class BucketsTask:
-    """Name the buckets that one task folds."""
+    """Buckets that one task folds."""
 
     number: int
     buckets: range
@@ -110,21 +110,21 @@ def spill_changes(task: ChangesTask, budget: Budget) -> ExportCounts:
     """Spill the changes of one task, and the hashes of their keys."""
     total = ExportCounts()
     for window, read in task.reads:
-        # Rows are read back in the order of these names: by window.
+        # Rows are read back in the order of these names, by window.
         name = f"{window:05d}-{read.number:05d}"
-        stream, writer, seen = ExportStream(read, budget), SpillWriter(task.spill, _CHANGES, name), list[Any]()
+        stream, writer, hash_arrays = ExportStream(read, budget), SpillWriter(task.spill, _CHANGES, name), list[Any]()
         for batch in stream:
             hashes = key_hashes(changed_keys(batch), task.keys)
             writer.write(batch.drop_columns(["old_image"]), hashes)
-            seen.append(hashes)
+            hash_arrays.append(hashes)
         writer.flush()
-        task.spill.put_hashes(name, np.concatenate([np.zeros(0, np.uint64), *seen]))
+        task.spill.put_hashes(name, np.concatenate([np.zeros(0, np.uint64), *hash_arrays]))
         total.add(stream.counts)
     return total
 
 
 def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
-    """Stage the items that have no change, and spill the others; nothing stays staged if it fails."""
+    """Stage the items without changes, and spill the others; after an error, no files stay staged."""
     stream, changed = ExportStream(task.read, budget), HashSet(task.spill.hashes())
     writer = SpillWriter(task.spill, _ITEMS, f"{task.read.number:05d}")
 
@@ -149,15 +149,15 @@ def split_items(task: ItemsTask, budget: Budget) -> ExportFilesResult:
 
 
 def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
-    """Fold the buckets of one task and stage the result; nothing stays staged if it fails.
+    """Fold the buckets of one task and stage the result; after an error, no files stay staged.
 
-    What was read is counted already: the counts hold misfits alone.
+    The counts contain only misfits, because the input is counted already.
     """
 
     def folded() -> Iterator[pa.RecordBatch]:
         items_of, changes_of = (SpillReader(task.spill, kind, task.buckets) for kind in (_ITEMS, _CHANGES))
         for bucket in task.buckets:
-            # What was spilled is counted already; this raises if the job is being stopped.
+            # Spilled rows are counted already; this call raises if the job is stopping.
             budget.settle(budget.acquire(0), 0)
             items, changes = items_of.tables(bucket), changes_of.tables(bucket)
             before = pa.concat_tables(items) if items else task.schema.empty_table()
@@ -168,27 +168,27 @@ def fold_buckets(task: BucketsTask, budget: Budget) -> ExportFilesResult:
     return ExportFilesResult(task.staging.write(rows, task.result.rows, task.number, counts.misfits), counts)
 
 
-# Of compressed text. As rows in memory it is about five times as much, and as much again for each step of folding.
+# Compressed text; rows in memory are about five times as large, and each step of the fold needs the same again.
 _BUCKET_BYTES = 8 * 1024 * 1024
-_MOST_BUCKETS = 4096
+_MAX_BUCKETS = 4096
 
 
 @dataclass(frozen=True)
 class FoldSources:
-    """Hold a full export and the increments to fold into it, with the columns into which all of them are read.
+    """A full export and the increments to fold into it, with their common columns.
 
     Attributes
     ----------
     options
-        How everything is read, with the columns as schema.
+        The options of all reads, with the columns as schema.
     rows
         The columns of the result, which may be times.
     windows
-        Number of increments that follow the full export, including those without changes.
+        Number of increments after the full export, including those without changes.
     reached
-        The end of the last one.
+        The end of the last increment.
     folders
-        The folders of all exports that were given, including those that are not folded.
+        The folders of all given exports, including those that are not folded.
     """
 
     options: ExportReadOptions
@@ -202,29 +202,29 @@ class FoldSources:
 
     @property
     def result(self) -> ResultColumns:
-        """Return what the rows of the result are."""
+        """Return the columns and the handling of misfits of the result."""
         return ResultColumns(self.rows, self.options.on_misfit, self.options.drop or ())
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the table's key attributes; they are not known if nothing has changed."""
+        """Return the table's key attributes; empty if there are no changes."""
         return (self.changed[0][1].keys or ()) if self.changed else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFoldReport(RowsReport):
-    """Describe what was read of a full export and its increments, and the state that was written.
+    """Result of a fold: the counts of the full export and its increments, and the state that was written.
 
     Misfits and merged NULLs are those of items and of images.
 
     Attributes
     ----------
     source
-        The full export as given.
+        The full export, as given.
     windows
-        Incremental exports that were folded; those that end before the full export are not counted.
+        Number of folded incremental exports, without those that end before the full export.
     state_at
-        The time at which the table held these rows.
+        The time of the state of the rows.
     items, changes
         Items of the full export, and changes of the increments.
     files_read
@@ -244,16 +244,16 @@ class ExportFoldReport(RowsReport):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFoldPlan(ExportFilesPlan):
-    """Describe what folding exports would do; their manifests are verified.
+    """Plan of a fold, with verified manifests.
 
     Attributes
     ----------
     windows
-        Incremental exports that are folded.
+        Number of incremental exports to fold.
     state_at
-        The time at which the table held the rows.
+        The time of the state of the rows.
     changes
-        Changes of the increments, as their manifests say.
+        Changes of the increments, according to their manifests.
     """
 
     windows: int
@@ -262,51 +262,51 @@ class ExportFoldPlan(ExportFilesPlan):
 
 
 def open_fold(options: ExportReadOptions, increments: Sequence[str], as_of: datetime | None = None) -> FoldSources:
-    """Open the exports that together are the state of the table.
+    """Open the exports that together contain the state of the table.
 
     All of them are read into the given columns, or into the columns of the full export.
 
     Raises
     ------
     ExportIncompleteError
-        If a manifest is damaged, or no export covers some time in between.
+        If a manifest is damaged, or there is a gap between the windows.
     """
     full = open_export(options.source, options)
-    opened = [open_export(each, options) for each in increments]
-    plan = plan_fold(full.summary, [each.summary for each in opened], as_of)
+    opened = [open_export(folder, options) for folder in increments]
+    plan = plan_fold(full.summary, [export.summary for export in opened], as_of)
     columns = export_columns(full, options)
-    # Times are compared, and spilled, as what the items hold.
+    # Times are compared and spilled with the types of the items.
     rules = ColumnRules.of(options)
     options = dataclasses.replace(options, timestamps=None, types=None, numbers="exact")
-    changed = [opened[place] for place in plan.chosen if opened[place].files]
+    changed = [opened[index] for index in plan.chosen if opened[index].files]
     if changed and not full.files and options.schema is None:
         first = export_columns(changed[0], options)
         columns = ExportColumns(rules.apply(normalize_schema(first.items)))
     rows, columns = normalize_schema(columns.items), ExportColumns(stored_schema(columns.items))
-    given = dataclasses.replace(options, schema=columns.items)
-    pairs = tuple((source, export_columns(source, given)) for source in changed)
+    read_options = dataclasses.replace(options, schema=columns.items)
+    pairs = tuple((source, export_columns(source, read_options)) for source in changed)
     for (before, one), (after, other) in itertools.pairwise(pairs):
         if one.keys != other.keys:
             raise ExportIncompleteError(
-                f"{after.summary.export_arn} has changes of keys {other.keys}, {before.summary.export_arn} "
+                f"{after.summary.export_arn} has changes of keys {other.keys}, but {before.summary.export_arn} "
                 f"of {one.keys}: a table keeps its key; copy the exports again"
             )
-    folders = tuple(folder for each in (full, *opened) for folder in each.folders)
-    return FoldSources(given, full, columns, rows, pairs, len(plan.chosen), plan.reached, folders)
+    folders = tuple(folder for export in (full, *opened) for folder in export.folders)
+    return FoldSources(read_options, full, columns, rows, pairs, len(plan.chosen), plan.reached, folders)
 
 
 def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Table:
-    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+    """Return a table's state after a full export and the following incremental exports, in memory.
 
     Parameters
     ----------
     increments
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
 
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between.
+        If an export is damaged, or there is a gap between the windows.
     SchemaError
         If a key does not fit its column.
     """
@@ -319,39 +319,39 @@ def fold_exports(options: ExportReadOptions, increments: Sequence[str]) -> pa.Ta
 
 
 def windows_to_request(options: ExportWindowsOptions, increments: Sequence[str] = ()) -> list[Window]:
-    """Return the windows of the incremental exports to request so that they follow a full export without a gap.
+    """Return the windows of the incremental exports that are missing after a full export.
 
-    Nothing is requested: give ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
+    Nothing is requested: pass ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
 
     Parameters
     ----------
     increments
-        Incremental exports that exist already.
+        Existing incremental exports.
 
     Raises
     ------
     ExportIncompleteError
-        If a manifest is damaged, or an export is not of the same whole table.
+        If a manifest is damaged, or an export is not an unfiltered export of the same table.
     """
     until = options.until or datetime.now(UTC)
     full = open_export(options.source, options)
-    return missing_windows(full.summary, [open_export(each, options).summary for each in increments], until)
+    return missing_windows(full.summary, [open_export(folder, options).summary for folder in increments], until)
 
 
 def plan_of(options: ExportFoldOptions, increments: Sequence[str]) -> ExportFoldPlan:
-    """Return what :func:`fold_exports_to_files` would do, all manifests verified; nothing is written.
+    """Return the plan of :func:`fold_exports_to_files`, after verifying all manifests; nothing is written.
 
     Parameters
     ----------
     increments
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
 
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between; the message names the window.
+        If an export is damaged, or there is a gap between the windows; the message names the missing window.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     return _plan(options, open_fold(options, increments, options.as_of), estimates_files=True)
 
@@ -374,19 +374,19 @@ def fold_to_files(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> ExportFoldReport:
-    """Write a table's state after a full export and the increments that follow it, as files that appear together.
+    """Write a table's state after a full export and the following increments, as files that appear together.
 
     Parameters
     ----------
     increments
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
 
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between; the message names the window.
+        If an export is damaged, or there is a gap between the windows; the message names the missing window.
     SchemaError
         If a key does not fit its column.
     """
@@ -439,7 +439,7 @@ class _FoldJob(ExportFilesJob[ExportFoldReport]):
 
 @dataclass(frozen=True)
 class Fold:
-    """Fold opened exports on an engine, and stage the rows."""
+    """Fold of opened exports on an engine, which stages the rows."""
 
     options: ExportFoldOptions
     sources: FoldSources
@@ -447,13 +447,13 @@ class Fold:
     engine: Engine
 
     def run(self, budget: LocalBudget) -> tuple[ExportCounts, list[ExportFilesResult]]:
-        """Return the counts of the increments, and the results of the tasks that have staged rows."""
+        """Return the counts of the increments, and the results of the tasks that staged rows."""
         sources, engine = self.sources, self.engine
         with self._spill() as spill:
             changes = engine.run(spill_changes, self._changes_tasks(spill), budget)
             items_tasks = self._items_tasks(spill)
             passed = engine.run(split_items, items_tasks, budget)
-            groups = _neighbours(spill.buckets, self._parallelism)
+            groups = _bucket_ranges(spill.buckets, self._parallelism)
             tasks = [
                 BucketsTask(
                     number=len(items_tasks) + number,
@@ -477,7 +477,7 @@ class Fold:
     @contextlib.contextmanager
     def _spill(self) -> Iterator[Spill]:
         size = sum(sum(source.sizes().values()) for source, _ in self.sources.changed)
-        buckets = min(_MOST_BUCKETS, max(self._parallelism, -(-size // _BUCKET_BYTES)))
+        buckets = min(_MAX_BUCKETS, max(self._parallelism, -(-size // _BUCKET_BYTES)))
         with self._spill_store() as store:
             spill = Spill(store, buckets)
             try:
@@ -491,19 +491,19 @@ class Fold:
         with contextlib.ExitStack() as stack:
             if options.spill is not None:
                 stack.enter_context(claimed_folder(open_store(options.spill, options, is_temporary=True), job_id))
-                place = f"{options.spill.rstrip('/')}/{job_id}"
+                folder = f"{options.spill.rstrip('/')}/{job_id}"
             elif self.engine.name == "spark":
                 # In the staging folder of the job, which is deleted with the job.
-                place = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
+                folder = f"{options.dest.rstrip('/')}/_ddbio/staging/{job_id}/spill"
             else:
-                place = f"{stack.enter_context(temporary_folder())}/rows"
-            yield open_store(place, options, is_temporary=True)
+                folder = f"{stack.enter_context(temporary_folder())}/rows"
+            yield open_store(folder, options, is_temporary=True)
 
     def _changes_tasks(self, spill: Spill) -> list[ChangesTask]:
         sources, count = self.sources, self._parallelism
-        given = sources.options
+        read_options = sources.options
         reads = [
-            [(window, task) for task in export_tasks(source, columns, given, count)]
+            [(window, task) for task in export_tasks(source, columns, read_options, count)]
             for window, (source, columns) in enumerate(sources.changed)
         ]
         groups = [tuple(window[number] for window in reads if number < len(window)) for number in range(count)]
@@ -511,13 +511,13 @@ class Fold:
 
     def _items_tasks(self, spill: Spill) -> list[ItemsTask]:
         sources, sizes = self.sources, self.sources.full.sizes()
-        usual = self._parallelism
+        count = self._parallelism
         if self.engine.name == "spark" and self.options.tasks is None:
-            usual = spark_task_count(sizes, usual)
-        reads = export_tasks(sources.full, sources.columns, sources.options, usual, sizes)
+            count = spark_task_count(sizes, count)
+        reads = export_tasks(sources.full, sources.columns, sources.options, count, sizes)
         return [ItemsTask(read, sources.keys, spill, self.staging, sources.result) for read in reads]
 
 
-def _neighbours(buckets: int, tasks: int) -> list[range]:
-    """Return the buckets of each task: neighbours, which lie side by side in each spilled object."""
+def _bucket_ranges(buckets: int, tasks: int) -> list[range]:
+    """Return the buckets of each task, which are adjacent in each spilled object."""
     return [range(buckets * number // tasks, buckets * (number + 1) // tasks) for number in range(tasks)]

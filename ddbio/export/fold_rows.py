@@ -1,9 +1,9 @@
-"""Fold a full export and the changes after it into the state of the table at the end of the last window.
+"""Fold of a full export and the following changes into the state of the table at the end of the last window.
 
 A full export has no write times: it is the state at one instant, and every change in a later window is newer. Between
-windows the newest write wins; a delete is a write as well. Gaps and overlaps in time are errors. An incremental export
-has no line for an item that was made and deleted within its window: an earlier export that had read this item in
-between would keep it forever.
+windows the newest write wins, including deletes. Gaps and overlaps between windows are errors. An incremental export
+has no line for an item that was created and deleted within its window: if an earlier export had read this item in
+between, the item would stay forever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_WINDOW = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window(Result):
-    """Hold a time window: ``start`` is in it, ``end`` is not."""
+    """Time window that includes ``start`` but not ``end``."""
 
     start: datetime
     end: datetime
@@ -47,67 +47,67 @@ class Window(Result):
 
 
 def plan_windows(start: datetime, end: datetime) -> list[Window]:
-    """Return the fewest windows that the service allows for all changes from ``start`` to before ``end``.
+    """Return the smallest number of windows that the service allows for all changes from ``start`` to before ``end``.
 
     Raises
     ------
     ExportIncompleteError
-        If the time is less than the shortest window.
+        If the time is shorter than the shortest window.
     """
-    whole = end - start
-    if whole < MIN_WINDOW:
+    duration = end - start
+    if duration < MIN_WINDOW:
         raise ExportIncompleteError(f"{Window(start, end)} is shorter than {MIN_WINDOW}, the shortest window: wait")
-    count = -(-whole // MAX_WINDOW)
-    marks = [start + whole * number / count for number in range(count)]
-    return [Window(*each) for each in zip(marks, [*marks[1:], end], strict=True)]
+    count = -(-duration // MAX_WINDOW)
+    marks = [start + duration * number / count for number in range(count)]
+    return [Window(*bounds) for bounds in zip(marks, [*marks[1:], end], strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """Hold the increments to fold, as indexes in the order of their windows, and the end of the last one."""
+    """The increments to fold, as indexes in the order of their windows, and the end of the last one."""
 
     chosen: tuple[int, ...]
     reached: datetime
 
 
 def plan_fold(full: ExportSummary, increments: Sequence[ExportSummary], as_of: datetime | None = None) -> FoldPlan:
-    """Return the increments that follow the full export, each beginning where the one before ends.
+    """Return the increments that follow the full export, each starting at the end of the preceding one.
 
-    Increments that end before the full export or after ``as_of`` are left out, and those that others make unnecessary.
+    Increments that end before the full export or after ``as_of`` are left out, and those that others include.
 
     Raises
     ------
     ExportIncompleteError
         If a window is missing (the message names it), or an export is filtered, of another table or of another kind.
     """
-    windows = [each for each in _windows_after(full, increments) if as_of is None or each[0].end <= as_of]
+    windows = [entry for entry in _windows_after(full, increments) if as_of is None or entry[0].end <= as_of]
     plan = _longest_chain(_instant(full.export_time, full), windows)
-    rest = [window for window, _ in windows if window.end > plan.reached]
-    if rest and rest[0].start > plan.reached:
-        gap = Window(plan.reached, rest[0].start)
+    later = [window for window, _ in windows if window.end > plan.reached]
+    if later and later[0].start > plan.reached:
+        gap = Window(plan.reached, later[0].start)
         raise ExportIncompleteError(f"no export covers {gap}: export that window as well")
-    if rest:
+    if later:
         raise ExportIncompleteError(
-            f"window {rest[0]} begins before {plan.reached.isoformat()}, where the exports before it end: items that "
-            "were made and deleted within it would stay; 'ddbio export windows' tells which to export in its place"
+            f"window {later[0]} starts before {plan.reached.isoformat()}, the end of the preceding exports: items that "
+            "were created and deleted within it would stay; 'ddbio export windows' lists the windows to export instead"
         )
     if as_of is not None and plan.reached != as_of:
-        # A window has only the last state of an item, so that no time within it can be restored.
+        # A window has only the last state of each item, so no time within it can be restored.
         raise ExportIncompleteError(
-            f"the exports reach {plan.reached.isoformat()}, and {as_of.isoformat()} was asked for: "
-            "ask for the end of a window, or export the window that ends there"
+            f"the exports reach {plan.reached.isoformat()}, but {as_of.isoformat()} was requested: "
+            "request the end of a window, or export the window that ends then"
         )
     return plan
 
 
 def _longest_chain(start: datetime, windows: Sequence[tuple[Window, int]]) -> FoldPlan:
-    """Return the chain of windows that leads furthest from ``start``; ``windows`` are sorted."""
+    """Return the chain of windows that reaches the latest time from ``start``; ``windows`` are sorted."""
     chains = {_second(start): FoldPlan((), start)}
-    for window, place in windows:
+    for window, index in windows:
         before = chains.get(_second(window.start))
-        # The service may cut times to whole seconds: a window may begin within the second in which another ends.
+        # The service may truncate times to seconds: a window may start within the second in which another ends.
         if before is not None and window.start <= before.reached:
-            chains.setdefault(_second(window.end), FoldPlan((*before.chosen, place), window.end))
+            chains.setdefault(_second(window.end), FoldPlan((*before.chosen, index), window.end))
     return max(chains.values(), key=lambda chain: chain.reached)
 
 
@@ -118,37 +118,39 @@ def _second(instant: datetime) -> datetime:
 def missing_windows(full: ExportSummary, increments: Sequence[ExportSummary], until: datetime) -> list[Window]:
     """Return the windows to request so that changes follow the full export without a gap, almost until ``until``.
 
-    The last quarter of an hour cannot be requested yet. An existing window that follows a shorter gap, or that overlaps
-    the one before, is requested again within a window that begins where the one before ends.
+    The last 15 minutes cannot be requested yet. An existing window after a shorter gap, or one that overlaps the
+    preceding one, is requested again within a window that starts at the end of the preceding one.
 
     Raises
     ------
     ExportIncompleteError
         If an export is filtered, of another table or of another kind.
     """
-    windows, found = _windows_after(full, increments), list[Window]()
+    windows, missing = _windows_after(full, increments), list[Window]()
     reached = _longest_chain(_instant(full.export_time, full), windows).reached
     while True:
         goal = min((window.start for window, _ in windows if window.start - reached >= MIN_WINDOW), default=until)
         if goal - reached < MIN_WINDOW:
-            return found
-        found += plan_windows(reached, goal)
+            return missing
+        missing += plan_windows(reached, goal)
         reached = _longest_chain(goal, windows).reached
 
 
 def _windows_after(full: ExportSummary, increments: Sequence[ExportSummary]) -> list[tuple[Window, int]]:
     """Return the windows that end after the full export, sorted, with the indexes of their increments."""
     if full.kind != "full" or full.filtered:
-        raise ExportIncompleteError(f"{full.export_arn} is no full export of the whole table: nothing can follow it")
-    found = []
-    for place, each in enumerate(increments):
-        if each.kind != "incremental" or each.filtered:
-            raise ExportIncompleteError(f"{each.export_arn} is no incremental export of the whole table")
-        if (each.table_arn, each.table_id) != (full.table_arn, full.table_id):
-            raise ExportIncompleteError(f"{each.export_arn} is of another table than {full.export_arn}")
-        found.append((Window(_instant(each.from_time, each), _instant(each.to_time, each)), place))
+        raise ExportIncompleteError(f"{full.export_arn} is not a full export of the whole table: nothing can follow it")
+    indexed = []
+    for index, increment in enumerate(increments):
+        if increment.kind != "incremental" or increment.filtered:
+            raise ExportIncompleteError(f"{increment.export_arn} is not an incremental export of the whole table")
+        if (increment.table_arn, increment.table_id) != (full.table_arn, full.table_id):
+            raise ExportIncompleteError(f"{increment.export_arn} is of another table than {full.export_arn}")
+        indexed.append(
+            (Window(_instant(increment.from_time, increment), _instant(increment.to_time, increment)), index)
+        )
     exported = _instant(full.export_time, full)
-    return sorted((window, place) for window, place in found if window.end > max(window.start, exported))
+    return sorted((window, index) for window, index in indexed if window.end > max(window.start, exported))
 
 
 def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
@@ -157,7 +159,7 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     Parameters
     ----------
     items
-        The full export's rows.
+        The rows of the full export.
     changes
         Rows of incremental exports, decoded into the same columns, in the order of their windows.
     keys
@@ -166,13 +168,13 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
     Raises
     ------
     SchemaError
-        If a row lacks its key, so that items cannot be distinguished.
+        If a row has no key.
     """
-    written = pa.concat_tables([each for each in changes if each.num_rows] or [_no_rows(items, keys)])
-    # The later window wins among equal times, since sorting is stable.
+    written = pa.concat_tables([table for table in changes if table.num_rows] or [_no_rows(items, keys)])
+    # Among equal times, the later window wins, because the sort is stable.
     order = pc.sort_indices(written["write_time"]).to_numpy().astype(np.int64)
-    found = key_fingerprints(changed_keys(written), keys)
-    changed = KeyGroups(Fingerprints(found.high[order], found.low[order]))
+    fingerprints = key_fingerprints(changed_keys(written), keys)
+    changed = KeyGroups(Fingerprints(fingerprints.high[order], fingerprints.low[order]))
     last = np.sort(changed.rows[changed.starts + changed.counts - 1])
     unchanged = changed.find(key_fingerprints(items, keys)) < 0
     latest = written.take(int64_array(order[last]))
@@ -181,27 +183,27 @@ def fold(items: pa.Table, changes: Sequence[pa.Table], keys: Sequence[str]) -> p
 
 
 def changed_keys(changes: Any) -> Any:
-    """Return rows of nothing but the keys of changes: the columns of the key attributes, and the rescue column."""
+    """Return the keys of changes as rows with the columns of the key attributes and the rescue column."""
     keys = changes.column("keys")
     columns: list[Any] = keys.flatten()
     rescued = pa.nulls(changes.num_rows, pa.string())
-    if any(each.null_count for each in columns):
+    if any(column.null_count for column in columns):
         texts = changes.column(RESCUE_NAME).to_pylist()
         rescued = pa.array([_rescued_of(text, "keys") for text in texts], pa.string())
     return type(changes).from_arrays([*columns, rescued], schema=pa.schema([*keys.type, RESCUE_FIELD]))
 
 
-def _place_of(schema: pa.Schema, key: str) -> int:
-    """Return the index of the column of a key attribute, whatever the name of the column."""
-    places = [place for place, field in enumerate(schema) if name_of_field(field) == key and field.name != RESCUE_NAME]
-    if not places:
+def _key_index(schema: pa.Schema, key: str) -> int:
+    """Return the index of the column of a key attribute, regardless of the column's name."""
+    indices = [index for index, field in enumerate(schema) if name_of_field(field) == key and field.name != RESCUE_NAME]
+    if not indices:
         raise SchemaError(f"key {key!r} has no column: give a schema that has it")
-    return places[0]
+    return indices[0]
 
 
 def _no_rows(items: pa.Table, keys: Sequence[str]) -> pa.Table:
     image = pa.struct([field for field in items.schema if field.name != RESCUE_NAME])
-    own = pa.struct([items.schema.field(_place_of(items.schema, name)) for name in keys])
+    own = pa.struct([items.schema.field(_key_index(items.schema, name)) for name in keys])
     members: list[tuple[str, Any]] = [
         ("write_time", pa.int64()),
         ("operation", pa.string()),
@@ -229,4 +231,4 @@ def _instant(text: str | None, summary: ExportSummary) -> datetime:
     try:
         return datetime.fromisoformat(text or "")
     except ValueError:
-        raise ExportIncompleteError(f"{summary.export_arn} does not say which time it covers: {text!r}") from None
+        raise ExportIncompleteError(f"the time of {summary.export_arn} is missing or invalid: {text!r}") from None

@@ -1,4 +1,4 @@
-"""The service's imports: their plans, descriptions and course, and the comparison of their tables with the files."""
+"""Imports of the service: plans, descriptions, start and end, and the comparison of their tables with the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddbio.aws.control_plane import call
 from ddbio.aws.table_description import region_of
 from ddbio.budget.job_limits import check_estimate
 from ddbio.errors import AccessDeniedError, EndpointError, NotFoundError, OptionError, ServiceError, ValidationError
-from ddbio.export.service_jobs import COURSE, ServiceJob, failure_of, s3_place, source_members
+from ddbio.export.service_jobs import COURSE, ServiceJob, failure_of, source_members, split_s3_uri
 from ddbio.formats.export_manifest import MAX_MANIFEST_BYTES
 from ddbio.jobs.clients import dynamodb_spec
 from ddbio.jobs.costs import prices_of
@@ -31,12 +31,12 @@ _MANIFESTS = "_ddbio/"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataImport.Validation.html
 _MAX_OBJECTS = 50_000
 FOLDER = "data/"
-"""The folder of the objects of ``import files`` below its target: the service reads all that is below a prefix."""
+"""The folder of the objects of ``import files`` below its target, because the service reads a whole prefix."""
 
 
 @dataclass(frozen=True)
 class ImportedFiles:
-    """Hold what the manifest of import files says; a field is None if it says nothing."""
+    """Data of the manifest of import files; missing fields are None."""
 
     key: str | None = None
     format: str | None = None
@@ -50,7 +50,7 @@ class ImportedFiles:
 
     @classmethod
     def parse(cls, manifest: bytes) -> ImportedFiles | None:
-        """Return what a job's manifest says, or None if the job wrote no files for an import."""
+        """Return the data of a job's manifest, or None if the job wrote no files for an import."""
         try:
             members = json.loads(manifest)["source"]["import"]
             texts = {name: members[name] for name in ("key", "format", "compression", "digest")}
@@ -66,10 +66,10 @@ class ImportedFiles:
 
 @dataclass(frozen=True)
 class ImportPlan(EstimatedPlan):
-    """Describe an import completely before it is requested.
+    """Complete plan of an import.
 
-    ``items`` and ``json_bytes`` are None without a manifest. ``unchecked`` are the indexes for whose keys the items
-    were not checked when the files were written.
+    ``items`` and ``json_bytes`` are None without a manifest. ``unchecked`` are the indexes whose keys were not checked
+    when the files were written.
     """
 
     table: str
@@ -95,7 +95,7 @@ class ImportPlan(EstimatedPlan):
 
 @dataclass(frozen=True)
 class ImportEntry(Result):
-    """Hold one entry of a list of imports."""
+    """Entry of a list of imports."""
 
     arn: str
     status: str
@@ -105,31 +105,31 @@ class ImportEntry(Result):
 
 @dataclass(frozen=True)
 class ImportJob(Result):
-    """Describe one import as the service does; times are ISO 8601, counts are 0 until it ends.
+    """Description of an import by the service; times are ISO 8601, and counts are 0 until it ends.
 
     Attributes
     ----------
     arn, status
-        ``IN_PROGRESS``, ``COMPLETED``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
+        Status: ``IN_PROGRESS``, ``COMPLETED``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
     table, table_arn, source
-        The new table, and the prefix that is read.
+        The new table, and the prefix of the objects.
     format, compression
-        How the objects are read.
+        Format and compression of the objects.
     started_at, ended_at
         Times of its start and its end.
     processed_items, imported_items, errors
-        Items read, items written, and errors. The service stops reading an object at its first bad line: that line and
-        the rest of the object count as one error.
+        Items read, items written, and errors. The service stops reading an object at its first invalid line, and counts
+        the rest of the object as one error.
     processed_bytes
         Bytes of text read, uncompressed.
     log_group
-        The log group to which the service writes its errors.
+        The log group of the service's errors.
     items, verified
-        Items of the files, if their manifest was found; whether count and digest of the table were compared with them.
+        Items of the files, if their manifest exists; whether count and digest of the table were compared with it.
     client_token, failure_code, failure_message
-        As the service gives them.
+        As reported by the service.
     planned, actual
-        Bytes, USD and seconds, as planned where it was started, and as billed where it has ended.
+        Planned bytes, USD and seconds, if it was started here; actual ones, as billed, after its end.
     """
 
     arn: str
@@ -156,16 +156,16 @@ class ImportJob(Result):
 
 
 def plan_of(options: ImportStartOptions) -> ImportPlan:
-    """Return what :func:`start_import` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_import`, after the same checks; nothing is started.
 
     Raises
     ------
     NotFoundError
-        If the prefix has no items: the service would make an empty table.
+        If the prefix has no items, because the service would create an empty table.
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.imports.plan_import`.
     """
-    source, files, objects = objects_of(options.source, options, ": the service would make an empty table")
+    source, files, objects = objects_of(options.source, options, ": the service would create an empty table")
     token = options.client_token or str(uuid.uuid4())
     plan = plan_import(dataclasses.replace(options, source=source), files, objects, token)
     estimate = import_estimate(plan, prices_of(options.region, options.prices))
@@ -181,22 +181,22 @@ def plan_import(
     Parameters
     ----------
     files
-        What the manifest of the files says.
+        Data of the manifest of the files.
     objects
         Sizes of the objects below the prefix.
 
     Raises
     ------
     OptionError
-        If key or compression are neither given nor in the manifest, or differ from it, there are too many objects, or
-        the items have conditions.
+        If key or compression are neither given nor in the manifest, or differ from it; if there are too many objects;
+        or if the items have conditions.
     """
-    bucket, prefix = s3_place(options.source)
+    bucket, prefix = split_s3_uri(options.source)
     if files.condition is not None:
         raise OptionError(f"items with the condition {files.condition} are for a bulk put: write them without it")
     if len(objects) > _MAX_OBJECTS:
         raise OptionError(
-            f"{options.source} holds {len(objects)} objects, an import takes {_MAX_OBJECTS}: make larger ones"
+            f"{options.source} has {len(objects)} objects, but an import allows {_MAX_OBJECTS}: create larger ones"
         )
     key = resolved("key", None if options.key is None else format_key(parse_key(options.key)), files.key)
     file_format = resolved("format", options.format, files.format or options.format or "dynamodb_json")
@@ -207,7 +207,7 @@ def plan_import(
         prefix=f"{prefix}/" if prefix else "",
         key=key,
         indexes=options.gsi or files.gsi,
-        unchecked=tuple(each for each in options.gsi if each not in files.gsi),
+        unchecked=tuple(index for index in options.gsi if index not in files.gsi),
         billing=options.billing,
         rcu=options.rcu,
         wcu=options.wcu,
@@ -223,29 +223,29 @@ def plan_import(
     )
 
 
-def resolved(name: str, given: str | None, recorded: str | None) -> str:
+def resolved(name: str, option: str | None, recorded: str | None) -> str:
     """Return the value of an option, as given or from the manifest of the files.
 
     Raises
     ------
     OptionError
-        If both are there and differ, or neither is there.
+        If both exist and differ, or neither exists.
     """
-    if given is not None and recorded is not None and given != recorded:
-        raise OptionError(f"{name} is given as {given}, but the manifest of the files says {recorded}")
-    value = given or recorded
+    if option is not None and recorded is not None and option != recorded:
+        raise OptionError(f"{name} is given as {option}, but the manifest of the files has {recorded}")
+    value = option or recorded
     if value is None:
-        raise OptionError(f"there is no manifest of these files that says their {name}: give {name}")
+        raise OptionError(f"there is no manifest of these files with their {name}: give {name}")
     return value
 
 
 def _request(options: ImportStartOptions, plan: ImportPlan) -> ImportJob:
-    """Start the service's own import of objects into a new table and return at once; it uses no write units.
+    """Start the service's own import of objects into a new table and return immediately; it uses no write units.
 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No import has then been started.
+        No import was started.
     """
     # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ImportTable.html
     members = {
@@ -259,11 +259,11 @@ def _request(options: ImportStartOptions, plan: ImportPlan) -> ImportJob:
         members["InputFormatOptions"] = {"Csv": {"Delimiter": plan.delimiter}}
     reply = call(dynamodb_spec(options), "ImportTable", f"table {plan.table!r}", members)
     description = reply[IMPORT.description]
-    # A client token of an import of other objects: the service returns that import as if it were this one.
+    # For a client token of another import, the service returns that import as if it were this one.
     for name in ("S3BucketSource", "InputFormat", "InputCompressionType"):
         if description.get(name, members[name]) != members[name]:
             raise ServiceError(
-                f"the client token stands for the import {description['ImportArn']} of {description[name]}: give "
+                f"the client token belongs to the import {description['ImportArn']} of {description[name]}: use "
                 "another one",
                 "ImportConflictException",
             )
@@ -271,21 +271,21 @@ def _request(options: ImportStartOptions, plan: ImportPlan) -> ImportJob:
 
 
 def _check(job: ImportJob, options: ImportWaitOptions) -> ImportJob:
-    """Return an import once it has completed and wrote as many items as its files hold.
+    """Return an import once it has completed with the number of items of its files.
 
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed; which error depends on the code that the service gives.
+        If it has failed; the class of the error depends on the code of the service.
     ValidationError
-        If the table does not hold the items of the files.
+        If the table does not have the items of the files.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
     if job.status != "COMPLETED":
-        counts = f"{job.imported_items} items are in the table, {job.errors} objects were given up at a line"
-        left = f"{counts}; what was refused is in the log group {job.log_group}"
-        raise failure_of(f"import {job.arn}", job.failure_code, job.failure_message, left)
+        counts = f"{job.imported_items} items are in the table, {job.errors} objects were abandoned at an invalid line"
+        remaining = f"{counts}; the errors are in the log group {job.log_group}"
+        raise failure_of(f"import {job.arn}", job.failure_code, job.failure_message, remaining)
     files = files_of_job(job.source, options)
     _check_count(job, files)
     if options.verify:
@@ -295,26 +295,26 @@ def _check(job: ImportJob, options: ImportWaitOptions) -> ImportJob:
 
 def _check_count(job: ImportJob, files: ImportedFiles) -> None:
     if not job.imported_items or files.items not in (None, job.imported_items):
-        wanted = "some" if files.items is None else str(files.items)
+        expected = "some" if files.items is None else str(files.items)
         raise ValidationError(
-            f"import {job.arn} has completed with {job.imported_items} items, but its files hold {wanted}: "
+            f"import {job.arn} has completed with {job.imported_items} items, but its files contain {expected}: "
             f"delete table {job.table} and import again",
             {"items": files.items, "imported_items": job.imported_items},
         )
 
 
 def _verify(job: ImportJob, files: ImportedFiles, options: ImportWaitOptions) -> None:
-    # Imports that are not verified read no table, and load nothing that does.
+    # Imported only here, because imports without verification read no table.
     from ddbio.scan.read import read_digest  # noqa: PLC0415
 
-    found = read_digest(job.table, options).digest
+    table_digest = read_digest(job.table, options).digest
     items = job.imported_items if files.items is None else files.items
-    digest = found.hexdigest()
-    if found.count != items or files.digest not in (None, digest):
+    digest = table_digest.hexdigest()
+    if table_digest.count != items or files.digest not in (None, digest):
         raise ValidationError(
-            f"table {job.table} does not hold what its files do: {found.count} items of {items}, "
-            f"digest {digest}, of the files {files.digest}",
-            {"items": items, "table_items": found.count, "digest": files.digest, "table_digest": digest},
+            f"table {job.table} does not have the items of its files: {table_digest.count} of {items} items, "
+            f"digest {digest} instead of {files.digest}",
+            {"items": items, "table_items": table_digest.count, "digest": files.digest, "table_digest": digest},
         )
 
 
@@ -328,25 +328,25 @@ def _actual(job: ImportJob) -> Figures | None:
 def objects_of(
     source: str, options: ConnectionOptions, consequence: str = ""
 ) -> tuple[str, ImportedFiles, tuple[int, ...]]:
-    """Return the prefix that the service reads, what its manifest says, and the sizes of its objects.
+    """Return the prefix that the service reads, the data of its manifest, and the sizes of its objects.
 
     Raises
     ------
     NotFoundError
-        If all objects are empty, or there are none; the message ends with the consequence.
+        If there are no objects, or all are empty; the message ends with ``consequence``.
     OptionError, AccessDeniedError, EndpointError
         If the source is not on S3, or cannot be read.
     """
-    s3_place(source)
+    split_s3_uri(source)
     prefix, files = files_of(source, options)
-    objects = tuple(each.size_bytes for each in open_store(prefix, options).list())
+    objects = tuple(entry.size_bytes for entry in open_store(prefix, options).list())
     if not any(objects):
-        raise NotFoundError(f"{prefix} holds no object with anything in it{consequence}")
+        raise NotFoundError(f"{prefix} has no objects with data{consequence}")
     return prefix, files, objects
 
 
 def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFiles]:
-    """Return the prefix to import and what its manifest says.
+    """Return the prefix to import, and the data of its manifest.
 
     If the source is the target of ``import files``, the prefix is the folder of its objects; else it is the source.
     """
@@ -363,7 +363,7 @@ def files_of(source: str, options: ConnectionOptions) -> tuple[str, ImportedFile
 
 
 def files_of_job(source: str, options: ConnectionOptions) -> ImportedFiles:
-    """Return what the manifest of a job's files says; all is None if there is no manifest or it may not be read."""
+    """Return the data of the manifest of a job's files; it is empty if there is no manifest or it cannot be read."""
     with contextlib.suppress(AccessDeniedError, EndpointError):
         return files_of(source, options)[1] if source else ImportedFiles()
     return ImportedFiles()

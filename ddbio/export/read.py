@@ -1,4 +1,4 @@
-"""Read a native export into Arrow or into files. What cannot be verified is an error, and then no file appears."""
+"""Reads of a native export into Arrow or into files; if anything cannot be verified, no file becomes visible."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ if TYPE_CHECKING:
     from ddbio.storage.staged import StagedFile
 
 
-# Changes are read, spilled, and read again with the items that they change.
+# Changes are read, spilled, and read again together with the items that they change.
 _READS_OF_CHANGES = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFilesPlan(EstimatedPlan):
-    """Base of the plans of jobs that make files of exports, whose manifests are verified.
+    """Base of the plans of jobs that write the content of exports to files, after verifying their manifests.
 
     Attributes
     ----------
     source, dest
-        The export, or the full one, and the target as given.
+        The export, or the full export of a fold, and the target, as given.
     engine
         ``local`` or ``spark``.
     items
-        Items of the export, as its manifests say.
+        Items of the export, according to its manifests.
     files, file_bytes
-        Data files that are read, and their size as stored.
+        Number of data files to read, and their size as stored.
     columns
         Names and Arrow types of the columns.
     estimate
-        What the job takes and costs: the text is assumed to be five times its stored size, and changes are read thrice.
+        Time and cost of the job; the text is assumed to be five times its stored size, and changes are read thrice.
     partitions, estimated_files, estimated_file_bytes
-        About how many partitions and files there will be, and how large a file, by a sample of the items; of a run only
-        if the files are partitioned.
+        Approximate numbers of partitions and files, and the size of a file, from a sample of the items. A run
+        samples only if the files are partitioned.
     warnings
-        What is to be said of small files.
+        Warnings about small files.
     """
 
     source: str
@@ -93,14 +93,14 @@ class ExportFilesPlan(EstimatedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReadPlan(ExportFilesPlan):
-    """Describe what reading an export would do; its manifests are verified, and all its files exist.
+    """Plan of reading an export; its manifests are verified, and all its files exist.
 
     Attributes
     ----------
     kind, encoding
-        ``full`` or ``incremental``; ``json`` or ``ion``.
+        Kind: ``full`` or ``incremental``; encoding: ``json`` or ``ion``.
     filtered
-        Whether the export says that it left out items or attributes.
+        Whether the export left out items or attributes.
     """
 
     kind: str
@@ -110,26 +110,26 @@ class ExportReadPlan(ExportFilesPlan):
 
     @property
     def outline(self) -> JobOutline:
-        """Return what is known of the job's extent."""
+        """Return the outline of the job, for progress output."""
         return JobOutline(f"read {self.source}", "", self.items, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReadReport(RowsReport):
-    """Describe what was read of an export and what was written.
+    """Result of reading an export.
 
     Attributes
     ----------
     source
-        The export as given.
+        The export, as given.
     tasks
-        How many tasks shared the files.
+        Number of tasks.
     kind
         ``full`` or ``incremental``.
     filtered
-        Whether the export says that it left out items or attributes.
+        Whether the export left out items or attributes.
     items
-        Items of the export, as many as there are rows; its manifests and its files agree on the number.
+        Items of the export, equal to the number of rows; manifests and files agree on it.
     rescued
         Rows whose ``_rescue`` is not null.
     files_read
@@ -151,12 +151,12 @@ class ExportReadReport(RowsReport):
 def read_export_batches(options: ExportReadOptions) -> RecordBatchStream:
     """Return a native export as an iterator of record batches of one schema, in bounded memory.
 
-    A file is known to be whole only when its last row has been yielded.
+    A file is verified only when its last row has been yielded.
 
     Raises
     ------
     DdbioError
-        As :func:`read_export` says.
+        As :func:`read_export`.
     """
     source = open_export(options.source, options)
     columns = export_columns(source, options)
@@ -170,9 +170,9 @@ def read_export(options: ExportReadOptions) -> pa.Table:
     Raises
     ------
     NotFoundError
-        If the source holds no export.
+        If there is no export at the source.
     ExportIncompleteError
-        If a manifest, a file's checksum or a count is not what it should be; the message names the file.
+        If a manifest, a file's checksum or a count is wrong; the message names the file.
     DecodeError
         If a file is not DynamoDB JSON.
     """
@@ -186,7 +186,7 @@ def read_source(source: ExportSource, columns: ExportColumns, options: ExportRea
     Raises
     ------
     ExportIncompleteError, DecodeError
-        As :func:`read_export` says.
+        As :func:`read_export`.
     """
     tasks = export_tasks(source, columns, options, available_cores())
     results = LocalEngine().run(collect_export_task, tasks, LocalBudget(None))
@@ -194,12 +194,12 @@ def read_source(source: ExportSource, columns: ExportColumns, options: ExportRea
 
 
 def plan_of(options: ExportToFilesOptions) -> ExportReadPlan:
-    """Return how an export would be read, its manifests verified and all its files found; nothing is written.
+    """Return the plan of reading an export, after verifying its manifests and finding its files; nothing is written.
 
     Raises
     ------
     NotFoundError, ExportIncompleteError, DecodeError
-        As :func:`read_export` says.
+        As :func:`read_export`.
     """
     source = open_export(options.source, options)
     return _plan(options, source, export_columns(source, options), source.sizes(), estimates_files=True)
@@ -230,30 +230,30 @@ def plan_files(
     *,
     estimates_files: bool,
 ) -> dict[str, Any]:
-    """Return the fields of a plan that are those of ``ExportFilesPlan``.
+    """Return the fields of ``ExportFilesPlan`` for a plan.
 
     Parameters
     ----------
     sizes
-        Sizes of the data files of the export, and of each increment that is folded into it.
+        Sizes of the data files of the export, and of each increment to fold.
     estimates_files
-        Whether rows of the export are read, to tell how the files will be.
+        Whether to read rows of the export to estimate the files.
 
     Raises
     ------
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     ExportIncompleteError, DecodeError
-        If a file of the sample is missing, or is not the file of an export.
+        If a sampled file is missing, or is not an export file.
     """
-    own, *others = (sum(each.values()) for each in sizes)
+    own, *others = (sum(file_sizes.values()) for file_sizes in sizes)
     changed, count = sum(others), sum(map(len, sizes))
     text = (own + _READS_OF_CHANGES * changed) * TEXT_RATIOS["gzip"]
     stored = file_bytes(stored_format(options.format), own * TEXT_RATIOS["gzip"] / SENT_RATIO)
     written = max(1, -(-stored // options.target_file_bytes))
-    found = _estimate_files(options, source, columns, sizes[0]) if estimates_files else None
-    if found is not None:
-        written, stored = found.files, found.files * found.file_bytes
+    files_estimate = _estimate_files(options, source, columns, sizes[0]) if estimates_files else None
+    if files_estimate is not None:
+        written, stored = files_estimate.files, files_estimate.files * files_estimate.file_bytes
     parts = [*input_parts(options.source, count), *written_parts(options, written, stored)]
     fields: dict[str, Any] = {
         "source": options.source,
@@ -265,16 +265,20 @@ def plan_files(
         "columns": {field.name: str(field.type) for field in columns.rows},
         "estimate": file_estimate(options, parts, own + changed, text, EXPORT_SPEED),
     }
-    if found is not None:
-        fields |= {"partitions": found.partitions, "estimated_files": found.files, "warnings": found.warnings}
-        fields["estimated_file_bytes"] = found.file_bytes
+    if files_estimate is not None:
+        fields |= {
+            "partitions": files_estimate.partitions,
+            "estimated_files": files_estimate.files,
+            "warnings": files_estimate.warnings,
+        }
+        fields["estimated_file_bytes"] = files_estimate.file_bytes
     return fields
 
 
 def _estimate_files(
     options: ExportToFilesOptions, source: ExportSource, columns: ExportColumns, sizes: Mapping[str, int]
 ) -> FilesEstimate | None:
-    """Return the estimate of the files into which an export is written; None if it has no rows."""
+    """Return the estimate of the written files; None if the export has no rows."""
     sample = sampled_partitions(options, columns.rows, sampled_rows(source, columns, options.sample_items))
     if sample is None:
         return None
@@ -292,14 +296,14 @@ def read_export_to_files(
     conf: Mapping[str, str] | None = None,
     watch: Watch[ExportReadPlan] | None = None,
 ) -> ExportReadReport:
-    """Turn a native export into files that appear all together, once everything is verified, or not at all.
+    """Write a native export as files that become visible together, after everything is verified, or not at all.
 
     Parameters
     ----------
     master, conf
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     watch
-        Shows the progress of the job.
+        Callback that shows the progress of the job.
 
     Raises
     ------
@@ -310,14 +314,14 @@ def read_export_to_files(
 
 
 class ExportFilesJob(RowsJob[ExportFilesResult, ReportT]):
-    """A job that makes files of exports."""
+    """Job that writes the content of exports to files."""
 
     log = logging.getLogger("ddbio.export")
     options: ExportToFilesOptions
     plan: ExportFilesPlan
 
     def figures(self, report: ReportT) -> Figures:
-        """Return what the job took until now."""
+        """Return the actual figures of the job so far."""
         files_read: int = getattr(report, "files_read", 0)
         parts = [*input_parts(self.options.source, files_read), *self.written_parts(report)]
         return file_figures(self.options, parts, self.plan.file_bytes, report.seconds)
@@ -333,33 +337,33 @@ class _ReadJob(ExportFilesJob[ExportReadReport]):
         self.open_output(self.export.folders, self._instant)
         self.found, self.sizes = export_columns(self.export, options), self.export.sizes()
         self.columns, self.table_arn = self.found.rows, self.export.summary.table_arn
-        # A sample is read, and paid, only where it may tell of many small files.
+        # Only partitioned output may have many small files, so only then a sample is read and paid for.
         estimates_files = options.partition_by is not None
         self.plan = _plan(options, self.export, self.found, self.sizes, estimates_files=estimates_files)
         self.extent = f"{self.plan.files} files"
         self.budget = LocalBudget(None, job="reading of the export")
 
     def _instant(self) -> datetime:
-        """Return the time whose items the export has, all of them."""
+        """Return the time of the full export's state."""
         summary = self.export.summary
         if summary.kind != "full" or summary.filtered or summary.export_time is None:
             raise OptionError(
-                f"{self.export.folder} is not a full export of a whole table, which a lake table is made of: merge "
+                f"{self.export.folder} is not a full export of a whole table, which a lake table needs: merge "
                 "incremental exports by 'ddbio apply'"
             )
         return datetime.fromisoformat(summary.export_time)
 
     def work(self, engine: Engine) -> list[ExportFilesResult]:
-        usual = engine.parallelism
+        count = engine.parallelism
         if engine.name == "spark":
-            usual = spark_task_count(self.sizes, usual)
-        reads = export_tasks(self.export, self.found, self.options, self.options.tasks or usual, self.sizes)
+            count = spark_task_count(self.sizes, count)
+        reads = export_tasks(self.export, self.found, self.options, self.options.tasks or count, self.sizes)
         tasks = [ExportFilesTask(read, self.output.staging) for read in reads]
         return engine.run(write_export_task, tasks, self.budget)
 
     def counts(self, results: Sequence[ExportFilesResult], staged: Sequence[StagedFile]) -> dict[str, Any]:
-        read = ExportCounts.total(result.counts for result in results)
-        own = {name: getattr(read, name) for name in ("rescued", "files_read", "json_bytes")}
+        total = ExportCounts.total(result.counts for result in results)
+        own = {name: getattr(total, name) for name in ("rescued", "files_read", "json_bytes")}
         return {**super().counts(results, staged), **own}
 
     def source(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Jobs that the service runs itself: exports, imports, bulk puts, backups and restores.
 
-A row for each kind of job (:class:`ServiceJob`) names its calls, the members of a description that become the fields of
-its dataclass, and the functions that plan, request and check it. The public functions are made of the row.
+For each kind of job, one object (:class:`ServiceJob`) contains its API calls, the mapping of a description to the
+fields of its dataclass, and the functions that plan, request and check it. The public functions are made from it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ COURSE = (
     "started_at=StartTime ended_at=EndTime client_token=ClientToken failure_code=FailureCode "
     "failure_message=FailureMessage "
 )
-"""The members that describe the course of a job, and their fields."""
+"""The members of a description for start, end, token and failure of a job, and their fields."""
 S3_KEY = "aws/s3"
-"""KMS's key for S3, which requests to the service name by naming none."""
+"""S3's own KMS key; requests to the service use it when they name no key."""
 
-# What fields of these types hold if the service leaves a member out; others hold None.
+# Values of fields of these types if the service omits a member; other fields are None.
 _MISSING = {"bool": False, "int": 0, "str": ""}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptions(Generic[JobT, EntryT]):
-    """How the service describes and lists jobs of a kind.
+    """Format of the service's descriptions and lists of jobs of a kind.
 
     Attributes
     ----------
     name
-        What errors call it, and what its calls are named after: ``export`` has ``DescribeExport`` and ``ListExports``.
+        The name in errors and in API calls: ``export`` has ``DescribeExport`` and ``ListExports``.
     job, entry
         The dataclasses of a job and of an entry of a list.
     description, entries
-        The member of DescribeX's response that describes a job, and that of ListXs' with the entries.
+        The member of DescribeX's response that describes a job, and the member of ListXs' response with the entries.
     members
         ``field=Member`` or ``field=Outer.Member`` for each field that is a member of the description.
     computed
@@ -66,9 +66,9 @@ class Descriptions(Generic[JobT, EntryT]):
     filters
         Other members of ListXs' request.
     tokens
-        The member of ListXs' response that names the next page; that of the request, if it has another name.
+        The member of ListXs' response with the token of the next page; and that of the request, if its name differs.
     parts
-        Members of the description whose members are read as if they were its own.
+        Members of the description whose members are read like its own.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Descriptions(Generic[JobT, EntryT]):
         return self.name.title().replace(" ", "")
 
     def describe(self, arn: str, options: ConnectionOptions) -> JobT:
-        """Return what is known of a job.
+        """Return the description of a job.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Descriptions(Generic[JobT, EntryT]):
         Raises
         ------
         DdbioError
-            With what happened, to what, and what to do.
+            If the service refuses; the message describes the problem and its solution.
         """
         members = {f"{self.noun}Arn": arn}
         reply = call(dynamodb_spec(options), f"Describe{self.noun}", f"{self.name} {arn}", members)
@@ -117,7 +117,7 @@ class Descriptions(Generic[JobT, EntryT]):
         Raises
         ------
         DdbioError
-            With what happened, to what, and what to do.
+            If the service refuses; the message describes the problem and its solution.
         """
         spec = dynamodb_spec(options)
         if table is not None and self.table == "TableArn" and not table.startswith("arn:"):
@@ -125,14 +125,14 @@ class Descriptions(Generic[JobT, EntryT]):
         members = {**self.filters, **({self.table: table} if self.table and table else {})}
         resource = f"{self.name}s of {table or 'all tables'}"
         replies = list_pages(spec, f"List{self.noun}s", resource, members, self.tokens)
-        return [self.parse(each, self.entry) for reply in replies for each in reply.get(self.entries, [])]
+        return [self.parse(entry, self.entry) for reply in replies for entry in reply.get(self.entries, [])]
 
     def parse(self, description: Mapping[str, Any], result: type[ResultT]) -> ResultT:
-        """Return a description as a dataclass; fields that the service does not tell keep their defaults."""
+        """Return a description as a dataclass; fields that the service omits keep their defaults."""
         for part in self.parts:
             description = {**description, **description.get(part, {})}
-        paths = dict(each.split("=") for each in self.members.split())
-        types = {each.name: str(each.type) for each in dataclasses.fields(result)}  # type: ignore[arg-type]
+        paths = dict(pair.split("=") for pair in self.members.split())
+        types = {field.name: str(field.type) for field in dataclasses.fields(result)}  # type: ignore[arg-type]
         values = {name: _value(description, paths[name], kind) for name, kind in types.items() if name in paths}
         computed = {name: self.computed[name](description) for name in types.keys() & self.computed.keys()}
         return result(**values, **computed)
@@ -145,20 +145,20 @@ class Descriptions(Generic[JobT, EntryT]):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceJob(Descriptions[JobT, EntryT]):
-    """A kind of job that is started, and runs in the service until it ends.
+    """Kind of job that is started, and runs in the service until it ends.
 
     Attributes
     ----------
     started_by
         The public function that starts a job.
     plan
-        Returns the plan of options, after all checks.
+        Returns the plan for options, after all checks.
     request
-        Requests what options and their plan say, and returns the job; its docstring is that of ``start``.
+        Requests the job of options and their plan, and returns it; its docstring is that of ``start``.
     check
-        Returns an awaited job, or raises what went wrong; its docstring is that of ``wait``.
+        Returns a finished job, or raises its error; its docstring is that of ``wait``.
     actual
-        Returns what a job took; None if that is not known yet.
+        Returns the actual figures of a job; None if they are not known yet.
     log
         The name of its log.
     """
@@ -171,7 +171,7 @@ class ServiceJob(Descriptions[JobT, EntryT]):
     log: str = "ddbio.import"
 
     def start(self, options: Any) -> JobT:
-        """Request a job and return at once."""
+        """Request a job and return immediately."""
         plan = self.plan(options)
         log = logging.getLogger(self.log)
         log.info("%s of table %s: planned: %s", self.name, options.table, plan.figures)
@@ -182,7 +182,7 @@ class ServiceJob(Descriptions[JobT, EntryT]):
         return self.check(await_end(lambda: self.describe(options.arn, options), options, watch), options)
 
     def describe(self, arn: str, options: ConnectionOptions) -> JobT:
-        """Return the state of a job, and what it took."""
+        """Return the state of a job and its actual figures."""
         job = super().describe(arn, options)
         return dataclasses.replace(job, actual=self.actual(job))  # type: ignore[type-var]
 
@@ -204,11 +204,11 @@ def _text(function: Callable[..., Any]) -> str:
 
 
 def _public(method: Callable[..., Any], text: str, result: str) -> Callable[..., Any]:
-    """Return a method as a function with a docstring and a class of result of its own."""
+    """Return a method as a function with a separate docstring and return annotation."""
 
     @functools.wraps(method)
-    def function(*args: Any, **given: Any) -> Any:
-        return method(*args, **given)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
 
     function.__doc__ = text
     signature = inspect.signature(method).replace(return_annotation=result)
@@ -217,7 +217,7 @@ def _public(method: Callable[..., Any], text: str, result: str) -> Callable[...,
 
 
 def _value(description: Mapping[str, Any], path: str, kind: str) -> Any:
-    """Return a member for a field of this type: times as ISO 8601, places on S3 as URIs."""
+    """Return a member for a field of this type; times are ISO 8601, and S3 locations are URIs."""
     outer, _, name = path.rpartition(".")
     value = (description.get(outer, {}) if outer else description).get(name)
     if value is None:
@@ -229,18 +229,18 @@ def _value(description: Mapping[str, Any], path: str, kind: str) -> Any:
     return bool(value) if kind == "bool" else value
 
 
-def s3_place(uri: str) -> tuple[str, str]:
+def split_s3_uri(uri: str) -> tuple[str, str]:
     """Return bucket and prefix of ``s3://bucket/prefix``.
 
     Raises
     ------
     OptionError
-        If it is no such URI.
+        If the text is not such a URI.
     """
-    scheme, mark, rest = uri.partition("://")
-    bucket, _, prefix = rest.partition("/")
+    scheme, mark, path = uri.partition("://")
+    bucket, _, prefix = path.partition("/")
     if scheme not in {"s3", "s3a"} or not mark or not bucket:
-        raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself reaches nothing but S3")
+        raise OptionError(f"{uri!r} is not s3://bucket/prefix: the service itself can only access S3")
     return bucket, prefix.strip("/")
 
 
@@ -250,55 +250,55 @@ def service_key(options: ConnectionOptions, kms_key: str | None) -> str | None:
     Parameters
     ----------
     kms_key
-        The key that is given for these objects; by default it is that of all objects.
+        The given key for these objects; by default it is the key of all objects.
 
     Raises
     ------
     OptionError
-        If an option of objects is given that the service has no parameter for.
+        If an option of objects is set that the service has no parameter for.
     """
     for name in OBJECT_OPTIONS:
         if getattr(options, name):
             raise OptionError(
-                f"option {name!r}: DynamoDB writes these objects itself and has no parameter for it: leave it out"
+                f"option {name!r}: DynamoDB writes these objects itself and has no parameter for it: omit it"
             )
     if options.s3_sse == "aws:kms:dsse":
         raise OptionError(
-            "option 's3_sse': DynamoDB writes these objects itself, by AES256 or aws:kms: give one of them"
+            "option 's3_sse': DynamoDB writes these objects itself, with AES256 or aws:kms: use one of them"
         )
     return kms_key or options.s3_sse_kms_key_id or (S3_KEY if options.s3_sse == "aws:kms" else None)
 
 
 def kms_members(key: str | None) -> dict[str, str]:
-    """Return what a request to the service says of the encryption of its objects."""
+    """Return the members of a request for the encryption of its objects."""
     if key is None:
         return {}
     return {"S3SseAlgorithm": "KMS"} | ({} if key == S3_KEY else {"S3SseKmsKeyId": key})
 
 
-def failure_of(what: str, code: str | None, message: str | None, left: str = "") -> DdbioError:
-    """Return the error of a job that the service says has failed.
+def failure_of(what: str, code: str | None, message: str | None, remaining: str = "") -> DdbioError:
+    """Return the error of a failed job of the service.
 
     Parameters
     ----------
     what
-        The job, like ``export arn:…``.
-    left
-        What it leaves behind, if anything.
+        The job, for example ``export arn:…``.
+        remaining
+        Description of what the job left, if anything.
     """
     text = f"{what} failed: {code or 'no code'} ({(message or 'no text').rstrip('.')})"
     if code is not None and "NoSuch" in code:
         return NotFoundError(f"{text}; check the bucket's name and region")
     if code is not None and ("AccessDenied" in code or "KMS" in code.upper()):
         return AccessDeniedError(f"{text}; check the policies of the bucket and of its key", None, what)
-    return ServiceError(f"{text}; {left}" if left else text, code)
+    return ServiceError(f"{text}; {remaining}" if remaining else text, code)
 
 
 def source_members(plan: Any) -> dict[str, Any]:
-    """Return the objects that the service reads."""
-    return given({"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner})
+    """Return the members of a request for the objects that the service reads."""
+    return with_values({"S3Bucket": plan.bucket, "S3KeyPrefix": plan.prefix, "S3BucketOwner": plan.bucket_owner})
 
 
-def given(members: dict[str, Any]) -> dict[str, Any]:
+def with_values(members: dict[str, Any]) -> dict[str, Any]:
     """Return the members of a request that have a value."""
     return {name: value for name, value in members.items() if value}

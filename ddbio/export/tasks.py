@@ -1,4 +1,4 @@
-"""Read an export as record batches: choose its columns, divide its files into tasks, and decode a task's files."""
+"""Reads of an export as record batches: choice of columns, division of files into tasks, and decoding."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from ddbio.sources.export_source import ExportSource
     from ddbio.storage.staged import StagedFile
 
-# On Spark each report is a round trip to the driver: a few a second are enough to show progress and to stop a job.
+# On Spark each report is a round trip to the driver; a few per second are enough to show progress and to stop a job.
 _PROGRESS_SECONDS = 0.1
 _FILES_SAMPLED = 4
-# About twenty seconds of one core: much more than Spark spends on starting a task, and little to do again if one fails.
+# About 20 s of one core: much more than the start of a Spark task, but little to repeat if a task fails.
 _TASK_BYTES = 256 * 1024 * 1024
-# The time to open a file, as bytes that could be read meanwhile: many small files cost more than their bytes.
+# The time to open a file, in bytes that could be read meanwhile, because many small files cost more than their bytes.
 _FILE_BYTES = 256 * 1024
 
 
 class LineDecoder(Protocol):
-    """Decode blocks of an export's lines. An instance belongs to one thread."""
+    """Decoder of blocks of an export's lines. An instance belongs to one thread."""
 
     @property
     def log(self) -> MisfitLog:
@@ -61,7 +61,7 @@ class LineDecoder(Protocol):
 
 @dataclass(frozen=True)
 class ExportColumns:
-    """Hold the columns into which an export is read.
+    """Columns of the rows of an export.
 
     Attributes
     ----------
@@ -79,12 +79,12 @@ class ExportColumns:
         """Return the columns of the rows."""
         if self.keys is None:
             return self.items
-        whole = ChangeDecoder(self.items, self.keys).schema
+        full_schema = ChangeDecoder(self.items, self.keys).schema
         # Parquet has no struct without fields, and the images of an export without changes have none.
-        return pa.schema([field for field in whole if field.type != pa.struct([])])
+        return pa.schema([field for field in full_schema if field.type != pa.struct([])])
 
     def decoder(self, on_misfit: OnMisfit, nulls: Literal["merge", "keep"], drop: Sequence[str] = ()) -> LineDecoder:
-        """Return a decoder that makes these columns of lines."""
+        """Return a decoder of lines to these columns."""
         if self.keys is None:
             return _ItemLines(Decoder(self.items, on_misfit=on_misfit, nulls=nulls, drop=drop))
         return _ChangeLines(ChangeDecoder(self.items, self.keys, on_misfit=on_misfit, nulls=nulls, drop=drop))
@@ -116,7 +116,7 @@ class _ChangeLines:
 
 @dataclass(frozen=True)
 class ExportTask:
-    """Name the files of an export that one task reads, and the columns it reads them into; a picklable value."""
+    """Files of an export that one task reads, and the columns of the result; a picklable value."""
 
     number: int
     source: ExportSource
@@ -129,7 +129,7 @@ class ExportTask:
 
 @dataclass
 class ExportCounts:
-    """Count what a task has read."""
+    """Counts of the input that a task has read."""
 
     items: int = 0
     rescued: int = 0
@@ -139,11 +139,11 @@ class ExportCounts:
 
     @classmethod
     def total(cls, counts: Iterable[ExportCounts]) -> ExportCounts:
-        """Return the counts of several tasks together."""
-        whole = cls()
-        for each in counts:
-            whole.add(each)
-        return whole
+        """Return the sum of the counts of several tasks."""
+        sums = cls()
+        for part in counts:
+            sums.add(part)
+        return sums
 
     def add(self, other: ExportCounts) -> None:
         """Add the counts of another task."""
@@ -155,11 +155,11 @@ class ExportCounts:
 
 
 class ExportStream:
-    """Iterate over the batches of a task's files; ``counts`` is complete when the iteration has ended.
+    """Iterable over the batches of a task's files; ``counts`` is complete at the end of the iteration.
 
-    The rows of a file are yielded before its count and its MD5 are verified: a caller shows them to nobody before the
-    iteration has ended. Reading an export consumes no units of the budget. The budget counts what was read so far, and
-    raises to end the iteration when the job is being stopped.
+    The rows of a file are yielded before its count and its MD5 are verified, so a caller must not publish them before
+    the end of the iteration. Reading an export consumes no units of the budget. The budget only counts progress, and
+    raises to end the iteration when the job is stopping.
     """
 
     def __init__(self, task: ExportTask, budget: Budget | None = None) -> None:
@@ -169,14 +169,14 @@ class ExportStream:
         self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, float("-inf")
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
-        """Yield the batches of one file after the other.
+        """Yield the batches of one file after another.
 
         Raises
         ------
         ExportIncompleteError
-            A file is missing, or not what the manifest says; the message names it.
+            If a file is missing or differs from the manifest; the message names it.
         DecodeError
-            A file is what the manifest says, and yet not an export's.
+            If a file matches the manifest, but is not an export file.
         """
         task = self._task
         decoder = task.columns.decoder(task.on_misfit, task.nulls, task.drop)
@@ -205,7 +205,7 @@ class ExportStream:
         self.counts.json_bytes += text.text_bytes
 
     def _report_progress(self) -> None:
-        """Report what was read since the last report; raise if the job is being stopped."""
+        """Report the input read since the last report; raise if the job is stopping."""
         reservation = self._budget.acquire(0)
         self._budget.settle(reservation, 0, items=self._unreported_items, wire_bytes=self._unreported_bytes)
         self._unreported_items, self._unreported_bytes, self._reported_at = 0, 0, time.monotonic()
@@ -213,7 +213,7 @@ class ExportStream:
 
 @dataclass(frozen=True)
 class ExportFilesTask:
-    """Name what one task reads, and the place its files are staged at."""
+    """Input of one task, and the staging of its files."""
 
     read: ExportTask
     staging: Staging
@@ -221,19 +221,19 @@ class ExportFilesTask:
 
 @dataclass(frozen=True)
 class ExportFilesResult:
-    """Hold the files a task has staged, and the counts of what it read."""
+    """Staged files of a task, and the counts of its input."""
 
     staged: tuple[StagedFile, ...]
     counts: ExportCounts
 
     @property
     def misfits(self) -> MisfitLog:
-        """Return what did not fit."""
+        """Return the misfits."""
         return self.counts.misfits
 
 
 def write_export_task(task: ExportFilesTask, budget: Budget) -> ExportFilesResult:
-    """Read one task's files and stage what they become; nothing stays staged if it fails."""
+    """Read one task's files and stage the rows as files; after an error, no files stay staged."""
     stream = ExportStream(task.read, budget)
     log = MisfitLog()
     staged = task.staging.write(stream, task.read.columns.rows, task.read.number, log)
@@ -247,17 +247,17 @@ def collect_export_task(task: ExportTask, budget: Budget) -> list[pa.RecordBatch
 
 
 def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportColumns:
-    """Return the given columns, or those that a sample of several files needs.
+    """Return the given columns, or the columns of a sample of several files.
 
     Raises
     ------
     SchemaError
         If the given schema is not valid.
     ExportIncompleteError, DecodeError
-        If a sampled file is missing, or is not the file of an export.
+        If a sampled file is missing, or is not an export file.
     """
-    given, rules = options.schema, ColumnRules.of(options)
-    schema = None if given is None else arrow_schema_of(given)
+    schema_option, rules = options.schema, ColumnRules.of(options)
+    schema = None if schema_option is None else arrow_schema_of(schema_option)
     if source.summary.kind == "full" and schema is not None and not rules.sampled:
         rules.require(attributes_of(schema))
         return ExportColumns(rules.apply(schema))
@@ -267,28 +267,28 @@ def export_columns(source: ExportSource, options: ExportReadOptions) -> ExportCo
     if source.summary.kind == "full":
         with suppress(DecodeError):
             heads: list[tuple[bytes, Framing]] = [(_head(source, file, count), "export") for file in files]
-            found = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
-            rules.require(attributes_of(found))
-            return ExportColumns(rules.apply(found, sampled_forms(rules.sampled, heads)))
-        # Once more, one line after the other: this error names the broken file.
+            sampled_schema = infer_schema_of_bodies(heads).to_arrow() if schema is None else schema
+            rules.require(attributes_of(sampled_schema))
+            return ExportColumns(rules.apply(sampled_schema, sampled_forms(rules.sampled, heads)))
+        # Decode again, line by line, because this error names the broken file.
         return ExportColumns(rules.apply(ItemSchema.of_items(itertools.chain.from_iterable(lines)).to_arrow()))
     if rules or (schema is not None and declares_times(schema)):
         raise SchemaError(
-            f"{source.summary.export_arn}: the images of changes have the types of their attributes: leave timestamps, "
-            "types and numbers out, or give them to a fold, whose rows are items"
+            f"{source.summary.export_arn}: the images of changes have the types of their attributes: omit timestamps, "
+            "types and numbers, or give them to a fold, whose rows are items"
         )
     changes = itertools.chain.from_iterable(lines)
     first = next(changes, None)
     keys = () if first is None else tuple(first.keys)
     if schema is not None:
         return ExportColumns(schema, keys)
-    known = itertools.chain([] if first is None else [first], changes)
-    images = (image for change in known for image in (change.keys, change.new_image, change.old_image) if image)
+    all_changes = itertools.chain([] if first is None else [first], changes)
+    images = (image for change in all_changes for image in (change.keys, change.new_image, change.old_image) if image)
     return ExportColumns(ItemSchema.of_items(images).to_arrow(), keys)
 
 
 def spark_task_count(sizes: Mapping[str, int], parallelism: int) -> int:
-    """Return the number of Spark tasks for files of these sizes: one for each core, more for a large export."""
+    """Return the number of Spark tasks for files of these sizes: one per core, and more for a large export."""
     return max(parallelism, -(-sum(sizes.values()) // _TASK_BYTES))
 
 
@@ -299,7 +299,7 @@ def export_tasks(
     tasks: int,
     sizes: Mapping[str, int] | None = None,
 ) -> list[ExportTask]:
-    """Return at most this many tasks, of about the same size, that together read every file once.
+    """Return at most this many tasks of about the same size, which together read every file once.
 
     Raises
     ------
@@ -321,12 +321,12 @@ def export_tasks(
 
 
 def sampled_rows(source: ExportSource, columns: ExportColumns, count: int) -> list[pa.RecordBatch]:
-    """Return the first rows of some files, so many in all.
+    """Return the first rows of some files, ``count`` in total.
 
     Raises
     ------
     ExportIncompleteError, DecodeError
-        If a file is missing, or is not the file of an export.
+        If a file is missing, or is not an export file.
     """
     files = source.files[:: max(1, len(source.files) // _FILES_SAMPLED)][:_FILES_SAMPLED]
     decoder = columns.decoder("rescue", "merge")

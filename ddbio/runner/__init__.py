@@ -1,1 +1,1 @@
-"""The runner of jobs that write files: plan, stage, run, commit, register."""
+"""Runner of jobs that write files: plan, stage, run, commit, register."""

@@ -1,4 +1,4 @@
-"""Run a job that writes files: plan it, run its tasks on an engine within limits, and publish its files together."""
+"""Runner of a job that writes files: plan it, run its tasks within limits, and publish the files together."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class TaskResult(Protocol):
-    """What a task returns."""
+    """Result of a task."""
 
     @property
     def staged(self) -> Sequence[StagedFile]:
-        """Return the files that it has staged."""
+        """Return the files that the task has staged."""
         ...
 
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """The result of a task that only has staged files."""
+    """Result of a task that has only staged files."""
 
     staged: Sequence[StagedFile]
 
@@ -51,10 +51,10 @@ ReportT = TypeVar("ReportT", bound=Report)
 
 
 class FilesJob(ABC, Generic[ResultT, ReportT]):
-    """A job that writes files, which appear all together or not at all; a verb fills in the steps.
+    """Job that writes files, which become visible together or not at all; a verb implements the steps.
 
-    The steps are taken in the order of the methods: ``open``, then, while the target is claimed, ``prepare``, ``work``,
-    ``counts``, ``figures``, ``described`` and ``commit``, and at last ``committed``. A job is run once.
+    The steps run in the order of the methods: ``open``, then, while the target is claimed, ``prepare``, ``work``,
+    ``counts``, ``figures``, ``described`` and ``commit``, and finally ``committed``. A job is run once.
 
     Attributes
     ----------
@@ -63,19 +63,19 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
     report_class
         Class of the report.
     place
-        The target as given.
+        The target, as given.
     title, extent
-        What the job does, and how much that is, for the log.
+        The action and the extent of the job, for the log.
     places
-        Paths or URIs that tasks read or write, by the option that names them.
+        Paths or URIs that tasks read or write, by the name of their option.
     target
-        Claims the target, and publishes the files.
+        The committer, which claims the target and publishes the files.
     plan
-        Made by ``open``; or by ``prepare``, if planning costs something or looks at the claimed target.
+        Created by ``open``, or by ``prepare`` if planning costs something or reads the claimed target.
     budget
-        Counts what the tasks do, and stops them at a limit.
+        Counts the consumption of the tasks, and stops them at a limit.
     replaced
-        Files that are replaced; None for those that the target's mode says.
+        Files to replace; None if the target's mode determines them.
     """
 
     log: logging.Logger
@@ -125,7 +125,7 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
         return registered(report, self.place, getattr(self.options, "catalog", None), self.options)
 
     def _publish(self, publish: Publish) -> ReportT:
-        """Do the work and publish its files."""
+        """Run the tasks and publish their files."""
         self.prepare()
         engine_name = self.engine_name
         if engine_name != self.known_engine:
@@ -158,7 +158,7 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
             require_shared(cluster, self.places, shared_paths=self.options.shared_paths)
 
     def report(self, results: Sequence[ResultT], staged: Sequence[StagedFile], cpu_seconds: float) -> ReportT:
-        """Return the report as of now: a field is what the verb counts, what all jobs count, or what the plan says."""
+        """Return the current report, with fields from the plan, the counts of all jobs, and the counts of the verb."""
         fields: dict[str, Any] = {
             **{field.name: getattr(self.plan, field.name) for field in dataclasses.fields(self.plan)},
             "dest": self.place,
@@ -172,12 +172,12 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
             "cpu_seconds": 0.0,
             **self.counts(results, staged),
         }
-        return self._timed(self.report_class(**_known(self.report_class, fields)), cpu_seconds)
+        return self._timed(self.report_class(**_report_fields(self.report_class, fields)), cpu_seconds)
 
     def _timed(self, report: ReportT, cpu_seconds: float) -> ReportT:
-        """Return the report with what the job has taken until now."""
+        """Return the report with the actual figures so far."""
         times = {"seconds": round(self.clock.seconds(), 3), "cpu_seconds": round(cpu_seconds, 3)}
-        report = dataclasses.replace(report, **_known(self.report_class, times))
+        report = dataclasses.replace(report, **_report_fields(self.report_class, times))
         actual: dict[str, Any] = {"actual": self.figures(report)}
         return dataclasses.replace(report, **actual)
 
@@ -188,20 +188,20 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
 
     @property
     def engine_name(self) -> Literal["local", "spark"]:
-        """Return the engine that the plan has."""
+        """Return the engine of the plan."""
         engine: Literal["local", "spark"] = getattr(self.plan, "engine", "local")
         return engine
 
     @abstractmethod
     def open(self) -> None:
-        """Open the source and the target, and refuse what cannot work."""
+        """Open the source and the target, and raise if the job cannot work."""
 
     def prepare(self) -> None:
-        """Compare the job with what the claimed target has."""
+        """Compare the job with the content of the claimed target."""
 
     @property
     def has_work(self) -> bool:
-        """Return whether anything is to be written; if not, no engine is opened."""
+        """Return whether there is anything to write; if not, no engine is opened."""
         return True
 
     @abstractmethod
@@ -209,7 +209,7 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
         """Run the tasks, and return their results."""
 
     def staged(self, results: Sequence[ResultT]) -> Sequence[StagedFile]:
-        """Return the files that are published."""
+        """Return the files to publish."""
         return [file for result in results for file in result.staged]
 
     def counts(self, results: Sequence[ResultT], staged: Sequence[StagedFile]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
 
     @abstractmethod
     def figures(self, report: ReportT) -> Figures:
-        """Return what the job took until now."""
+        """Return the actual figures of the job so far."""
 
     @abstractmethod
     def described(self, report: ReportT, results: Sequence[ResultT]) -> dict[str, Any] | None:
@@ -230,15 +230,15 @@ class FilesJob(ABC, Generic[ResultT, ReportT]):
         publish(staged, info, self.replaced)
 
     def committed(self, report: ReportT) -> ReportT:
-        """Return the report after the commit; a job may first do what follows from it."""
+        """Return the report after the commit; a job may first do work that follows the commit."""
         return report
 
     def committed_before(self, report: ReportT) -> ReportT:
-        """Return the report of an earlier run, which may have ended before it could do what follows from its commit."""
+        """Return the report of an earlier run, which may have been killed before the work that follows its commit."""
         return report
 
 
-def _known(kind: type[Report], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some values that a kind of report has."""
+def _report_fields(kind: type[Report], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are fields of a class of reports."""
     names = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in values.items() if name in names}

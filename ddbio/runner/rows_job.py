@@ -1,4 +1,4 @@
-"""Run a job that writes items as rows, into a folder of files or as the base of a lake table."""
+"""Runner of a job that writes items as rows, into a folder of files or as the base of a lake table."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class RowsResult(TaskResult, Protocol):
-    """What a task returns that writes rows."""
+    """Result of a task that writes rows."""
 
     @property
     def misfits(self) -> MisfitLog:
-        """Return what did not fit."""
+        """Return the misfits."""
         ...
 
 
@@ -46,14 +46,14 @@ ReportT = TypeVar("ReportT", bound=RowsReport)
 
 
 class RowsOutput:
-    """Where rows go: files in a folder.
+    """Target of rows: files in a folder.
 
     Attributes
     ----------
     staging
-        How tasks stage the rows, complete when ``check`` has returned.
+        The staging of the rows, complete when ``check`` has returned.
     committer
-        Publishes what they stage.
+        The committer that publishes the staged files.
     """
 
     committer: Committer
@@ -64,36 +64,36 @@ class RowsOutput:
         self.committer = target_of(options, self.staging.store)
 
     def check(self, columns: pa.Schema, keys: Sequence[str], table_arn: str | None) -> None:
-        """Refuse rows that do not go with the rows at the target, or with the table of a catalog.
+        """Raise if the rows do not match the rows at the target, or the table of a catalog.
 
         Parameters
         ----------
         keys
-            Key attributes of the items; empty if they are not known.
+            Key attributes of the items; empty if unknown.
         table_arn
-            The table of the items, if it is known.
+            The table of the items, if known.
         """
         del keys, table_arn
         require_same_columns(self.options, self.staging, columns)
         check_catalog(self.options, self.staging, columns, self.file_format)
 
     def without_rows(self, columns: pa.Schema) -> tuple[StagedFile, ...]:
-        """Return what is staged if there are no rows."""
-        # Without rows no partition is touched.
+        """Return the staged files of a job without rows."""
+        # Without rows no partition is overwritten.
         return () if self.options.overwrite_partitions else self.staging.empty(columns)
 
     def remaining(self, staged: Sequence[StagedFile]) -> Sequence[StagedFile]:
-        """Return the staged files that are there after the commit."""
+        """Return the staged files that still exist after the commit."""
         return staged
 
 
 class LakeOutput(RowsOutput):
-    """The base of a lake table, to which changes are applied."""
+    """Target of rows that are the base of a lake table, to which changes are applied."""
 
     def __init__(
         self, options: ScanToFilesOptions | ExportToFilesOptions, keys: Iterable[str], instant: datetime | None
     ) -> None:
-        # Who writes plain files does not wait for it.
+        # Imported only here, so that jobs that write plain files start faster.
         from ddbio.lake_formats.base_load import base_target  # noqa: PLC0415
 
         super().__init__(options, options.format, keys)
@@ -103,19 +103,19 @@ class LakeOutput(RowsOutput):
         self.committer = self._table
 
     def check(self, columns: pa.Schema, keys: Sequence[str], table_arn: str | None) -> None:
-        """Decide the columns of the table."""
-        given = getattr(self.options, "key", None)
-        known = given or keys or self._table.keys_of(self.options, table_arn)
-        self._table.describe(columns, known, self._buckets)
+        """Set the columns of the table."""
+        key_option = getattr(self.options, "key", None)
+        key_names = key_option or keys or self._table.keys_of(self.options, table_arn)
+        self._table.describe(columns, key_names, self._buckets)
         self.staging = self._table.staging(self.staging)
 
     def without_rows(self, columns: pa.Schema) -> tuple[StagedFile, ...]:
-        """Return nothing: a table knows its columns without files."""
+        """Return no files: a table stores its columns without files."""
         del columns
         return ()
 
     def remaining(self, staged: Sequence[StagedFile]) -> Sequence[StagedFile]:
-        """Return the staged files that the table has."""
+        """Return the staged files that are in the table."""
         return () if LAKE_FORMATS[self.file_format].is_written_by_spark else staged
 
 
@@ -124,19 +124,19 @@ def open_output(
     keys: Iterable[str] = (),
     instant: Callable[[], datetime] | None = None,
 ) -> RowsOutput:
-    """Return where the rows of a job go, by the format of its options.
+    """Return the output for the rows of a job, according to the format of its options.
 
     Parameters
     ----------
     keys
-        Key attributes, of which each file's statistics are noted.
+        Key attributes, which have statistics in each file.
     instant
-        Returns the time whose items the rows are, for a lake table; default is that they are read from now on.
+        Returns the time of the snapshot of the rows, for a lake table; by default, they are read from now on.
 
     Raises
     ------
     OptionError, TargetError
-        If the target cannot have these rows.
+        If the target does not accept these rows.
     """
     if options.format in LAKE_FORMATS:
         return LakeOutput(options, keys, None if instant is None else instant())
@@ -144,20 +144,20 @@ def open_output(
 
 
 class RowsJob(FilesJob[RowsResultT, ReportT]):
-    """A job that writes items as rows.
+    """Job that writes items as rows.
 
     Attributes
     ----------
     output
-        Where the rows go.
+        The target of the rows.
     columns
         Columns of the rows.
     keys
-        Key attributes of the items; empty if they are not known.
+        Key attributes of the items; empty if unknown.
     table_arn
-        The table of the items, if it is known.
+        The table of the items, if known.
     other_misfits
-        What did not fit beside what the tasks tell.
+        Misfits in addition to those of the tasks.
     """
 
     output: RowsOutput
@@ -167,11 +167,11 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
     other_misfits: Sequence[MisfitLog] = ()
 
     def run(self) -> ReportT:
-        """Run the job; if Spark writes its files, in one session from the beginning to the commit."""
+        """Run the job; if Spark writes its files, one session is used from the beginning to the commit."""
         facts = LAKE_FORMATS.get(self.options.format)
         if facts is None or not facts.is_written_by_spark:
             return super().run()
-        # What the session lacks is told before anything is read.
+        # Missing libraries of the session are reported before anything is read.
         with closing(open_engine("spark", master=self._master, conf=self._conf)):
             self._master = self._conf = None
             return super().run()
@@ -182,24 +182,24 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
         Parameters
         ----------
         sources
-            What the job reads, which an overwrite must not delete.
+            Paths that the job reads, which an overwrite must not delete.
         instant
-            Returns the time whose items the rows are.
+            Returns the time of the snapshot of the rows.
         """
         self.use_output(open_output(self.options, self.keys, instant))
         protect_sources(self.output.staging.store, self.options.mode, sources)
 
     def use_output(self, output: RowsOutput) -> None:
-        """Write the rows to an output."""
+        """Set the output of the rows."""
         self.output, self.target = output, output.committer
         self.job_id = output.staging.job_id
 
     def prepare(self) -> None:
-        """Refuse rows that do not go with what is at the target."""
+        """Raise if the rows do not match the content of the target."""
         self.output.check(self.columns, self.keys, self.table_arn)
 
     def staged(self, results: Sequence[RowsResultT]) -> Sequence[StagedFile]:
-        """Return the files that the tasks have staged; one without rows if there are none."""
+        """Return the files that the tasks have staged, or a file without rows if there are none."""
         return super().staged(results) or self.output.without_rows(self.columns)
 
     def counts(self, results: Sequence[RowsResultT], staged: Sequence[StagedFile]) -> dict[str, Any]:
@@ -212,15 +212,15 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
         }
 
     def written_parts(self, report: ReportT) -> list[Part]:
-        """Return what the written files cost."""
+        """Return the cost items of the written files."""
         return written_parts(self.options, len(report.files), sum(file.bytes for file in report.files))
 
     @abstractmethod
     def source(self) -> dict[str, Any]:
-        """Return where the rows came from, for the manifest."""
+        """Return the source of the rows, for the manifest."""
 
     def described(self, report: ReportT, results: Sequence[RowsResultT]) -> dict[str, Any]:
-        """Return what the manifest says of the job."""
+        """Return the description of the job for the manifest."""
         del results
         return {
             "source": self.source(),
@@ -231,5 +231,5 @@ class RowsJob(FilesJob[RowsResultT, ReportT]):
 
 
 def written_parts(options: FilesOptions, files: int, size_bytes: float) -> list[Part]:
-    """Return what the files of a job cost at the target that its options name."""
+    """Return the cost items of the files of a job at the target of its options."""
     return output_parts(options.dest, files, size_bytes, is_encrypted=options.s3_sse_kms_key_id is not None)

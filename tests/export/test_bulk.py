@@ -83,7 +83,7 @@ def test_what_cannot_start_does_not(serve):
         ddbio.start_bulk_put(files("other-key", options, key="n:N"), "orders", REPORTS, **options)
     with pytest.raises(OptionError, match="below the source"):
         ddbio.start_bulk_put(f"s3://{BUCKET}", "orders", REPORTS, compression="none", **options)
-    with pytest.raises(NotFoundError, match="holds no object"):
+    with pytest.raises(NotFoundError, match="has no objects"):
         ddbio.start_bulk_put(f"s3://{BUCKET}/nothing", "orders", REPORTS, compression="none", **options)
     with pytest.raises(NotFoundError, match="absent"):
         ddbio.start_bulk_put(source, "absent", REPORTS, **options)

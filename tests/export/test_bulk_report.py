@@ -127,5 +127,5 @@ def test_what_is_not_understood_is_kept(tmp_path):
 
 def test_no_report_is_told(tmp_path):
     """A place without an object is an error, not a report of nothing."""
-    with pytest.raises(NotFoundError, match="holds no report"):
+    with pytest.raises(NotFoundError, match="there is no report"):
         ddbio.read_bulk_report(tmp_path / "nothing")

@@ -122,7 +122,7 @@ def test_a_table_made_anew_is_another_table():
 def test_increment_is_no_base(tmp_path):
     """Only a full export can be the base."""
     writer = ExportWriter(tmp_path)
-    with pytest.raises(ExportIncompleteError, match="no full export"):
+    with pytest.raises(ExportIncompleteError, match="not a full export"):
         ddbio.fold_exports(writer.incremental([]), [])
 
 

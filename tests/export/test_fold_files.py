@@ -66,7 +66,7 @@ def test_state_as_of_the_end_of_a_window(story, tmp_path):
     report = ddbio.fold_exports_to_files(full, increments, tmp_path / "out", as_of=end, engine="local")
     assert read_back(tmp_path / "out") == by_key(after_first)
     assert (report.items, report.changes, report.windows) == (3, 2, 1)
-    with pytest.raises(ExportIncompleteError, match="was asked for"):
+    with pytest.raises(ExportIncompleteError, match="was requested"):
         ddbio.fold_exports_to_files(full, increments, tmp_path / "no", as_of=end.replace(":00:00", ":30:00"))
     assert not (tmp_path / "no").exists()
 

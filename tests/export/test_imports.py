@@ -164,7 +164,7 @@ def test_what_cannot_start_does_not(serve):
         ddbio.start_import(f"s3://{BUCKET}/nothing", "new", key="pk", compression="none", **options)
     with pytest.raises(ServiceError, match="there is such a table"):
         ddbio.start_import(dest, "there", **options)
-    with pytest.raises(OptionError, match="manifest of the files says"):
+    with pytest.raises(OptionError, match="manifest of the files has"):
         ddbio.start_import(dest, "new", key="pk:N", **options)
     with pytest.raises(OptionError, match="is S in one key and N in another"):
         ddbio.start_import(dest, "new", gsi="by=pk:N", **options)
@@ -180,7 +180,7 @@ def test_a_token_of_another_import_is_found_out(serve):
         ddbio.write_import_files(rows(10), f"s3://{BUCKET}/token-{name}", key=KEY, **options)
     first = ddbio.start_import(f"s3://{BUCKET}/token-one", "token", client_token="t", **options)
     assert ddbio.start_import(f"s3://{BUCKET}/token-one", "token", client_token="t", **options).arn == first.arn
-    with pytest.raises(ServiceError, match="give another one"):
+    with pytest.raises(ServiceError, match="use another one"):
         ddbio.start_import(f"s3://{BUCKET}/token-two", "token", client_token="t", **options)
 
 

@@ -128,7 +128,7 @@ def test_conditions_that_a_query_asks_for(text, partition, sort, rest):
     found = key_query(parse_condition(text), ("pk", "sk"))
     assert [value["S"] for value in found.partition_keys] == partition
     assert (found.sort and found.sort.operator) == sort
-    assert (found.rest and list(found.rest.names())) == rest
+    assert (found.remainder and list(found.remainder.names())) == rest
 
 
 @pytest.mark.parametrize(

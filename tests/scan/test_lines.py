@@ -79,7 +79,7 @@ def test_part_of_a_table_is_flagged(export, tmp_path):
     export("types", columns=("pk", "n"))
     summary = summary_of(tmp_path / "AWSDynamoDB" / "made")
     assert summary.filtered
-    with pytest.raises(ExportIncompleteError, match="no full export of the whole table"):
+    with pytest.raises(ExportIncompleteError, match="not a full export of the whole table"):
         plan_fold(summary, [])
 
 

@@ -365,7 +365,7 @@ def test_many_keys_are_no_queries():
     assert pushed_condition([many, few], COLUMNS, KEYS, None, 1_000) == '"n" = 1'
     found = key_query(parse_condition(pushed_condition([many, few], COLUMNS, KEYS, None, 1_001)), ("pk", "sk"))
     assert len(found.partition_keys) == 1_001
-    assert found.rest is not None
+    assert found.remainder is not None
 
 
 def test_a_filter_has_room_for_so_much():

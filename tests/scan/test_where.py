@@ -139,8 +139,8 @@ def test_nothing_meets_it(read):
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("pk = 3", "the key 'pk' has type S, and the condition compares it with type N: write 'text'"),
-        ("pk = 'a' AND begins_with(sk, '1')", "the key 'sk' has type N, and the condition compares it with type S"),
+        ("pk = 3", "the key 'pk' has type S, but the condition compares it with type N: write 'text'"),
+        ("pk = 'a' AND begins_with(sk, '1')", "the key 'sk' has type N, but the condition compares it with type S"),
         ("total >", "is unexpected; expected a constant"),
     ],
 )
