@@ -47,6 +47,11 @@ class IndexDescription:
     warm_rcu: float | None = None
     warm_wcu: float | None = None
 
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        """The attributes of the partition key."""
+        return self.key_names[: self.partition_key_count]
+
 
 @dataclass(frozen=True)
 class TableDescription(Result):

@@ -7,7 +7,7 @@ import operator
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ from ddbio.items.capacity import WRITE_UNIT_BYTES, SecondaryIndex, WriteCost, wr
 from ddbio.items.item_sizes import item_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -56,10 +56,16 @@ def frequent_index_keys(
     """Return the shares of the frequent partition keys of each global index, among the rows that are in it."""
     names = batch.schema.names
     return tuple(
-        (each.name, _frequent_shares(map(repr, batch.column(each.key_names[0]).drop_null().to_pylist())))
-        for each in indexes
-        if each.is_global and each.key_names and each.key_names[0] in names
+        (index.name, _frequent_shares(map(repr, _partition_keys(batch, index))))
+        for index in indexes
+        if index.is_global and index.key_names and set(index.partition_names) <= set(names)
     )
+
+
+def _partition_keys(batch: pa.RecordBatch, index: IndexDescription) -> Iterator[tuple[Any, ...]]:
+    """Return the partition keys of the rows that have all its attributes."""
+    columns = [batch.column(name).to_pylist() for name in index.partition_names]
+    return (key for key in zip(*columns, strict=True) if None not in key)
 
 
 def _frequent_shares(values: Iterable[str]) -> tuple[float, ...]:
@@ -81,9 +87,16 @@ def sample_writes(items: Sequence[Item], table: TableDescription) -> SampledWrit
     if cost is None:
         return None
     keys = tuple(
-        (each.name, _frequent_shares(repr(item[each.key_names[0]]) for item in items if each.key_names[0] in item))
-        for each in table.indexes
-        if each.is_global and each.key_names
+        (
+            index.name,
+            _frequent_shares(
+                repr([item[name] for name in index.partition_names])
+                for item in items
+                if all(name in item for name in index.partition_names)
+            ),
+        )
+        for index in table.indexes
+        if index.is_global and index.key_names
     )
     return SampledWrites(cost, keys)
 

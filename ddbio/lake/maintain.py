@@ -193,7 +193,9 @@ class Maintainer:
         return state, tombstones, files
 
     def _bucket_files(self, state: LakeState, job_id: str) -> BucketFiles:
-        options = FileOptions(compression="zstd", target_file_bytes=self.target_bytes, column_statistics=STATISTICS_COLUMNS)
+        options = FileOptions(
+            compression="zstd", target_file_bytes=self.target_bytes, column_statistics=STATISTICS_COLUMNS
+        )
         return BucketFiles(self.table.store, self.table.file_schema(state), job_id, options)
 
     def _choose(self, work: BucketFiles, files: list[LakeFile], floor: int) -> tuple[list[LakeFile], dict[str, Any]]:

@@ -10,15 +10,16 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress, pairwise
+from itertools import compress, pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from ddbio.aws.table_description import IndexKey
 from ddbio.errors import DecodeError, OptionError, SchemaError
 from ddbio.items.arrow_input import checked_batches, record_batch_reader
 from ddbio.items.attribute import AttributeValue, decode_base64, encode_base64
-from ddbio.items.encode import Encoder
+from ddbio.items.encode import EncodeOptions, Encoder
 from ddbio.items.item_key import KeySet, key_fingerprints
 from ddbio.items.json_text import parse_json
 from ddbio.items.number import canonical_number, quoted
@@ -172,15 +173,6 @@ class Negated:
 Condition: TypeAlias = "Test | Compound | Negated"
 
 
-class KeyQuery(NamedTuple):
-    """A condition split for Queries: partition keys, a test of the sort key, and the remaining condition."""
-
-    partition: str
-    partition_keys: tuple[AttributeValue, ...]
-    sort: Test | None
-    remainder: Condition | None
-
-
 @dataclass(frozen=True)
 class Query:
     """The key condition of one Query."""
@@ -189,15 +181,59 @@ class Query:
     partition_key: AttributeValue
     sort: Test | None = None
 
+    @property
+    def tests(self) -> tuple[Test, ...]:
+        """The tests of the key attributes, in the order of the key schema."""
+        partition = Test("=", (self.partition,), (self.partition_key,))
+        return (partition,) if self.sort is None else (partition, self.sort)
+
     def key(self) -> dict[str, AttributeValue]:
-        """Return the partition key, and the sort key if its test is an equality."""
-        sort = {} if self.sort is None or self.sort.operator != "=" else {str(self.sort.path[0]): self.sort.values[0]}
-        return {self.partition: self.partition_key, **sort}
+        """Return the key attributes whose test is an equality."""
+        return {str(test.path[0]): test.values[0] for test in self.tests if test.operator == "="}
 
     def write(self, to: Expressions) -> str:
         """Return the KeyConditionExpression."""
-        own = Test("=", (self.partition,), (self.partition_key,)).write(to)
-        return own if self.sort is None else f"{own} AND {self.sort.write(to)}"
+        return " AND ".join(test.write(to) for test in self.tests)
+
+
+@dataclass(frozen=True)
+class CompositeQuery(Query):
+    """The key condition of a Query on an index whose key has several HASH or RANGE attributes.
+
+    ``partition`` and ``sort`` test the first attribute of either kind.
+    """
+
+    others: tuple[Test, ...] = ()
+
+    @property
+    def tests(self) -> tuple[Test, ...]:
+        """The tests of the key attributes."""
+        return (*super().tests, *self.others)
+
+
+class KeyQuery(NamedTuple):
+    """A condition split for Queries: tests of the partition key and of the sort key, and the remaining condition."""
+
+    partitions: tuple[Test, ...]
+    sorts: tuple[Test, ...]
+    remainder: Condition | None
+
+    def queries(self) -> tuple[Query, ...]:
+        """Return one Query for each combination of values of the partition key."""
+        values = [tuple({str(value): value for value in test.values}.values()) for test in self.partitions]
+        return tuple(self._query(key) for key in product(*values))
+
+    def _query(self, key: tuple[AttributeValue, ...]) -> Query:
+        partitions = [(str(test.path[0]), value) for test, value in zip(self.partitions, key, strict=True)]
+        return query_of(partitions, self.sorts)
+
+
+def query_of(partitions: Sequence[tuple[str, AttributeValue]], sorts: Sequence[Test]) -> Query:
+    """Return the Query for these values of the partition attributes and tests of the sort attributes."""
+    (name, value), *more = partitions
+    others = (*(Test("=", (other,), (key,)) for other, key in more), *sorts[1:])
+    sort = sorts[0] if sorts else None
+    return CompositeQuery(name, value, sort, others) if others else Query(name, value, sort)
 
 
 def parse_condition(text: str) -> Condition:
@@ -216,31 +252,38 @@ def format_condition(condition: Condition) -> str:
     return condition.write(_ConditionText())
 
 
-def key_query(condition: Condition, keys: tuple[str, ...]) -> KeyQuery | None:
+def key_query(condition: Condition, keys: Sequence[str], partition_count: int = 1) -> KeyQuery | None:
     """Return the condition as queries of item collections, or None if it does not bind the partition key.
 
-    A condition binds the partition key if it limits it to one or several constants. The result is also None if a Query
-    cannot express the condition: a second test of the sort key, or a test of a key within OR.
+    A condition binds the partition key if it limits all its attributes to one or several constants. The result is also
+    None if a Query cannot express the condition: a second test of a sort attribute, a test of a later one without an
+    equality of those before it, or a test of a key within OR.
 
     Parameters
     ----------
     keys
-        The partition key, and the sort key if there is one.
+        The attributes of the partition key, then those of the sort key.
+    partition_count
+        The number of attributes of the partition key. A global index can have up to four of either kind.
+
+    References
+    ----------
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html
     """
     parts = list(condition.parts) if isinstance(condition, Compound) and condition.operator == "AND" else [condition]
-    partition = _take(parts, keys[0], ("=", "IN"))
-    if partition is None:
-        return None
-    sort = None
-    if len(keys) > 1:
-        sort = _take_range(parts, keys[1]) or _take(
-            parts, keys[1], ("=", "<", "<=", ">", ">=", "BETWEEN", "begins_with")
-        )
-    if any(name in keys for part in parts for name in part.names()):
+    partitions = [_take(parts, name, ("=", "IN")) for name in keys[:partition_count]]
+    sorts: list[Test] = []
+    for name in keys[partition_count:]:
+        sort = _take_range(parts, name) or _take(parts, name, ("=", "<", "<=", ">", ">=", "BETWEEN", "begins_with"))
+        if sort is None:
+            break
+        sorts.append(sort)
+        if sort.operator != "=":
+            break
+    if None in partitions or any(name in keys for part in parts for name in part.names()):
         return None
     remainder = None if not parts else parts[0] if len(parts) == 1 else Compound("AND", tuple(parts))
-    unique = {str(value): value for value in partition.values}
-    return KeyQuery(keys[0], tuple(unique.values()), sort, remainder)
+    return KeyQuery(tuple(test for test in partitions if test is not None), tuple(sorts), remainder)
 
 
 def _take(parts: list[Condition], name: str, operators: tuple[str, ...]) -> Test | None:
@@ -439,6 +482,8 @@ class _Parser:
         return OptionError(f"the condition {quoted(self.text)}: {excerpt} at character {position + 1} {problem}")
 
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-partition-sort-keys
+_MAX_KEY_BYTES = 2048
 _ARROW: dict[str, pa.DataType] = {"S": pa.string(), "N": pa.string(), "B": pa.binary()}
 
 
@@ -449,7 +494,7 @@ class LookupKeys:
     Attributes
     ----------
     names
-        The key attributes of each key: the partition key, and the sort key if it was given.
+        The key attributes of each key: the partition key, and the attributes of the sort key that were given.
     given_count
         The number of given keys, including duplicates.
     """
@@ -459,7 +504,7 @@ class LookupKeys:
     given_count: int
 
 
-def encode_keys(keys: GivenKeys, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
+def encode_keys(keys: GivenKeys, key_types: Sequence[tuple[str, str]], partition_count: int = 1) -> LookupKeys:
     """Return the given keys for a table or an index with these key attributes. The encoded keys are cached.
 
     Raises
@@ -470,7 +515,7 @@ def encode_keys(keys: GivenKeys, key_types: Sequence[tuple[str, str]]) -> Lookup
     encoded = keys.encoded.get(tuple(key_types))
     if encoded is None:
         try:
-            encoded = _encoded(_table_of(keys.value, key_types), key_types)
+            encoded = _encoded(_table_of(keys.value, key_types), key_types, partition_count)
         except (DecodeError, SchemaError) as error:
             raise OptionError(f"keys: {error}") from error
         keys.encoded[tuple(key_types)] = encoded
@@ -478,16 +523,21 @@ def encode_keys(keys: GivenKeys, key_types: Sequence[tuple[str, str]]) -> Lookup
     return lookup_keys
 
 
-def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]]) -> LookupKeys:
+def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]], partition_count: int) -> LookupKeys:
     types = dict(key_types)
     columns = {name_of_field(field): field.name for field in rows.schema}
     names = tuple(name for name in types if name in columns)
-    if names[:1] != tuple(types)[:1]:
-        raise OptionError(f"keys have no {next(iter(types))!r}, the partition key: they have {', '.join(columns)}")
+    for position, name in enumerate(types):
+        if name not in names and (position < partition_count or names[position:]):
+            role = "of the partition key" if position < partition_count else f"which precedes {names[position]!r}"
+            raise OptionError(f"keys have no {name!r}, {role}: they have {', '.join(columns)}")
     rows = rows.select([columns[name] for name in names])
-    encoder, seen, texts = Encoder(rows.schema, keys={name: types[name] for name in names}), KeySet(), list[bytes]()
+    encoder, seen, texts = _key_encoder(rows.schema, {name: types[name] for name in names}), KeySet(), list[bytes]()
     first = 0
     for batch in checked_batches(rows.to_batches()):
+        for name, column in zip(names, batch.columns, strict=True):
+            if column.null_count:
+                raise OptionError(f"key {first + column.is_null().index(True).as_py()} has no {name!r}")
         items = encoder.encode_view(batch)
         for refusal in items.refusals:
             raise OptionError(f"key {first + refusal.row}: {refusal.attribute}: {refusal.message}")
@@ -498,6 +548,15 @@ def _encoded(rows: pa.Table, key_types: Sequence[tuple[str, str]]) -> LookupKeys
     if not texts:
         raise OptionError("keys are empty: there is nothing to look up")
     return LookupKeys(tuple(texts), names, first)
+
+
+def _key_encoder(schema: pa.Schema, types: Mapping[str, str]) -> Encoder:
+    """Return an encoder that checks up to two attributes as a table's key, and more as keys of an index."""
+    names = tuple(types)
+    if len(names) <= 2:  # noqa: PLR2004 - a table's key
+        return Encoder(schema, keys=types)
+    keys = tuple(IndexKey(name, types[name], _MAX_KEY_BYTES, "") for name in names[1:])
+    return Encoder(schema, keys={names[0]: types[names[0]]}, options=EncodeOptions(index_keys=keys))
 
 
 def _table_of(value: Any, key_types: Sequence[tuple[str, str]]) -> pa.Table:
@@ -587,26 +646,29 @@ def selection_of(table: TableDescription, options: ScanOptions) -> Selection:
         return Selection()
     types = {**dict(table.key_types), **{key.name: key.tag for key in (index.keys if index else ())}}
     keys = index.key_names if index else tuple(name for name, _ in table.key_types)
-    query = key_query(condition, keys)
+    partition_count = index.partition_key_count if index else 1
+    query = key_query(condition, keys, partition_count)
     if query is None:
-        unbound = keys[0] not in condition.names()
+        partition = ", ".join(map(repr, keys[:partition_count]))
+        unbound = set(keys[:partition_count]).isdisjoint(condition.names())
         warning = (
-            f"the condition names the partition key {keys[0]!r}, but a Query cannot express it: it takes one or more "
+            f"the condition names the partition key {partition}, but a Query cannot express it: it takes one or more "
             "values of the partition key, and one test of the sort key; the whole table is read and filtered"
         )
         return Selection((), condition, () if unbound else (warning,))
-    _require_types(query.partition, types, query.partition_keys)
-    if query.sort is not None:
-        _require_sort(query.sort, types)
-    queries = tuple(Query(query.partition, key, query.sort) for key in query.partition_keys)
-    return Selection(queries, query.remainder)
+    for test in query.partitions:
+        _require_types(str(test.path[0]), types, test.values)
+    for test in query.sorts:
+        _require_sort(test, types)
+    return Selection(query.queries(), query.remainder)
 
 
 def _of_keys(
     table: TableDescription, keys: GivenKeys, index: IndexDescription | None, condition: Condition | None
 ) -> Selection:
     types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
-    lookup = encode_keys(keys, types)
+    partition_count = index.partition_key_count if index else 1
+    lookup = encode_keys(keys, types, partition_count)
     if index is None and len(lookup.names) == len(types):
         if condition is not None:
             raise OptionError(
@@ -617,8 +679,9 @@ def _of_keys(
         raise OptionError("where and keys both test the keys: use only one of the two")
     queries = []
     for text in lookup.texts:
-        partition, *sort = ((name, parse_json(text)[name]) for name in lookup.names)
-        queries.append(Query(*partition, *(Test("=", (name,), (value,)) for name, value in sort)))
+        values = [(name, parse_json(text)[name]) for name in lookup.names]
+        sorts = [Test("=", (name,), (value,)) for name, value in values[partition_count:]]
+        queries.append(query_of(values[:partition_count], sorts))
     return Selection(tuple(queries), condition)
 
 

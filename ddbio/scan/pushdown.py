@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -57,8 +57,20 @@ _ROUNDED = {-1: Context(prec=MAX_DIGITS, rounding=ROUND_FLOOR), 1: Context(prec=
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - Spark's microseconds, in UTC or in no zone
 
 
+class PushedKeys(NamedTuple):
+    """The key of a table or index: names and types of its attributes, and how many are the partition key."""
+
+    types: tuple[tuple[str, str], ...]
+    partition_count: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all key attributes."""
+        return tuple(name for name, _ in self.types)
+
+
 def pushed_condition(
-    filters: Iterable[Filter], columns: pa.Schema, keys: Sequence[tuple[str, str]], where: str | None, max_queries: int
+    filters: Iterable[Filter], columns: pa.Schema, keys: PushedKeys, where: str | None, max_queries: int
 ) -> str | None:
     """Return the condition of a read with these filters, all of which apply to its rows; None means no condition.
 
@@ -69,32 +81,36 @@ def pushed_condition(
     columns
         The normalised columns of all attributes that the filters may reference.
     keys
-        The partition key, and the sort key if there is one, of the table or index, with their types.
+        The key of the table or index.
     where
         The caller's condition.
     max_queries
         Maximum number of item collections that are read by Queries instead of a scan.
     """
     hints = _Hints(columns, keys)
+    names, count = keys.names, keys.partition_count
     parts = _flat(
         "AND", [hint for pushed_filter in filters if (hint := hints.where(pushed_filter, truth=True)) is not None]
     )
     own = None if where is None else parse_condition(where)
     own_parts = [] if own is None else [own]
-    names = tuple(name for name, _ in keys)
     plain = [part for part in parts if set(names).isdisjoint(part.names())]
-    if own is not None and key_query(own, names) is not None:
+    if own is not None and key_query(own, names, count) is not None:
         return _text(_within_limits([own], plain))
-    bound = _bound_values(parts, names[0])
-    if bound is not None and len(bound) <= max_queries:
-        partition = Test("IN", (names[0],), bound) if len(bound) > 1 else Test("=", (names[0],), bound)
-        sort = _sort_tests(parts, names[1]) if len(names) > 1 else []
-        for key_parts in ([partition, *sort], [partition]) if sort else ([partition],):
+    bound = {name: values for name in names[:count] if (values := _bound_values(parts, name)) is not None}
+    if len(bound) == count and math.prod(map(len, bound.values())) <= max_queries:
+        partition = [Test("IN" if len(values) > 1 else "=", (name,), values) for name, values in bound.items()]
+        sort = _sort_key_tests(parts, names[count:])
+        for key_parts in ([*partition, *sort], partition) if sort else (partition,):
             condition = _within_limits(own_parts, plain, key_parts)
-            if condition is not None and key_query(condition, names) is not None:
+            if condition is not None and key_query(condition, names, count) is not None:
                 return format_condition(condition)
     # Other filters that bind the partition key to many values are left out, since they would lead to Queries too.
-    loose = [part for part in parts if _values_of(part, names[0]) is None or not isinstance(part, Test)]
+    loose = [
+        part
+        for part in parts
+        if len(bound) < count or not isinstance(part, Test) or all(_values_of(part, name) is None for name in bound)
+    ]
     return _text(_within_limits(own_parts, loose))
 
 
@@ -105,10 +121,12 @@ def _text(condition: Condition | None) -> str | None:
 class _Hints:
     """Builder of conditions from filters on these columns."""
 
-    def __init__(self, columns: pa.Schema, keys: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, columns: pa.Schema, keys: PushedKeys) -> None:
         self._columns: Mapping[str, pa.Field[Any]] = {field.name: field for field in columns}
-        longest = (_MAX_PARTITION_KEY_BYTES, _MAX_SORT_KEY_BYTES)
-        self._keys = {name: (tag, size) for (name, tag), size in zip(keys, longest, strict=False)}
+        self._keys = {
+            name: (tag, _MAX_PARTITION_KEY_BYTES if position < keys.partition_count else _MAX_SORT_KEY_BYTES)
+            for position, (name, tag) in enumerate(keys.types)
+        }
 
     def where(self, filter_: Filter, *, truth: bool) -> Condition | None:  # noqa: PLR0911 - one for each kind
         """Return the condition of all items for whose rows a filter is true, or false; None means no condition."""
@@ -355,6 +373,17 @@ def _values_of(part: Condition, name: str) -> tuple[AttributeValue, ...] | None:
     alternatives = [_values_of(inside, name) for inside in part.parts]
     unique = {str(value): value for values in alternatives for value in values or ()}
     return None if None in alternatives else tuple(unique.values())
+
+
+def _sort_key_tests(parts: Sequence[Condition], names: Sequence[str]) -> list[Condition]:
+    """Return the tests of the sort attributes that a Query can use: equalities, then at most one range."""
+    tests: list[Condition] = []
+    for name in names:
+        own = _sort_tests(parts, name)
+        tests += own
+        if not all(isinstance(test, Test) and test.operator == "=" for test in own) or not own:
+            break
+    return tests
 
 
 def _sort_tests(parts: Sequence[Condition], name: str) -> list[Condition]:

@@ -22,7 +22,7 @@ from ddbio.items.schema.file import schema_to_json
 from ddbio.items.schema.item_schema import arrow_schema_of
 from ddbio.scan.describe import describe_scan, sample_table, unsampled
 from ddbio.scan.plan import budget_of
-from ddbio.scan.pushdown import pushed_condition
+from ddbio.scan.pushdown import PushedKeys, pushed_condition
 from ddbio.spark.lease_server import request_lease_terms
 from ddbio.spark.reading import (
     ReadDescription,
@@ -155,7 +155,8 @@ def _where(
     if options.keys is not None:
         return options.where
     index = table.index(options.index) if options.index else None
-    keys = [(key.name, key.tag) for key in index.keys] if index else list(table.key_types)
+    types = tuple((key.name, key.tag) for key in index.keys) if index else tuple(table.key_types)
+    keys = PushedKeys(types, index.partition_key_count if index else 1)
     queries = read_units(table.size_bytes, options.consistent) / read_units(1, options.consistent)
     most = min(max(int(queries), _CHEAP_QUERIES), _MOST_QUERIES)
     return pushed_condition(pushed["filters"], known, keys, options.where, most)

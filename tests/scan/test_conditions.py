@@ -16,7 +16,6 @@ from ddbio.scan.conditions import (
     Compound,
     Expressions,
     Negated,
-    Query,
     format_condition,
     key_query,
     parse_condition,
@@ -125,10 +124,10 @@ def test_many_values_are_asked_for_in_groups():
 )
 def test_conditions_that_a_query_asks_for(text, partition, sort, rest):
     """A partition key of stated values makes queries, with one test of the sort key; the rest filters."""
-    found = key_query(parse_condition(text), ("pk", "sk"))
-    assert [value["S"] for value in found.partition_keys] == partition
-    assert (found.sort and found.sort.operator) == sort
-    assert (found.remainder and list(found.remainder.names())) == rest
+    query = key_query(parse_condition(text), ("pk", "sk"))
+    assert [part.partition_key["S"] for part in query.queries()] == partition
+    assert [test.operator for test in query.sorts] == ([sort] if sort else [])
+    assert (query.remainder and list(query.remainder.names())) == rest
 
 
 @pytest.mark.parametrize(
@@ -144,10 +143,43 @@ def test_conditions_that_no_query_can_ask_for(text):
 def test_a_query_as_an_expression():
     """Both keys are placeholders."""
     condition = parse_condition("pk = 'a' AND sk BETWEEN 1 AND 2")
-    found = key_query(condition, ("pk", "sk"))
     expressions = Expressions()
-    query = Query(found.partition, found.partition_keys[0], found.sort)
+    (query,) = key_query(condition, ("pk", "sk")).queries()
     assert query.write(expressions) == "#n0 = :v0 AND #n1 BETWEEN :v1 AND :v2"
+
+
+COMPOSITE = ("country", "year", "month", "city")
+
+
+@pytest.mark.parametrize(
+    ("text", "queries", "remainder"),
+    [
+        ("country = 'a' AND year = 1", 1, None),
+        ("country IN ('a', 'b') AND year IN (1, 2, 1) AND x = 1", 4, "x = 1"),
+        ("country = 'a' AND year = 1 AND month > 3", 1, None),
+        ("country = 'a' AND year = 1 AND city >= 'x' AND city <= 'y' AND month = 2", 1, None),
+    ],
+)
+def test_composite_keys_make_queries(text, queries, remainder):
+    """All partition attributes are constants; sort attributes are equal from the left, and the last has a range."""
+    query = key_query(parse_condition(text), COMPOSITE, 2)
+    assert len(query.queries()) == queries
+    assert query.remainder == (remainder and parse_condition(remainder))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "country = 'a'",
+        "country = 'a' AND year > 1",
+        "country = 'a' AND year = 1 AND city = 'x'",
+        "country = 'a' AND year = 1 AND month > 2 AND city = 'x'",
+        "country = 'a' AND year = 1 AND (month = 2 OR city = 'x')",
+    ],
+)
+def test_composite_keys_that_a_query_cannot_express(text):
+    """A partition attribute without a constant, or a gap before a sort attribute, is left to a scan."""
+    assert key_query(parse_condition(text), COMPOSITE, 2) is None
 
 
 PATHS = st.lists(st.one_of(st.text(min_size=1), st.integers(0, 9)), max_size=2).flatmap(

@@ -17,7 +17,7 @@ from ddbio.items.number import canonical_number
 from ddbio.items.schema.arrow import normalize_schema, tagged_field
 from ddbio.items.schema.times import parse_form, with_form
 from ddbio.scan.conditions import Expressions, key_query, parse_condition
-from ddbio.scan.pushdown import pushed_condition
+from ddbio.scan.pushdown import PushedKeys, pushed_condition
 from ddbio.testing.expressions.conditions import predicate_of
 from ddbio.testing.expressions.parsing import Placeholders
 from ddbio.testing.request import Request, stored_item
@@ -50,7 +50,7 @@ COLUMNS = normalize_schema(
         ]
     )
 )
-KEYS = (("pk", "S"), ("sk", "N"))
+KEYS = PushedKeys((("pk", "S"), ("sk", "N")))
 
 TEXTS = ["", "a", "b", "ab", "ba", "it's", "é", "z\u0301", "名", "\uffff", "\U0001f600", "\ud7ff", "1", "1.5", "1.50"]
 # Neighbours of doubles, and numbers that no column but one of text holds.
@@ -363,9 +363,42 @@ def test_many_keys_are_no_queries():
     many = call("IN", PK, *(constant(S, f"k{number}") for number in range(1_001)))
     few = call("=", column("n"), constant(N, "1"))
     assert pushed_condition([many, few], COLUMNS, KEYS, None, 1_000) == '"n" = 1'
-    found = key_query(parse_condition(pushed_condition([many, few], COLUMNS, KEYS, None, 1_001)), ("pk", "sk"))
-    assert len(found.partition_keys) == 1_001
-    assert found.remainder is not None
+    query = key_query(parse_condition(pushed_condition([many, few], COLUMNS, KEYS, None, 1_001)), ("pk", "sk"))
+    assert len(query.queries()) == 1_001
+    assert query.remainder is not None
+
+
+COMPOSITE = PushedKeys((("pk", "S"), ("n", "N"), ("s", "S"), ("sk", "N")), 2)
+
+
+@pytest.mark.parametrize(
+    ("filters", "condition"),
+    [
+        ([call("=", PK, constant(S, "a"))], "\"pk\" = 'a'"),
+        ([call("=", PK, constant(S, "a")), call("=", column("n"), constant(N, "1"))], '"pk" = \'a\' AND "n" = 1'),
+        (
+            [
+                call(">", column("sk"), constant(N, "3")),
+                call("=", column("s"), constant(S, "x")),
+                call("=", PK, constant(S, "a")),
+                call("IN", column("n"), constant(N, "1"), constant(N, "2")),
+            ],
+            '"pk" = \'a\' AND "n" IN (1, 2) AND "s" = \'x\' AND "sk" > 3',
+        ),
+        (
+            [
+                call(">", column("s"), constant(S, "x")),
+                call("=", column("sk"), constant(N, "3")),
+                call("=", PK, constant(S, "a")),
+                call("=", column("n"), constant(N, "1")),
+            ],
+            '"pk" = \'a\' AND "n" = 1 AND "s" > \'x\'',
+        ),
+    ],
+)
+def test_filters_of_composite_keys(filters, condition):
+    """Filters become a Query only if they bind all partition attributes; a range ends the sort attributes."""
+    assert pushed_condition(filters, COLUMNS, COMPOSITE, None, 100) == condition
 
 
 def test_a_filter_has_room_for_so_much():
