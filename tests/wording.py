@@ -1,7 +1,7 @@
 """Words and names that the style guide refuses: ``python -m tests.wording`` lists each use. ``./task lint`` runs it.
 
-It reads the docstrings and comments of all Python files, the messages and help texts of ``ddbio``, the names of variables
-and tests, and the prose of Markdown files. Code in Markdown is not read.
+It reads the docstrings and comments of all Python files, the messages and help texts of ``ddbio``, the names of
+variables and tests, and the prose of Markdown files. Code in Markdown is not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 #: Each refused word as a regular expression, and what to write instead. ``^`` is the start of a docstring.
 WORDS = {
-    r"^(?:return|hold|say|tell|give|yield|print|show)s? (?:what|which|how|where|who)\b": "the noun: 'Return the schema of …'",
+    r"^(?:return|hold|say|tell|give|yield|print|show)s? (?:what|which|how|where|who)\b": "the noun: 'Return the …'",
     r"^(?:hold|say|tell)s?\b": "the noun: 'Lease of …'",
     r"\b(?:go|goes|went|going|gone) on\b": "resume, continue",
     r"\b(?:anew|begun)\b": "again, restarted, started",
@@ -117,10 +117,10 @@ def _strings_of(tree: ast.Module, *, messages: bool) -> Iterator[tuple[int, str]
                     case ast.Expr(value=ast.Constant(value=str(text)) as constant):
                         docstrings.add(constant)
                         yield constant.lineno, text
-    if messages:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value and node not in docstrings:
-                yield node.lineno, node.value
+    for node in ast.walk(tree) if messages else ():
+        match node:
+            case ast.Constant(value=str(text)) if " " in text and node not in docstrings:
+                yield node.lineno, text
 
 
 def _comments_of(text: str) -> Iterator[tuple[int, str]]:
@@ -139,16 +139,17 @@ def _names_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def checked_files() -> list[Path]:
     """Return the Python and Markdown files of the repository, except this one."""
-    listed = subprocess.run(["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if name != "tests/wording.py" and (ROOT / name).exists()]
+    command = ["git", "ls-files", "*.py", "*.md"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [ROOT / name for name in names if name != "tests/wording.py" and (ROOT / name).exists()]
 
 
 def main(paths: list[str]) -> int:
     """Print each refused word in the given files, or in all files, and return 1 if one is used."""
-    refused = [use for path in ([Path(path).resolve() for path in paths] or checked_files()) for use in uses(path) if not use.is_excepted]
-    for use in refused:
-        print(use)
-    return bool(refused)
+    files = [Path(path).resolve() for path in paths] or checked_files()
+    refused = [use for path in files for use in uses(path) if not use.is_excepted]
+    sys.stdout.writelines(f"{use}\n" for use in refused)
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def test_a_catalog_has_each_run(fake, client, table, tmp_path, monkeypatch):
     ("options", "problem"),
     [
         ({"catalog": "iceberg://nowhere/shop.orders", "format": "iceberg"}, "no catalog 'nowhere'"),
-        ({"catalog": "iceberg://lake/shop.orders"}, "is for Iceberg tables, and this one is delta"),
+        ({"catalog": "iceberg://lake/shop.orders"}, "is for Iceberg tables, but this table is delta"),
         ({"catalog": "glue://lake.orders"}, "is not on S3"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_catalog_in_sql(tmp_path, monkeypatch):
     [
         ({"catalog": "iceberg://nowhere/shop.orders", "format": "iceberg"}, "no catalog 'nowhere'.*PYICEBERG_CATALOG"),
         ({"catalog": "iceberg://lake/orders", "format": "iceberg"}, "write iceberg://catalog/namespace.table"),
-        ({"catalog": NAME, "format": "delta"}, "is for Iceberg tables, and this one is delta"),
+        ({"catalog": NAME, "format": "delta"}, "is for Iceberg tables, but this table is delta"),
     ],
 )
 def test_names_that_say_nothing(options, problem, tmp_path):
