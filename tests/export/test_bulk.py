@@ -71,7 +71,7 @@ def test_a_bulk_put_can_be_cancelled(serve):
     assert ddbio.describe_bulk_put(job.arn, **options).status == "IN_PROGRESS"
     assert ddbio.cancel_bulk_put(job.arn, **options).status == "CANCELLED"
     fake.pass_time(3600)
-    with pytest.raises(ServiceError, match="CANCELLED, and what it has put stays"):
+    with pytest.raises(ServiceError, match="CANCELLED, and the items that it has put stay"):
         ddbio.wait_bulk_put(job.arn, **options)
 
 

@@ -89,7 +89,7 @@ def test_window_that_begins_within_what_is_known_is_refused(tmp_path, hours):
     full = writer.full([item(2, rng)])
     made = writer.incremental([Change(1, key(1), new=item(1, rng))])
     late = writer.incremental([], hours=hours)
-    with pytest.raises(ExportIncompleteError, match=r"begins before 2026-11-01T02:00:00.*ddbio export windows"):
+    with pytest.raises(ExportIncompleteError, match=r"starts before 2026-11-01T02:00:00.*ddbio export windows"):
         ddbio.fold_exports(full, [made, late])
 
 

@@ -135,7 +135,7 @@ def test_a_table_unlike_its_files_is_told(serve, s3):
     body = b'{"Item":{"pk":{"S":"stranger"},"sk":{"N":"1"}}}\n'
     s3[1].put_object(Bucket=BUCKET, Key="unlike/data/more", Body=body)
     fake.pass_time(60)
-    with pytest.raises(ValidationError, match=r"31 items, but its files hold 30"):
+    with pytest.raises(ValidationError, match=r"31 items, but its files contain 30"):
         ddbio.wait_import(job.arn, **options)
 
 

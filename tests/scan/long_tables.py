@@ -1,4 +1,4 @@
-"""Tables of some pages in each of four segments: one of single items, and one of collections."""
+"""Tables with several pages in each of four segments: one of single items, and one of item collections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = [
 
 @contextlib.contextmanager
 def long_tables() -> Iterator[FakeDynamoDB]:
-    """Serve both."""
+    """Serve both tables."""
     with FakeDynamoDB(process=True) as fake:
         fake.load("long", ITEMS, "pk")
         fake.load("orders", ORDERS, "pk,n:N")

@@ -1,4 +1,4 @@
-"""An endpoint in front of the fake that notes which pages of which segments were asked for."""
+"""Proxy in front of the fake that records the requested pages of segments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddbio.testing.server import HttpReply, HttpRequest, Server
 
 
 class Recorder:
-    """Pass requests on, and count the pages of segments that were asked for, by their start keys.
+    """Proxy that forwards requests and counts the requested pages of segments by their start keys.
 
     Attributes
     ----------
@@ -31,22 +31,22 @@ class Recorder:
         self._may, self.holds = threading.Event(), threading.Event()
 
     def hold_after(self, pages: int, segments: int) -> None:
-        """Answer so many queries, or pages of so many segments; the requests behind them wait for ``release``."""
+        """Answer this number of queries, or pages of a scan with this segment count; others wait for ``release``."""
         self._segments, self._left = segments, pages
         self._may.clear()
         self.holds.clear()
 
     def release(self) -> None:
-        """Answer every request from now on."""
+        """Answer all requests from now on."""
         self._left = math.inf
         self._may.set()
 
     def pages(self, segments: int) -> Counter[tuple[int, str]]:
-        """Return how often each page was asked for of a scan of so many segments: its sample has other ones."""
+        """Return the number of requests for each page of a scan with these segments; its sample uses other segments."""
         return Counter((segment, key) for total, segment, key in self._asked if total == segments)
 
     def asked_again(self, segments: int) -> Counter[int]:
-        """Return of each segment how many pages were asked for again."""
+        """Return the number of repeated page requests of each segment."""
         again = Counter[int]()
         for (segment, _), count in self.pages(segments).items():
             again[segment] += count - 1
@@ -74,7 +74,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def recording(endpoint_url: str) -> Iterator[Recorder]:
-    """Open such an endpoint."""
+    """Open a recording proxy."""
     recorder = Recorder(endpoint_url)
     try:
         yield recorder

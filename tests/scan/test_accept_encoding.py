@@ -1,4 +1,4 @@
-"""Compressed answers, asked for by an option of the verbs."""
+"""Compressed responses, requested by an option of the verbs."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ TABLE = {
 
 @pytest.mark.parametrize("wire", ["light", "botocore"])
 @pytest.mark.parametrize(("asked", "header"), [({}, "identity"), ({"accept_encoding": "gzip"}, "gzip")])
-def test_sample_and_scan_ask_as_told(wire, asked, header, monkeypatch):
-    """Every page is asked for as the option says, by default uncompressed."""
+def test_sample_and_scan_request_the_encoding(wire, asked, header, monkeypatch):
+    """Every page is requested with the encoding of the option, by default uncompressed."""
     monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     with ScriptedServer(answer(json.dumps({"Table": TABLE}).encode())) as server:
         assert ddbio.read_table("table", endpoint_url=server.url, **asked)["id"].to_pylist() == ["a"]
-    pages = [each for each in server.requests if each.headers["x-amz-target"].endswith(".Scan")]
-    assert [each.headers["accept-encoding"] for each in pages] == [header, header]
+    pages = [request for request in server.requests if request.headers["x-amz-target"].endswith(".Scan")]
+    assert [page.headers["accept-encoding"] for page in pages] == [header, header]
 
 
 @pytest.mark.parametrize("wire", ["light", "botocore"])
 def test_a_compressed_scan_brings_the_same_rows(wire, monkeypatch):
-    """A table of many pages is the same table, however it came over the wire."""
+    """A table of many pages is read identically with each encoding."""
     monkeypatch.setenv("DDBIO_TRANSPORT", wire)
     items = [json.dumps({"id": {"S": f"{number:03}"}, "text": {"S": "x" * 5_000}}).encode() for number in range(700)]
     with FakeDynamoDB() as fake:
         fake.load("table", items, "id:S")
         plain, packed = (
-            ddbio.read_table("table", endpoint_url=fake.endpoint_url, accept_encoding=each).sort_by("id")
-            for each in ("identity", "gzip")
+            ddbio.read_table("table", endpoint_url=fake.endpoint_url, accept_encoding=encoding).sort_by("id")
+            for encoding in ("identity", "gzip")
         )
     assert plain.num_rows == 700
     assert packed.equals(plain)
 
 
 def test_the_option_has_all_its_spellings():
-    """Spark's option means the same; another encoding is refused."""
+    """Spark's option has the same effect; another encoding is refused."""
     assert parse_options(ScanOptions, {"table": "t", "acceptencoding": "gzip"}).accept_encoding == "gzip"
     with pytest.raises(OptionError, match=r"accept_encoding.*deflate"):
         parse_options(ScanOptions, {"table": "t", "accept_encoding": "deflate"})

@@ -1,4 +1,4 @@
-"""The budget, measured by the server's own record: never above it for long."""
+"""The budget in the server's own record: it is never exceeded for long."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PYSPARK_SOCKETS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExc
 
 @pytest.fixture(scope="module")
 def fake():
-    """Serve all flights, unlimited, from a process of its own."""
+    """Serve all flights without limits, from a separate process."""
     with FakeDynamoDB(process=True) as server:
         server.load("flights", flight_lines(), KEY)
         yield server
@@ -37,7 +37,7 @@ def fake():
 def test_a_budget_holds_for_the_whole_job(fake, tmp_path, case):
     """Over any 10 s the budget is not exceeded by all tasks together.
 
-    A tenth is left to a busy machine, where requests wait for the server; virtual time has closer bounds.
+    The tolerance is 10 %, because requests wait for the server on a busy machine; tests in virtual time are stricter.
     """
     options = {"engine": "local", "rcu_per_second": BUDGET, "consistent": True, **case}
     before = fake.consumed("flights")

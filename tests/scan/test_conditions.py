@@ -1,4 +1,4 @@
-"""Tests of conditions: what their text means, and the expressions that become of it."""
+"""Tests of conditions: their parsed meaning, and the resulting expressions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ddbio.scan.conditions import (
 
 
 def written(text):
-    """Return a condition as an expression in which names and values stand for themselves."""
+    """Return a condition as an expression with placeholders replaced by names and values."""
     expressions = Expressions()
-    found = parse_condition(text).write(expressions)
+    expression = parse_condition(text).write(expressions)
     members = expressions.members()
     for placeholder, value in sorted(members.get("ExpressionAttributeValues", {}).items(), reverse=True):
-        found = found.replace(placeholder, str(value))
+        expression = expression.replace(placeholder, str(value))
     for placeholder, name in sorted(members.get("ExpressionAttributeNames", {}).items(), reverse=True):
-        found = found.replace(placeholder, name)
-    return found
+        expression = expression.replace(placeholder, name)
+    return expression
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def written(text):
         ('"select" = 1', "select = {'N': '1'}"),
     ],
 )  # fmt: skip
-def test_what_a_condition_becomes(text, expression):
-    """Constants have DynamoDB's types, and words of the language are not case-sensitive."""
+def test_conditions_as_expressions(text, expression):
+    """Constants have DynamoDB's types, and keywords are not case-sensitive."""
     assert written(text) == expression
 
 
@@ -79,8 +79,8 @@ def test_what_a_condition_becomes(text, expression):
         ("in = 1", "is unexpected; expected the name of an attribute (in double quotes"),
     ],
 )
-def test_what_is_no_condition(text, words):
-    """The error shows the place, and what may stand there."""
+def test_invalid_conditions(text, words):
+    """The error shows the position and the expected tokens."""
     with pytest.raises(OptionError) as caught:
         parse_condition(text)
     assert words in str(caught.value)
@@ -88,14 +88,14 @@ def test_what_is_no_condition(text, words):
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_condition_or_one_error(text):
-    """Nothing but an error about the option comes of a text that is no condition."""
+    """Any text that is not a condition raises only an error of the option."""
     with contextlib.suppress(OptionError):
         assert parse_condition(text).write(Expressions())
 
 
 @given(name=st.text(min_size=1, max_size=20), value=st.text(max_size=20))
 def test_names_and_values_are_never_part_of_an_expression(name, value):
-    """A quoted name or text is what it was, whatever characters it has."""
+    """A quoted name or text keeps its value, regardless of its characters."""
     condition = parse_condition(f""""{name.replace('"', '""')}" = '{value.replace("'", "''")}' """)
     expressions = Expressions()
     assert condition.write(expressions) == "#n0 = :v0"
@@ -106,14 +106,14 @@ def test_names_and_values_are_never_part_of_an_expression(name, value):
 
 
 def test_many_values_are_asked_for_in_groups():
-    """The service takes 100 operands of IN."""
+    """The values of IN are split into groups, because the service accepts 100 operands."""
     text = f"a IN ({', '.join(map(str, range(250)))})"
     expression = parse_condition(text).write(Expressions())
     assert [part.count(":v") for part in expression.split(" OR ")] == [100, 100, 50]
 
 
 @pytest.mark.parametrize(
-    ("text", "partition", "sort", "rest"),
+    ("text", "partition", "sort", "remainder"),
     [
         ("pk = 'a'", ["a"], None, None),
         ("pk IN ('a', 'b', 'a')", ["a", "b"], None, None),
@@ -122,12 +122,12 @@ def test_many_values_are_asked_for_in_groups():
         ("sk >= 3 AND sk <= 5 AND pk = 'a' AND (x = 1 OR y = 2)", ["a"], "BETWEEN", ["x", "y"]),
     ],
 )
-def test_conditions_that_a_query_asks_for(text, partition, sort, rest):
-    """A partition key of stated values makes queries, with one test of the sort key; the rest filters."""
+def test_conditions_that_a_query_asks_for(text, partition, sort, remainder):
+    """A condition on partition keys becomes Queries, with one test of the sort key; the remaining condition filters."""
     query = key_query(parse_condition(text), ("pk", "sk"))
     assert [part.partition_key["S"] for part in query.queries()] == partition
     assert [test.operator for test in query.sorts] == ([sort] if sort else [])
-    assert (query.remainder and list(query.remainder.names())) == rest
+    assert (query.remainder and list(query.remainder.names())) == remainder
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_conditions_that_a_query_asks_for(text, partition, sort, rest):
      "pk = 'a' AND sk > 1 AND sk < 3", "pk = 'a' AND (sk = 1 OR x = 2)", "pk.x = 'a'", "pk = 'a' AND sk <> 3"],
 )  # fmt: skip
 def test_conditions_that_no_query_can_ask_for(text):
-    """Whatever a key condition cannot say is left to a scan."""
+    """Conditions that a key condition cannot express are left to a scan."""
     assert key_query(parse_condition(text), ("pk", "sk")) is None
 
 
@@ -183,7 +183,7 @@ def test_composite_keys_that_a_query_cannot_express(text):
 
 
 PATHS = st.lists(st.one_of(st.text(min_size=1), st.integers(0, 9)), max_size=2).flatmap(
-    lambda rest: st.text(min_size=1).map(lambda name: (name, *rest))
+    lambda steps: st.text(min_size=1).map(lambda name: (name, *steps))
 )
 CONSTANTS = st.one_of(
     st.text().map(lambda text: {"S": text}),
@@ -206,11 +206,11 @@ TESTS = st.one_of(
 )
 
 
-def _several(sign, parts):
+def _compound(sign, parts):
     inside = [
-        each
+        condition
         for part in parts
-        for each in (part.parts if isinstance(part, Compound) and part.operator == sign else [part])
+        for condition in (part.parts if isinstance(part, Compound) and part.operator == sign else [part])
     ]
     return Compound(sign, tuple(inside))
 
@@ -218,7 +218,7 @@ def _several(sign, parts):
 CONDITIONS = st.recursive(
     TESTS,
     lambda inner: st.one_of(
-        st.builds(_several, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3)),
+        st.builds(_compound, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3)),
         inner.map(Negated),
     ),
     max_leaves=5,
@@ -227,5 +227,5 @@ CONDITIONS = st.recursive(
 
 @given(CONDITIONS)
 def test_a_condition_as_text(condition):
-    """The text of a condition is the same condition, whatever its names and values are."""
+    """The text of a condition is parsed to the same condition, for all names and values."""
     assert parse_condition(format_condition(condition)) == condition

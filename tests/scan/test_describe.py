@@ -1,4 +1,4 @@
-"""Samples are as large as asked, and cost no more than what is read of the table."""
+"""Samples have the requested size, and cost no more than the pages that are read."""
 
 import json
 from threading import Event
@@ -32,15 +32,15 @@ def server():
 
 @pytest.mark.parametrize("asked", [100, 1000, 2000, 4000, 5000, 20_000])
 def test_a_sample_is_as_large_as_asked(server, asked):
-    """A table that holds so many items gives them, or all it has; hash ranges are never exactly of one size."""
-    found = ddbio.infer_schema("small", endpoint_url=server.endpoint_url, sample_items=asked)
-    assert 0.9 * min(asked, COUNT) <= found.item_count <= min(asked, COUNT) + 4
+    """The sample has the requested number of items or all items; hash ranges are never of exactly equal size."""
+    schema = ddbio.infer_schema("small", endpoint_url=server.endpoint_url, sample_items=asked)
+    assert 0.9 * min(asked, COUNT) <= schema.item_count <= min(asked, COUNT) + 4
 
 
 @pytest.mark.parametrize("consistent", [False, True])
 @pytest.mark.parametrize("rate", [3, 47, 405, 2559, 2560, 4000, 5119, 5120])
 def test_the_page_limit_of_a_plan_is_that_of_the_first_request(rate, consistent):
-    """Whatever the rate, pages are asked for with the limit that is printed, or without one if none is."""
+    """The planned page limit is also the limit of the first request, at any rate."""
     table = TableDescription("t", "arn", "id", "ACTIVE", (("pk", "S"),), 10**6, 731 * 10**6, on_demand=True)
     values = {"table": "t", "dest": "d", "rcu_per_second": rate, "consistent": consistent, "engine": "local"}
     options = parse_options(ScanToFilesOptions, values)
@@ -58,14 +58,14 @@ def test_the_page_limit_of_a_plan_is_that_of_the_first_request(rate, consistent)
 
 
 def test_few_items_need_no_large_sample(server, tmp_path):
-    """A limit bounds the sample too, which then is the items that are read."""
+    """A limit also bounds the sample, which then consists of the items to read."""
     report = ddbio.scan_to_files("small", tmp_path, endpoint_url=server.endpoint_url, limit=3)
     assert (report.items, report.rescued) == (3, 0)
     assert report.rcu_consumed <= 2
 
 
 def test_jobs_log_their_start_and_their_end(server, tmp_path, caplog):
-    """Whoever has no terminal finds in the log what was begun, under which id, and how it ended."""
+    """Without a terminal, the log contains the start of a job, its id, and its end."""
     caplog.set_level("INFO", "ddbio")
     report = ddbio.scan_to_files("small", tmp_path / "out", endpoint_url=server.endpoint_url)
     server.load("other", b"", "pk:S")

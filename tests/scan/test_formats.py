@@ -1,4 +1,4 @@
-"""Scans into every format, and what other verbs read of their files."""
+"""Scans into every format, and reads of their files by other verbs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
 
 @pytest.fixture
 def scan(fake, tmp_path):
-    """Return the verb, on the fake and this test's folder."""
+    """Return the verb for the fake and the folder of the test."""
 
     def run(table, **options):
         options = {"endpoint_url": fake.endpoint_url, "engine": "local", "nulls": "keep", **options}
@@ -27,7 +27,7 @@ def scan(fake, tmp_path):
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
 def test_files_of_a_scan_hold_the_table(scan, tmp_path, name):
-    """The digest of the folder is that of what the service sent, misfits and NULL included."""
+    """The digest of the folder is equal to that of the service's responses, including misfits and NULL."""
     report = scan("drifted", format=name, digest=True, segments=2, sample_items=100)
     assert report.rows == 3000
     assert report.rescued
@@ -39,7 +39,7 @@ def test_files_of_a_scan_hold_the_table(scan, tmp_path, name):
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
 def test_files_of_a_scan_are_loaded_exactly(fake, scan, tmp_path, name):
-    """A table that is loaded from the files of a scan has the items of the scanned one; files know their types."""
+    """A table that is loaded from the files of a scan has the same items; the files contain the types."""
     report = scan("drifted", format=name, digest=True, sample_items=100, segments=1)
     target = f"loaded-{name}"
     fake.load(target, b"", "pk:S")
@@ -51,7 +51,7 @@ def test_files_of_a_scan_are_loaded_exactly(fake, scan, tmp_path, name):
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("name", ["csv", "json", "orc", "avro", "dynamodb-json"])
 def test_partitioned_files_of_a_scan_hold_the_table(scan, tmp_path, name, keep):
-    """A column that the folders say is not looked for in the files, unless it was kept there."""
+    """A partition column is read from the folder names, unless the files contain it."""
     options = {"partition_by": "origin", "keep_partition_columns": keep}
     report = scan("flights", format=name, digest=True, segments=1, **options)
     assert len(report.files) == 3
@@ -59,7 +59,7 @@ def test_partitioned_files_of_a_scan_hold_the_table(scan, tmp_path, name, keep):
 
 
 def test_a_codec_is_refused_before_anything_is_read(scan, tmp_path):
-    """A format without such a codec, or an export with one, is an error that names the others."""
+    """A codec that the format does not support, or any codec of an export, is refused; the error lists the others."""
     with pytest.raises(OptionError, match="format json has no compression snappy: give gzip, zstd, none"):
         scan("types", format="json", compression="snappy")
     with pytest.raises(OptionError, match="the files of an export are gzip"):
@@ -68,7 +68,7 @@ def test_a_codec_is_refused_before_anything_is_read(scan, tmp_path):
 
 
 def test_lines_are_plain_json(scan):
-    """Numbers that doubles keep are numbers, others are text; binary is base64, sets are lists, NULL is rescued."""
+    """Numbers that fit doubles are numbers, others are text; binary is base64, sets are lists, NULL is rescued."""
     report = scan("types", format="json", compression="none", segments=1)
     [line] = [line for line in Path(report.files[0].path).read_text().splitlines() if '"item-00007"' in line]
     assert json.loads(line) == {

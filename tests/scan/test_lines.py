@@ -1,4 +1,4 @@
-"""A table scan in the layout of a native export: what reads exports reads it, whole or not at all."""
+"""Table scans in the layout of a native export, which export readers accept, completely or not at all."""
 
 import base64
 import gzip
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture
 def export(fake, tmp_path):
-    """Return a function that scans a table of the fake into a native-shaped export, on threads of this process."""
+    """Return a function that scans a table of the fake into an export layout, on threads of this process."""
 
     def run_scan(table, **options):
         settings = {"engine": "local", "format": "dynamodb-export", "endpoint_url": fake.endpoint_url, **options}
@@ -29,13 +29,13 @@ def export(fake, tmp_path):
 
 
 def summary_of(home):
-    """Return what the export's summary says."""
+    """Return the summary of an export."""
     return parse_summary((home / "manifest-summary.json").read_bytes(), "here")
 
 
 @pytest.mark.parametrize("table", ["types", "drifted", "empty"])
 def test_export_holds_the_table(export, fake, tmp_path, table):
-    """Every item is there as it came over the wire, also what fits no column: the digests agree."""
+    """All items are in the export as they were sent, including misfits: the digests are equal."""
     report = export(table, digest=True, segments=4)
     home = tmp_path / "AWSDynamoDB" / "made"
     digest = Digest()
@@ -55,7 +55,7 @@ def test_reading_it_equals_scanning(export, fake, tmp_path):
 
 
 def test_layout_is_the_native_one(export, tmp_path):
-    """The folder holds what an export has, every checksum right, the summary last; the table is named by its ARN."""
+    """The folder has the files of an export with correct checksums, and the summary comes last; the table is an ARN."""
     export("types", target_file_bytes=64 * 1024)
     home = tmp_path / "AWSDynamoDB" / "made"
     names = {path.name for path in home.iterdir()} - {"_ddbio"}
@@ -75,7 +75,7 @@ def test_layout_is_the_native_one(export, tmp_path):
 
 
 def test_part_of_a_table_is_flagged(export, tmp_path):
-    """A scan of some attributes says so, and nothing can be folded on it."""
+    """A scan of some attributes is marked as filtered, and cannot be the base of a fold."""
     export("types", columns=("pk", "n"))
     summary = summary_of(tmp_path / "AWSDynamoDB" / "made")
     assert summary.filtered
@@ -84,7 +84,7 @@ def test_part_of_a_table_is_flagged(export, tmp_path):
 
 
 def test_overwrite_replaces_the_export(export, tmp_path):
-    """Made again over itself there is one export; appended there would be none."""
+    """Overwriting replaces the export; append mode is refused."""
     export("types")
     report = export("drifted", mode="overwrite")
     assert ddbio.read_export(tmp_path / "AWSDynamoDB" / "made").num_rows == report.items == 3000
@@ -93,14 +93,14 @@ def test_overwrite_replaces_the_export(export, tmp_path):
 
 
 def test_failed_scan_leaves_no_export(export, fake, tmp_path):
-    """A scan that fails leaves neither manifests nor files."""
+    """A failed scan leaves neither manifests nor files."""
     with pytest.raises(ddbio.DdbioError):
         export("nothing")
     assert not list(tmp_path.rglob("*.*"))
 
 
 def test_command_writes_an_export(fake, tmp_path, capsys):
-    """The flag does what the option does, and what it wrote is read by the other command."""
+    """The flag has the effect of the option, and the other command reads the written export."""
     home, out = str(tmp_path / "made"), str(tmp_path / "out")
     flags = ["--format", "dynamodb-export", "--endpoint-url", fake.endpoint_url, "--engine", "local", "--json"]
     assert not run(["scan", "flights", home, *flags])

@@ -1,4 +1,4 @@
-"""Reads of items by their keys: exactly those, each once, by BatchGetItem or by Query."""
+"""Reads of items by their keys, by BatchGetItem or by Query: each requested item is read once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fake():
 
 @pytest.fixture
 def read(fake):
-    """Return how keys are read."""
+    """Return a function that reads keys."""
 
     def run(keys, table="orders", **options):
         return ddbio.read_table(table, keys=keys, endpoint_url=fake.endpoint_url, region="eu-west-1", **options)
@@ -44,7 +44,7 @@ def read(fake):
     return run
 
 
-def found(table):
+def keys_of(table):
     """Return the keys of a table's rows."""
     return sorted((row["pk"], int(row["sk"])) for row in table.to_pylist())
 
@@ -64,56 +64,56 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_whole_keys(read, form):
-    """Items with given keys are read, each once, however the keys come, and however often."""
+def test_complete_keys(read, form):
+    """Items of the given keys are read once, for all input formats and with duplicates."""
     keys = [(item["pk"]["S"], int(item["sk"]["N"])) for item in ITEMS[::2]]
     table = read(FORMS[form]([*keys, *keys[:50]]))
-    assert found(table) == sorted(keys)
+    assert keys_of(table) == sorted(keys)
     row = next(row for row in table.to_pylist() if row["sk"] == 10)
     assert sorted(row["tags"]) == ['"Items":[', "]}"]
     assert int(row["total"]) == 70
 
 
-def test_missing_keys_are_told(read, caplog):
-    """Keys without an item are no rows, are counted and named."""
+def test_missing_keys_are_reported(read, caplog):
+    """Keys without an item are no rows; they are counted and named in the log."""
     with caplog.at_level(logging.WARNING, "ddbio.scan"):
         table = read([("a", 1), ("a", 1000), ("nobody", 2)])
-    assert found(table) == [("a", 1)]
+    assert keys_of(table) == [("a", 1)]
     (message,) = [record.getMessage() for record in caplog.records if "no items" in record.getMessage()]
     assert "2 keys" in message
     assert '{"pk":{"S":"a"},"sk":{"N":"1000"}}' in message
 
 
 def test_partition_keys_are_queried(read, caplog):
-    """Partition keys alone ask for their item collections, beside a condition that tests no key."""
-    assert found(read(["a", "ç", "a"])) == sorted((pk, sk) for pk in "aç" for sk in range(150))
-    assert found(read(["ç"], where="total > 1000")) == [("ç", sk) for sk in range(143, 150)]
+    """Partition keys alone read their item collections; a condition may filter other attributes."""
+    assert keys_of(read(["a", "ç", "a"])) == sorted((pk, sk) for pk in "aç" for sk in range(150))
+    assert keys_of(read(["ç"], where="total > 1000")) == [("ç", sk) for sk in range(143, 150)]
     with caplog.at_level(logging.WARNING, "ddbio.scan"):
         assert read(["nobody", "a"], columns=["total"]).num_rows == 150
     assert '{"pk":{"S":"nobody"}}' in caplog.text
 
 
 def test_limits_and_columns(read):
-    """A lookup takes a limit and columns, as any read does."""
+    """A lookup supports a limit and columns like other reads."""
     keys = [(item["pk"]["S"], int(item["sk"]["N"])) for item in ITEMS]
     assert read(keys, limit=123).num_rows == 123
     assert read(keys[:5], columns=["total"]).column_names == ["total", "_rescue"]
 
 
 def test_answers_that_are_full(read):
-    """Answers end at 16 MiB; keys that they leave are asked for again."""
+    """Answers end at 16 MiB; the remaining keys are requested again."""
     table = read(list(range(len(LARGE))), table="large")
-    assert sorted(int(each) for each in table["id"].to_pylist()) == list(range(60))
+    assert sorted(int(number) for number in table["id"].to_pylist()) == list(range(60))
 
 
-def test_throttled_keys_are_asked_for_again():
-    """What the service leaves unprocessed is read later, and each item once."""
+def test_throttled_keys_are_requested_again():
+    """Unprocessed keys are read later, and each item is read once."""
     with FakeDynamoDB(faults=Faults(unprocessed_ratio=0.3, error_before_ratio=0.1, reset_ratio=0.1, seed=3)) as slow:
         slow.load("slow", [{"id": {"N": str(number)}} for number in range(400)], "id:N")
         table = ddbio.read_table(
             "slow", keys=list(range(400)), endpoint_url=slow.endpoint_url, region="eu-west-1", sample_items=10
         )
-    assert sorted(int(each) for each in table["id"].to_pylist()) == list(range(400))
+    assert sorted(int(number) for number in table["id"].to_pylist()) == list(range(400))
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_throttled_keys_are_asked_for_again():
     ids=str,
 )
 def test_wrong_keys(read, keys, options, message):
-    """Keys that the table cannot have are refused before anything is read."""
+    """Keys that do not match the table are refused before anything is read."""
     with pytest.raises(OptionError, match=message):
         read(keys, **options)
 
 
 def test_index(fake):
-    """The keys of an index are asked for by Query, since BatchGetItem reads no index."""
+    """Keys of an index are read by Query, since BatchGetItem does not support indexes."""
     at = {"endpoint_url": fake.endpoint_url, "region": "eu-west-1"}
     ddbio.create_table("states", key="id:S", gsi="by_state=state:S", **at)
     rows = pa.table({"id": [str(n) for n in range(90)], "state": ["open", "paid", "sent"] * 30})
@@ -151,14 +151,14 @@ def test_index(fake):
 
 
 def run(*words):
-    """Return what a command prints."""
+    """Return the output of a command."""
     done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
 def test_plan_and_report(fake, tmp_path):
-    """The plan says how many keys, requests and units; the report counts keys without an item."""
+    """The plan has the numbers of keys, requests and units; the report counts keys without an item."""
     (tmp_path / "keys.jsonl").write_text('["a", 1]\n["a", 2]\n["zz", 1]\n')
     pq.write_table(pa.table({"pk": ["a"] * 120, "sk": list(range(120))}), tmp_path / "keys.parquet")
     at = ["--endpoint-url", fake.endpoint_url, "--region", "eu-west-1", "--json"]
@@ -171,11 +171,11 @@ def test_plan_and_report(fake, tmp_path):
 
 
 def test_one_budget(fake, tmp_path):
-    """The units of its requests are those that the service charges."""
+    """The consumed units of the requests are equal to those that the service charges."""
     report = ddbio.scan_to_files(
         "orders", tmp_path / "out", keys=[("a", sk) for sk in range(100)], endpoint_url=fake.endpoint_url,
         region="eu-west-1", rcu_per_second=1000, sample_items=10, consistent=True, engine="local",
     )  # fmt: skip
-    # One unit an item, and ten for the sample.
+    # One unit per item, and ten for the sample.
     assert report.rcu_consumed == 110
     assert report.items == 100

@@ -1,4 +1,4 @@
-"""The answers to BatchGetItem are cut into items as bytes, however the members are arranged."""
+"""Responses of BatchGetItem are split into items as bytes, for any order of their members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = tuple(json.dumps({"pk": {"S": text}}).encode() for text in (ITEMS[0]["pk"
 @pytest.mark.parametrize("order", [*itertools.permutations(MEMBERS)], ids=str)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_every_order_of_members(order, indent):
-    """Items, units, unprocessed and missing keys are found wherever they stand."""
+    """Items, units, unprocessed and missing keys are found at any position."""
     body = json.dumps({name: MEMBERS[name] for name in order}, indent=indent).encode()
     answer = AnswerReader().read(body, KEYS)
     assert json.loads(b"[" + answer.items + b"]") == ITEMS
@@ -36,6 +36,6 @@ def test_every_order_of_members(order, indent):
 
 @pytest.mark.parametrize("body", [b"{}", b'{"Items":[]}', b"[]", b"nothing", b'{"Responses":{"table":[{'])
 def test_no_answer(body):
-    """Anything else is refused."""
+    """Other texts are refused."""
     with pytest.raises(DecodeError):
         AnswerReader().read(body, KEYS)

@@ -1,4 +1,4 @@
-"""Memory of one task: bounded, whatever the table's size."""
+"""Memory of one task, which is bounded for tables of any size."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ print(json.dumps({"rows": report.rows, "growth_mib": (status("VmHWM") - start) /
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_a_task_s_memory_is_bounded(tmp_path):
-    """The peak of a task that reads 160 MB of wire JSON stays within 256 MiB of where it started."""
+    """The peak memory of a task that reads 160 MB of JSON is at most 256 MiB above its start."""
     with FakeDynamoDB(process=True) as fake:
         fake.load("flights", flight_lines(), KEY)
         fake.load("small", flight_lines(2000), KEY)

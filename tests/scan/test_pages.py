@@ -1,4 +1,4 @@
-"""Reading a segment: every page once, whatever the endpoint does, within the budget."""
+"""Reads of a segment: every page is read once and within the budget, for any behaviour of the endpoint."""
 
 import sys
 import threading
@@ -26,7 +26,7 @@ def _refusal(code, status=400, **more):
 
 
 class Scripted:
-    """Answer requests by the steps of a script, and keep them."""
+    """Source that answers requests by a script, and records them."""
 
     endpoint_url = "http://127.0.0.1:1"
 
@@ -45,7 +45,7 @@ class Scripted:
 
 @pytest.fixture
 def policy(monkeypatch):
-    """Be patient, without waiting long."""
+    """Return a patient policy with short pauses."""
     monkeypatch.setattr(retry, "LONGEST_PAUSE_SECONDS", 0.001)
     return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
 
@@ -55,22 +55,22 @@ def _read(source, policy, request=REQUEST, budget=None):
 
 
 def test_pages_follow_their_keys(policy):
-    """Each request starts where the last page ended; an empty page with a key is not the end."""
+    """Each request starts at the end of the last page; an empty page with a key is not the last one."""
     source = Scripted(_page(key={"pk": {"S": "a"}}), _page(0, key={"pk": {"S": "b"}}), _page())
     assert [page.count for page in _read(source, policy)] == [1, 0, 1]
-    assert [each.get("ExclusiveStartKey") for each in source.requests] == [
+    assert [request.get("ExclusiveStartKey") for request in source.requests] == [
         None,
         {"pk": {"S": "a"}},
         {"pk": {"S": "b"}},
     ]
-    assert {(each["Segment"], each["TotalSegments"]) for each in source.requests} == {(1, 4)}
+    assert {(request["Segment"], request["TotalSegments"]) for request in source.requests} == {(1, 4)}
 
 
 def test_a_segment_that_waits_holds_no_page(policy):
-    """A page belongs to whoever took it: a copy has hundreds of segments that wait for their next turn."""
+    """A page is referenced only by its consumer: a copy has hundreds of segments that wait for their next turn."""
     pages = scan_pages(Scripted(_page(key={"pk": {"S": "a"}}), _page()), REQUEST, LocalBudget(None), policy)
     page = next(pages)
-    # One is this function's, the other that of the call.
+    # One reference is this function's, the other that of the call.
     assert sys.getrefcount(page) == 2
 
 
@@ -83,14 +83,14 @@ def test_a_segment_that_waits_holds_no_page(policy):
     ],
 )
 def test_failed_page_is_asked_again_with_the_same_key(policy, failure):
-    """A throttle, a server error and a broken connection cost time, never a page, and never give one twice."""
+    """After a throttle, a server error or a broken connection, no page is lost or duplicated."""
     source = Scripted(_page(key={"pk": {"S": "a"}}), failure, failure, _page(2))
     assert [page.count for page in _read(source, policy)] == [1, 2]
-    assert [each.get("ExclusiveStartKey") for each in source.requests][1:] == [{"pk": {"S": "a"}}] * 3
+    assert [request.get("ExclusiveStartKey") for request in source.requests][1:] == [{"pk": {"S": "a"}}] * 3
 
 
 def test_a_broken_answer_is_charged(policy):
-    """A refusal costs nothing; a connection that broke may have cost the page, which is asked for again."""
+    """A refusal costs nothing; after a broken connection the page may have been charged, and it is requested again."""
     budget = LocalBudget(None)
     broken = ConnectionClosedError(endpoint_url="http://x")
     _read(Scripted(broken, _refusal("InternalServerError", 500), _page(units=2.0)), policy, budget=budget)
@@ -98,7 +98,7 @@ def test_a_broken_answer_is_charged(policy):
 
 
 def test_throttles_are_told_by_reason(policy):
-    """The budget hears whether a key range, the table or the account was too much."""
+    """The budget gets the reason of a throttle: key range, table or account."""
     hot = {"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}
     refusals = [
         _refusal("ProvisionedThroughputExceededException", ThrottlingReasons=[hot]),
@@ -110,7 +110,7 @@ def test_throttles_are_told_by_reason(policy):
 
 
 def test_consumed_units_are_settled(policy):
-    """What the service charged is what the budget counts; refused requests count nothing."""
+    """The budget counts the units that the service charged; refused requests count nothing."""
     budget = LocalBudget(None)
     source = Scripted(_page(units=3.5, key={"k": {"S": "a"}}), _refusal("ThrottlingException"), _page(units=0.5))
     _read(source, policy, budget=budget)
@@ -118,7 +118,7 @@ def test_consumed_units_are_settled(policy):
 
 
 def test_what_cannot_succeed_is_raised_at_once(policy):
-    """A refusal that no retry mends ends the segment."""
+    """A permanent error ends the segment immediately."""
     source = Scripted(_refusal("AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
         _read(source, policy)
@@ -126,20 +126,20 @@ def test_what_cannot_succeed_is_raised_at_once(policy):
 
 
 def test_throttling_ends_at_the_deadline(policy):
-    """No page until the deadline is an error that says what to do."""
+    """If there is no page until the deadline, the error suggests a solution."""
     source = Scripted(*[_refusal("ThrottlingException")] * 3)
     with pytest.raises(ThrottledError, match="raise its capacity"):
         _read(source, RetryPolicy(-1.0, policy.stop))
 
 
 def test_unreachable_endpoint_ends(policy):
-    """An endpoint that stays out of reach until the deadline is given up."""
+    """If the endpoint is unreachable until the deadline, the read fails."""
     with pytest.raises(EndpointError, match="gave up"):
         _read(Scripted(ConnectTimeoutError(endpoint_url="http://x")), RetryPolicy(-1.0, policy.stop))
 
 
 def test_waiting_for_the_budget_is_no_failure(policy):
-    """A failure after a wait for the budget that is longer than the deadline is only the first one."""
+    """A failure after waiting for the budget longer than the deadline counts as the first one."""
     seconds = [0.0]
 
     class Scarce(LocalBudget):
@@ -153,31 +153,31 @@ def test_waiting_for_the_budget_is_no_failure(policy):
 
 
 def test_key_that_does_not_advance_is_an_error(policy):
-    """The same key twice would never end."""
+    """The same start key twice is an error, since the read would never end."""
     source = Scripted(*[_page(key={"pk": {"S": "a"}})] * 3)
     with pytest.raises(ServiceError, match="does not advance"):
         _read(source, policy)
 
 
 def test_stopping_ends_the_wait(policy):
-    """A job that is being stopped does not wait for the next attempt."""
+    """A job that is stopping does not wait for the next attempt."""
     policy.stop.set()
     with pytest.raises(BudgetClosedError):
         _read(Scripted(_refusal("ThrottlingException")), policy)
 
 
 def test_names_are_aliased_and_pages_bounded(policy):
-    """Any attribute name can be asked for; small budgets ask for small pages, by what the last page cost."""
+    """Any attribute name can be requested; small budgets request small pages, based on the cost of the last page."""
     request = ReadRequest(table="t", columns=("a.b", "#size"), page_units=10, item_units=0.5)
     source = Scripted(_page(count=20, units=40.0, key={"k": {"S": "a"}}), _page())
     _read(source, policy, request)
     assert source.requests[0]["ExpressionAttributeNames"] == {"#n0": "a.b", "#n1": "#size"}
-    assert [each["Limit"] for each in source.requests] == [20, 5]
+    assert [request["Limit"] for request in source.requests] == [20, 5]
 
 
 def test_max_items_bounds_pages_and_ends(policy):
-    """A limited segment asks for no more than what is left and stops there."""
+    """A limited segment requests only the remaining items and stops there."""
     request = ReadRequest(table="t", max_items=5)
     source = Scripted(_page(count=3, key={"k": {"S": "a"}}), _page(count=2, key={"k": {"S": "b"}}))
     _read(source, policy, request)
-    assert [each["Limit"] for each in source.requests] == [5, 2]
+    assert [request["Limit"] for request in source.requests] == [5, 2]

@@ -1,4 +1,4 @@
-"""Scans by partition: whole or not at all as ever, and overwritten partition by partition."""
+"""Partitioned scans: published completely or not at all, and overwritten by partition."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def visible(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
 
 
-def test_files_lie_in_folders_that_report_and_manifest_name(trips, tmp_path):
-    """Every row lies in the folder of its values; files leave out what folders say; NULL partitions have a name."""
+def test_files_are_in_the_folders_of_report_and_manifest(trips, tmp_path):
+    """Every row is in the folder of its values; files omit the columns of folders; NULL partitions have a name."""
     out = tmp_path / "out"
     by = ["tenant", "year(at)"]
     report = ddbio.scan_to_files("trips", out, endpoint_url=trips.endpoint_url, engine="local", partition_by=by)
@@ -63,7 +63,7 @@ def test_files_lie_in_folders_that_report_and_manifest_name(trips, tmp_path):
 
 
 def test_overwritten_partitions_are_those_that_are_written(trips, tmp_path):
-    """Files of partitions that the job writes are replaced, the others and their manifests stay, live and readable."""
+    """Files of partitions that the job writes are replaced; the others and their manifests stay live and readable."""
     out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local"}
     first = ddbio.scan_to_files("trips", out, **options, partition_by="tenant")
     keep = {path for path in visible(out) if path.startswith("tenant=c%2Fd")}
@@ -75,7 +75,7 @@ def test_overwritten_partitions_are_those_that_are_written(trips, tmp_path):
 
 
 def test_a_job_without_rows_of_a_partition_leaves_it(trips, tmp_path):
-    """Only touched partitions are replaced, and a job without rows touches none."""
+    """Only written partitions are replaced, so a job without rows replaces none."""
     out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local", "partition_by": "tenant"}
     ddbio.scan_to_files("trips", out, **options)
     before = visible(out)
@@ -95,7 +95,7 @@ def test_a_job_without_rows_of_a_partition_leaves_it(trips, tmp_path):
 
 
 def test_appended_partitions_are_those_that_are_there(trips, tmp_path):
-    """A job that would add files with other folders is refused before it reads the table."""
+    """A job that would add files with other partition columns is refused before it reads the table."""
     out, options = tmp_path / "out", {"endpoint_url": trips.endpoint_url, "engine": "local"}
     ddbio.scan_to_files("trips", out, **options, partition_by="tenant")
     with pytest.raises(TargetError, match="partitioned by tenant, and this job would add files partitioned by nothing"):
@@ -115,14 +115,14 @@ def test_appended_partitions_are_those_that_are_there(trips, tmp_path):
     ],
 )
 def test_bad_options_are_one_clear_error(trips, tmp_path, options, message):
-    """What cannot be partitioned is an error of options, and leaves nothing."""
+    """Invalid partition options are an error of the options, and nothing is left behind."""
     with pytest.raises(OptionError, match=message):
         ddbio.scan_to_files("trips", tmp_path / "out", endpoint_url=trips.endpoint_url, engine="local", **options)
     assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_table_has_a_file_with_columns(fake, tmp_path):
-    """The output of a table without items can be read with its partition columns."""
+    """The output of a table without items can be read, including its partition columns."""
     ddbio.scan_to_files("empty", tmp_path, endpoint_url=fake.endpoint_url, engine="local", partition_by="pk")
     hive = ds.partitioning(pa.schema([("pk", pa.string())]), flavor="hive")
     table = ds.dataset(tmp_path, partitioning=hive).to_table()
@@ -131,7 +131,7 @@ def test_an_empty_table_has_a_file_with_columns(fake, tmp_path):
 
 @pytest.mark.parametrize("written", [{}, {"format": "csv"}, {"format": "orc", "keep_partition_columns": True}])
 def test_digest_and_load_read_back_what_was_partitioned(tmp_path, written):
-    """Types come back from the manifest: text of digits is text, years of times are no attributes, nothing is lost."""
+    """Types come from the manifest: text of digits is text, years of times are not attributes, and nothing is lost."""
     items = [
         {"pk": {"S": str(n)}, "zip": {"S": zip_code}, "n": {"N": number}, "flag": {"BOOL": flag}, "at": {"S": at}}
         for n, (zip_code, number, flag, at) in enumerate([
@@ -154,7 +154,7 @@ def test_digest_and_load_read_back_what_was_partitioned(tmp_path, written):
 
 
 def test_the_plan_estimates_files_and_warns_of_small_ones(fake, tmp_path):
-    """Partitions, files and their size come from the sample; the plan of a scan without partitions says nothing."""
+    """Partitions, files and their size come from the sample; a plan without partitions has no such estimates."""
     options = {"endpoint_url": fake.endpoint_url, "engine": "local"}
     plan = ddbio.plan_scan(
         "flights", **options, partition_by="origin,day(time_hour) as flown", dest=str(tmp_path / "out")
@@ -167,7 +167,7 @@ def test_the_plan_estimates_files_and_warns_of_small_ones(fake, tmp_path):
 
 
 def test_exports_are_read_by_partition(trips, tmp_path):
-    """The rows of an export go to the same folders as those of a scan."""
+    """The rows of an export are written to the same folders as those of a scan."""
     options = {"engine": "local", "partition_by": "tenant,year(at)"}
     scanned = ddbio.scan_to_files("trips", tmp_path / "scan", endpoint_url=trips.endpoint_url, **options)
     ddbio.scan_to_files("trips", tmp_path / "export", endpoint_url=trips.endpoint_url, format="dynamodb-export")

@@ -1,4 +1,4 @@
-"""Attempts of a scan in any order, alone or side by side, ended anywhere: each row comes once, and few pages twice."""
+"""Attempts of a scan in any order, in sequence or concurrent, ended anywhere: each row is written once."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ TASK = ScanTask(
 
 
 class Table:
-    """Answer with pages that end anywhere, and count how often each was asked for."""
+    """Table whose pages end anywhere, and which counts the requests for each page."""
 
     def __init__(self, seed):
         self._random, self.asked, self.is_lost = random.Random(seed), Counter(), False
 
     def scan(self, request):
-        """Yield the pages of a request; one that is lost ends the worker that asked."""
+        """Yield the pages of a request; a lost response ends the worker."""
         start, rows = int((request.start_key or {"n": {"N": "0"}})["n"]["N"]), SEGMENTS[request.segment]
         while True:
             self.asked[request.segment, start] += 1
             if self.is_lost:
                 raise WorkerKilledError
-            found = rows[start : start + self._random.randint(1, 3)]
-            stop = start + len(found)
+            items = rows[start : start + self._random.randint(1, 3)]
+            stop = start + len(items)
             yield Page(
-                items=json.dumps({"Items": found}).encode(),
-                count=len(found),
-                scanned_count=len(found),
+                items=json.dumps({"Items": items}).encode(),
+                count=len(items),
+                scanned_count=len(items),
                 last_evaluated_key={"n": {"N": str(stop)}} if stop < len(rows) else None,
                 consumed_units=1.0,
                 wire_bytes=10,
@@ -63,13 +63,13 @@ class Table:
 
 
 class Writer:
-    """Stage files that say which rows they have."""
+    """Writer of files that list their rows."""
 
     def __init__(self):
         self._name, self._rows, self._staged = f"file-{random.getrandbits(64):x}", [], []
 
     def write(self, batch):
-        """Take rows."""
+        """Add rows."""
         self._rows += batch.column(0).to_pylist()
 
     def close_files(self):
@@ -82,7 +82,7 @@ class Writer:
 
 
 class Job:
-    """Hold what outlives attempts: the stores of the state and of the pages, and the table."""
+    """State that outlives attempts: the stores of the progress and of the pages, and the table."""
 
     def __init__(self, seed, *, keeps_pages):
         self.table = Table(seed)
@@ -90,14 +90,14 @@ class Job:
         self._pages = Store(World(), Faults(0, {})) if keeps_pages else None
 
     def run(self):
-        """Begin a run."""
+        """Start a run."""
         table = SimpleNamespace(arn="arn", table_id="id")
-        found = open_progress(parse_options(ScanToFilesOptions, OPTIONS), self._staging, table)
-        return replace(found, pages=self._pages)
+        progress = open_progress(parse_options(ScanToFilesOptions, OPTIONS), self._staging, table)
+        return replace(progress, pages=self._pages)
 
 
 class Attempt:
-    """Read some pages of some segments, in any order, into files."""
+    """Attempt that reads pages of segments, in any order, into files."""
 
     def __init__(self, job, run):
         self._run, progress = run, run.of_task(TASK).of_attempt(0)
@@ -105,13 +105,13 @@ class Attempt:
         requests = progress.remaining_task(TASK).requests
         scan = job.table.scan
         self._reading = {
-            each.segment: scan(each) if journal is None else journal.pages(each, scan) for each in requests
+            request.segment: scan(request) if journal is None else journal.pages(request, scan) for request in requests
         }
         self.writer = PageWriter(progress, 0, Writer(), math.inf, journal)
 
     @property
     def open_segments(self):
-        """Return the segments that are not at their end."""
+        """Return the segments with unread pages."""
         return list(self._reading)
 
     def read(self, segment):
@@ -126,7 +126,7 @@ class Attempt:
         self.writer.add(ReadPage(segment, (batch,), remainder_after(page), counts, Digest()))
 
     def finish(self):
-        """Read all that is left; return the files of this run and of those before."""
+        """Read all unread pages; return the files of this run and of earlier ones."""
         for segment in self.open_segments:
             while segment in self._reading:
                 self.read(segment)
@@ -136,11 +136,11 @@ class Attempt:
 
 def rows_of(files):
     """Return the rows of files, sorted."""
-    return sorted(row for each in files for row in asdict(each)["token"]["rows"])
+    return sorted(row for file in files for row in asdict(file)["token"]["rows"])
 
 
 ALL_ROWS = sorted(row for rows in SEGMENTS for row in rows)
-# Most attempts read the same segment: there they meet.
+# Most attempts read the same segment, so that they conflict.
 ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["read", "read", "step", "retry", "run"]),
@@ -154,7 +154,7 @@ ACTIONS = st.lists(
 @given(st.integers(0, 2**32), ACTIONS, st.booleans())
 @settings(max_examples=500, deadline=None)
 def test_side_by_side(seed, actions, keeps_pages):
-    """Attempts that know nothing of each other, of one run or several, may store steps: every row is there once."""
+    """Concurrent attempts of one run or several may store steps independently: every row is written once."""
     job = Job(seed, keeps_pages=keeps_pages)
     run = job.run()
     attempts = [Attempt(job, run), Attempt(job, run)]
@@ -173,7 +173,7 @@ def test_side_by_side(seed, actions, keeps_pages):
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(["read", "step", "lose", "kill", "run"]), max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_one_after_the_other(seed, actions):
-    """With a page journal an attempt that is killed anywhere costs the page that was on its way, and no other."""
+    """With a page journal, a killed attempt loses only the page that it was reading."""
     job, chosen, lost = Job(seed, keeps_pages=True), random.Random(seed), 0
     run = job.run()
     attempt = Attempt(job, run)
@@ -198,5 +198,5 @@ def test_one_after_the_other(seed, actions):
     assert rows_of(attempt.finish()) == ALL_ROWS
     assert job.table.asked.total() - len(job.table.asked) == lost
     assert run.counts["items"] + attempt.writer.counts["resumed_items"] <= len(ALL_ROWS)
-    # Nothing of the pages is left when all of them are in files.
+    # No page is left when the rows of all pages are in files.
     assert [*run.pages.list()] == []

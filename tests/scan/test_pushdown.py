@@ -1,4 +1,4 @@
-"""Hints of Spark's filters: never fewer items than Spark keeps, and Queries where they bind the partition key."""
+"""Conditions from Spark's filters: they never exclude rows that Spark keeps, and allow Queries by partition key."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ COLUMNS = normalize_schema(
 KEYS = PushedKeys((("pk", "S"), ("sk", "N")))
 
 TEXTS = ["", "a", "b", "ab", "ba", "it's", "é", "z\u0301", "名", "\uffff", "\U0001f600", "\ud7ff", "1", "1.5", "1.50"]
-# Neighbours of doubles, and numbers that no column but one of text holds.
+# Neighbours of doubles, and numbers that only text columns can represent.
 NUMBERS = [
     *("0", "1", "-1", "2", "1.5", "0.1", "0.3", "127", "128", "1.25", "1.255", str(2**53 + 1), str(2**63), "1e38"),
     *("0.1000000000000000055511151231257827021", "0.09999999999999999", "1e-130", "9.9e125", "-9.9e125", "1e40"),
@@ -89,7 +89,7 @@ NATURAL = {
 
 
 def random_item(chosen):
-    """Return an item: an attribute mostly has a value like its column's, else one of another type or none."""
+    """Return an item in which most attributes have the type of their column, and others another type or no value."""
     item = {"pk": {"S": chosen.choice(TEXTS[1:])}, "sk": chosen.choice(N_VALUES)}
     for name in FREE:
         values = NATURAL.get(name, N_VALUES)
@@ -100,17 +100,17 @@ def random_item(chosen):
 
 
 def column(*names):
-    """Return a column as the shim writes it."""
+    """Return a column in the shim's encoding."""
     return {"column": list(names)}
 
 
 def constant(kind, value):
-    """Return a constant likewise."""
+    """Return a constant in the shim's encoding."""
     return {"type": kind, "value": value}
 
 
 def call(name, *arguments):
-    """Return a call likewise."""
+    """Return a call in the shim's encoding."""
     return {"call": name, "arguments": list(arguments)}
 
 
@@ -134,8 +134,8 @@ CONSTANTS = {
     "float": ["0.1", "1.5"],
     "binary": [data.hex() for data in BINARIES],
     "boolean": ["true", "false"],
-    "timestamp": [str(each) for each in MICROS],
-    "timestamp_ntz": [str(each) for each in MICROS],
+    "timestamp": [str(value) for value in MICROS],
+    "timestamp_ntz": [str(value) for value in MICROS],
     "date": ["0", "-1", "19844", "-719162", "2932896", "19843"],
 }
 KINDS = {
@@ -180,7 +180,7 @@ def random_leaf(chosen):
 
 
 def random_filter(chosen, depth=2):
-    """Return a tree of tests, some of which the shim does not know."""
+    """Return a tree of tests, some of which are unknown to the shim."""
     match chosen.randrange(9) if depth else 0:
         case 5:
             return call("NOT", random_filter(chosen, depth - 1))
@@ -193,7 +193,7 @@ def random_filter(chosen, depth=2):
 
 
 def rows_of(items):
-    """Return what Spark sees of items, times as numbers."""
+    """Return the rows that Spark sees for items, with times as numbers."""
     batch = RowDecoder(COLUMNS).decode(pa.array([json.dumps(item) for item in items]))
     rows = batch.to_pylist()
     for name, kind in KINDS.items():
@@ -205,7 +205,7 @@ def rows_of(items):
 
 
 def value_of(kind, text):
-    """Return a constant as a value."""
+    """Return a constant as a Python value."""
     if text is None:
         return None
     if kind == "string":
@@ -217,8 +217,8 @@ def value_of(kind, text):
     return float(text) if kind in {"double", "float"} else Decimal(text) if kind.startswith("decimal") else int(text)
 
 
-def evaluated(filter_, row):  # noqa: C901, PLR0911, PLR0912 - a line for each of Spark's predicates
-    """Return a value, or whether a filter is true of a row; None is SQL's null, and what the test does not know."""
+def evaluated(filter_, row):  # noqa: C901, PLR0911, PLR0912 - one line for each of Spark's predicates
+    """Return the value of a filter for a row; None is SQL's null, or unknown."""
     if "column" in filter_:
         value = row
         for name in filter_["column"]:
@@ -228,7 +228,7 @@ def evaluated(filter_, row):  # noqa: C901, PLR0911, PLR0912 - a line for each o
         return value_of(filter_["type"], filter_["value"])
     if "call" not in filter_:
         return True
-    name, values = filter_["call"], [evaluated(each, row) for each in filter_["arguments"]]
+    name, values = filter_["call"], [evaluated(argument, row) for argument in filter_["arguments"]]
     match name:
         case "ALWAYS_TRUE":
             return True
@@ -243,7 +243,7 @@ def evaluated(filter_, row):  # noqa: C901, PLR0911, PLR0912 - a line for each o
         case "IN":
             if values[0] is None:
                 return None
-            return True if any(same(values[0], each) for each in values[1:]) else None if None in values else False
+            return True if any(same(values[0], value) for value in values[1:]) else None if None in values else False
         case "<=>":
             return values[0] is values[1] if None in values else same(*values)
     if None in values:
@@ -268,12 +268,12 @@ def evaluated(filter_, row):  # noqa: C901, PLR0911, PLR0912 - a line for each o
 
 
 def same(one, two):
-    """Return whether values are equal, as Spark has it."""
+    """Return whether values are equal in Spark."""
     return one == two or (one != one and two != two)  # noqa: PLR0124 - NaN
 
 
 def predicate(text):
-    """Return a function that says whether the fake lets an item pass a condition."""
+    """Return a function that applies a condition to an item in the fake."""
     expressions = Expressions()
     expression = parse_condition(text).write(expressions)
     request = Request({"TableName": "table", **expressions.members()})
@@ -287,12 +287,12 @@ OWN = [None, None, None, "n > 1 OR s = 'a'", "pk = 'a'", "sk > 5"]
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return what Spark sees of the items."""
+    """Return the rows that Spark sees."""
     return rows_of(ITEMS)
 
 
 def test_every_row_that_spark_keeps_is_read(rows, seeds):
-    """Where all filters are true every item is read, and none that the caller's own condition leaves out."""
+    """Every item for which all filters are true is read, and none that the caller's own condition excludes."""
     kept, left_out = 0, 0
     for seed in seeds(1_000, 10_000):
         chosen = random.Random(seed)
@@ -305,7 +305,7 @@ def test_every_row_that_spark_keeps_is_read(rows, seeds):
         for item, row in zip(ITEMS, rows, strict=True):
             if not is_own(item):
                 assert not meets(item)
-            elif all(evaluated(each, row) is True for each in filters):
+            elif all(evaluated(filter_, row) is True for filter_ in filters):
                 kept += 1
                 assert meets(item), (seed, filters, text, row)
             else:
@@ -329,14 +329,14 @@ PK = column("pk")
           call("<=", column("sk"), constant(N, "5")), call("<", column("sk"), constant(N, "9")),
           call("=", column("flag"), constant("boolean", "true"))],
          '"pk" = \'a\' AND "sk" >= 1 AND "sk" <= 5 AND "flag" = TRUE'),
-        # The service refuses bounds in the wrong order.
+        # The service refuses bounds in descending order.
         ([call("=", PK, constant(S, "a")), call(">", column("sk"), constant(N, "5")),
           call("<", column("sk"), constant(N, "1"))], '"pk" = \'a\' AND "sk" > 5'),
         # Each alternative binds the key.
         ([call("OR", call("AND", call("=", PK, constant(S, "a")), call("=", column("sk"), constant(N, "1"))),
                call("AND", call("=", PK, constant(S, "b")), call("=", column("n"), constant(N, "2"))))],
          "\"pk\" IN ('a', 'b')"),
-        # No item can have such a key: the service refuses to look for it.
+        # No item can have such a key, and the service refuses a request for it.
         ([call("=", PK, constant(S, ""))], None),
         ([call("=", PK, constant(S, "x" * 2049))], None),
         ([call(">", PK, constant(S, "a")), call("=", column("n"), constant(N, "1"))], '"pk" > \'a\' AND "n" = 1'),
@@ -354,12 +354,12 @@ PK = column("pk")
     ],
 )  # fmt: skip
 def test_what_is_pushed(filters, condition):
-    """Filters become conditions where they are exact or let more through, and Queries where they can be."""
+    """Filters become conditions if they are exact or match more items, and Queries if possible."""
     assert pushed_condition(filters, COLUMNS, KEYS, None, 100) == condition
 
 
 def test_many_keys_are_no_queries():
-    """More partition keys than may be asked for are left to Spark, and fewer do not count as part of a filter."""
+    """Filters with too many partition keys are left to Spark; a longer limit allows them as Queries."""
     many = call("IN", PK, *(constant(S, f"k{number}") for number in range(1_001)))
     few = call("=", column("n"), constant(N, "1"))
     assert pushed_condition([many, few], COLUMNS, KEYS, None, 1_000) == '"n" = 1'
@@ -401,8 +401,8 @@ def test_filters_of_composite_keys(filters, condition):
     assert pushed_condition(filters, COLUMNS, COMPOSITE, None, 100) == condition
 
 
-def test_a_filter_has_room_for_so_much():
-    """What an expression has no room for is left to Spark."""
+def test_long_filters_are_left_to_spark():
+    """Filters that exceed the limits of an expression are left to Spark."""
     many = call("IN", column("s"), *(constant(S, f"s{number}") for number in range(1_000)))
     few = call("=", column("n"), constant(N, "1"))
     assert pushed_condition([many, few], COLUMNS, KEYS, None, 100) == '"n" = 1'

@@ -1,4 +1,4 @@
-"""Reading into Arrow, and inferring schemas, without a JVM."""
+"""Reads into Arrow, and inferred schemas, without a JVM."""
 
 import gzip
 import json
@@ -18,25 +18,25 @@ from tests.tables import every_type
 
 @pytest.fixture
 def endpoint(fake):
-    """Return where the tables are."""
+    """Return the endpoint of the tables."""
     return fake.endpoint_url
 
 
 def test_read_table_returns_every_item(endpoint):
-    """All segments together are the table, each item once."""
+    """Together the segments contain each item of the table once."""
     table = ddbio.read_table("flights", endpoint_url=endpoint, segments=7, lanes=3)
     keys = pa.compute.binary_join_element_wise(table["carrier_flight"], table["time_hour"], "@")
     assert (table.num_rows, keys.combine_chunks().unique().__len__()) == (20_000, 20_000)
 
 
 def test_batches_have_one_schema(endpoint):
-    """Batches are the same columns throughout."""
+    """All batches have the same columns."""
     schemas = {batch.schema.to_string() for batch in ddbio.scan_batches("types", endpoint_url=endpoint)}
     assert len(schemas) == 1
 
 
 def test_a_read_starts_no_jvm(endpoint):
-    """What reads a table in this process imports neither pyspark nor what needs it."""
+    """Reading a table in this process imports neither pyspark nor modules that need it."""
     script = f"""if True:
         import sys
         import ddbio
@@ -47,15 +47,15 @@ def test_a_read_starts_no_jvm(endpoint):
 
 
 def test_closing_the_iterator_stops_the_lanes(endpoint):
-    """Whoever stops reading leaves no thread behind."""
+    """Closing the iterator leaves no thread behind."""
     batches = ddbio.scan_batches("flights", endpoint_url=endpoint, segments=4, rcu_per_second=50)
     next(batches)
     batches.close()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("ddbio-lane")]
 
 
-def test_given_schema_wins(endpoint):
-    """Declared columns are what is read; the rest of each item is rescued."""
+def test_an_explicit_schema_is_used(endpoint):
+    """Only declared columns are read; other attributes are rescued."""
     schema = pa.schema([pa.field("pk", pa.string()), pa.field("n", pa.string(), metadata={b"ddb:type": b"N"})])
     table = ddbio.read_table("types", endpoint_url=endpoint, schema=schema, limit=5)
     assert table.schema.names == ["pk", "n", "_rescue"]
@@ -63,14 +63,14 @@ def test_given_schema_wins(endpoint):
 
 
 def test_columns_are_all_that_is_read(endpoint):
-    """With a projection nothing outside it is rescued."""
+    """With a projection, other attributes are not rescued."""
     table = ddbio.read_table("types", endpoint_url=endpoint, columns=["flag", "pk"])
     assert table.schema.names == ["flag", "pk", "_rescue"]
     assert table["_rescue"].null_count == table.num_rows
 
 
 def test_limit_is_exact(endpoint, fake):
-    """A limit gives that many rows, and no more is read than the one page that has them."""
+    """A limit returns exactly that number of rows, and reads only the page that contains them."""
     schema = pa.schema([pa.field("carrier_flight", pa.string())])
     before = fake.requests()["Scan"]
     assert ddbio.read_table("flights", endpoint_url=endpoint, limit=17, schema=schema, segments=1).num_rows == 17
@@ -78,21 +78,21 @@ def test_limit_is_exact(endpoint, fake):
 
 
 def test_nulls_are_kept_on_request(endpoint):
-    """NULL differs from missing if asked for, and is merged with it if not."""
+    """NULL differs from missing on request, and is merged with it by default."""
     retained = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep", limit=3)
     merged = ddbio.read_table("types", endpoint_url=endpoint, limit=3)
     assert retained["_rescue"].to_pylist() == ['{"none":{"NULL":true}}'] * 3
     assert merged["_rescue"].null_count == merged.num_rows
 
 
-def test_wrong_options_are_told_at_the_call(endpoint):
-    """A misspelt option fails before the iterator is touched."""
+def test_wrong_options_are_errors_of_the_call(endpoint):
+    """A misspelt option fails before the iteration."""
     with pytest.raises(OptionError, match="did you mean 'columns'"):
         ddbio.scan_batches("types", endpoint_url=endpoint, column="pk")
 
 
 def test_read_is_what_was_written(endpoint):
-    """Items → Arrow → items is identity, NULL included, for every type."""
+    """Items → Arrow → items is identity for every type, including NULL."""
     table = ddbio.read_table("types", endpoint_url=endpoint, nulls="keep")
     (batch,) = table.combine_chunks().to_batches()
     assert sorted(items_of(batch), key=str) == sorted(map(every_type, range(500)), key=str)
@@ -105,12 +105,12 @@ LINE = b'{"Item":{"pk":{"S":"a"},"n":{"N":"1"}}}\n'
 
 @pytest.mark.parametrize("data", [LINE, bytearray(LINE), memoryview(LINE), b'{"pk":{"S":"a"},"n":{"N":"1"}}'])
 def test_infer_from_bytes(data):
-    """Bytes of any kind are data, not a name."""
+    """Bytes of any type are data, not a name."""
     assert ddbio.infer_schema(data).to_arrow().names == ["pk", "n", "_rescue"]
 
 
 def test_infer_from_files(tmp_path):
-    """A file, a folder, the data of a native export and a Parquet file each give their columns."""
+    """The schema can be inferred from a file, a folder, the data of a native export, and a Parquet file."""
     data = tmp_path / "AWSDynamoDB" / "017-a" / "data"
     data.mkdir(parents=True)
     (data / "x.json.gz").write_bytes(gzip.compress(LINE))
@@ -122,7 +122,7 @@ def test_infer_from_files(tmp_path):
 
 
 def test_a_sample_ends_with_an_item(tmp_path):
-    """Each file is read in its own frame and layout, and never cut within an item."""
+    """Each file is read in its own framing and layout, and is never cut within an item."""
     items = [{"pk": {"S": str(number)}, "n": {"N": "1"}} for number in range(30)]
     (tmp_path / "a.json").write_text(json.dumps({"Items": items, "Count": 30}, indent=4))
     (tmp_path / "b.json").write_text(json.dumps({"Items": [{"pk": {"S": "x"}, "b": {"BOOL": True}}]}))
@@ -133,7 +133,7 @@ def test_a_sample_ends_with_an_item(tmp_path):
 
 
 def test_the_file_and_the_line_are_named(tmp_path):
-    """Among many files the error names the broken one; a name that no table can have is not looked up as one."""
+    """Among many files the error names the broken one; a name that no table can have is not looked up."""
     (tmp_path / "good.json").write_bytes(LINE)
     (tmp_path / "x.json").write_bytes(LINE + b'{"Item":{"pk":{"S":1}}}')
     for call in (ddbio.infer_schema, ddbio.digest):
@@ -145,7 +145,7 @@ def test_the_file_and_the_line_are_named(tmp_path):
 
 
 def test_infer_refuses_what_it_cannot_read(tmp_path):
-    """An empty folder and a broken file are named."""
+    """The error names an empty folder or a broken file."""
     (tmp_path / "none").mkdir()
     with pytest.raises(NotFoundError, match="none holds no file"):
         ddbio.infer_schema(tmp_path / "none")
@@ -155,5 +155,5 @@ def test_infer_refuses_what_it_cannot_read(tmp_path):
 
 
 def test_infer_from_table(endpoint):
-    """A name that is no path is a table."""
+    """A name that is not a path is the name of a table."""
     assert "carrier" in ddbio.infer_schema("flights", endpoint_url=endpoint).to_arrow().names

@@ -1,4 +1,4 @@
-"""Segments read in rotation: every page once, so many requests in flight; one that fails holds up no other."""
+"""Segments read in rotation: every page once, with requests in flight; a failed segment does not delay others."""
 
 import json
 import socket
@@ -26,14 +26,14 @@ def refusal(code, **more):
 
 
 def body(segment, number, last):
-    """Return the answer with a page of one item."""
+    """Return the response with a page of one item."""
     key = {"pk": {"S": f"{segment}-{number}"}}
     members = {"Items": [key], "Count": 1, "ScannedCount": 1, "ConsumedCapacity": {"CapacityUnits": 0.5}}
     return json.dumps(members if number == last else {**members, "LastEvaluatedKey": key}).encode()
 
 
 class Answer:
-    """A request in flight whose answer has come."""
+    """A request in flight whose response has arrived."""
 
     expires_at = float("inf")
 
@@ -43,7 +43,7 @@ class Answer:
         self.theirs.send(b"!")
 
     def fileno(self):
-        """Return what can be read."""
+        """Return a readable file descriptor."""
         return self.ours.fileno()
 
     def result(self):
@@ -57,14 +57,14 @@ class Answer:
 
 
 class Scripted:
-    """Answer requests to each segment by the steps of its script, and keep them."""
+    """Source that answers requests to each segment by a script, and records them."""
 
     def __init__(self, *scripts):
         self.scripts, self.requests = [deque(script) for script in scripts], []
         self.in_flight = self.most = 0
 
     def begin(self, operation, table, text):
-        """Send a request; an error of a connection that cannot be made is raised at once."""
+        """Send a request; a failed connection raises immediately."""
         assert (operation, table) == ("Scan", "t")
         request = json.loads(text)
         self.requests.append((request["Segment"], request.get("ExclusiveStartKey", {}).get("pk", {}).get("S")))
@@ -77,13 +77,13 @@ class Scripted:
 
 
 def scripted(segments, pages):
-    """Return a source of segments of so many pages."""
+    """Return a source of segments with this number of pages."""
     return Scripted(*([body(segment, n, pages - 1) for n in range(pages)] for segment in range(segments)))
 
 
 @pytest.fixture
 def policy(monkeypatch):
-    """Be patient, without waiting long."""
+    """Return a patient policy with short pauses."""
     monkeypatch.setattr(retry, "LONGEST_PAUSE_SECONDS", 0.001)
     return RetryPolicy(deadline_seconds=60.0, stop=threading.Event())
 
@@ -100,21 +100,21 @@ def keys(pages):
 
 
 def test_segments_take_turns(policy):
-    """A page of each, then the next page of each, which begins behind the one before."""
+    """One page of each segment is read in turn, each starting after the preceding one."""
     source = scripted(3, 2)
     assert keys(pages_of(source, policy)) == ["0-0", "1-0", "2-0", "0-1", "1-1", "2-1"]
     assert source.requests == [(0, None), (1, None), (2, None), (0, "0-0"), (1, "1-0"), (2, "2-0")]
 
 
 @pytest.mark.parametrize("in_flight", [1, 3, 5, 9])
-def test_so_many_requests_are_in_flight(policy, in_flight):
-    """Those of the next pages are sent before a page is given out, and never more than were asked for."""
+def test_requests_in_flight_are_limited(policy, in_flight):
+    """The next requests are sent before a page is yielded, up to the given number in flight."""
     source = scripted(5, 4)
     with closing(pages_of(source, policy, in_flight)) as pages:
-        found = [next(pages)]
+        received = [next(pages)]
         assert source.in_flight == min(in_flight, 5)
-        found += pages
-    assert sorted(keys(found)) == sorted(f"{segment}-{n}" for segment in range(5) for n in range(4))
+        received += pages
+    assert sorted(keys(received)) == sorted(f"{segment}-{n}" for segment in range(5) for n in range(4))
     assert source.most == min(in_flight, 5)
 
 
@@ -123,7 +123,7 @@ def test_so_many_requests_are_in_flight(policy, in_flight):
 )
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_a_failed_page_is_asked_again(policy, failure, in_flight):
-    """With the same start key, after a pause; it comes once, and so do those of the other segment."""
+    """A failed page is requested again with the same start key, after a pause; every page is yielded once."""
     source = scripted(2, 2)
     source.scripts[0].insert(1, failure)
     source.scripts[0].insert(1, failure)
@@ -132,7 +132,7 @@ def test_a_failed_page_is_asked_again(policy, failure, in_flight):
 
 
 def test_a_segment_that_pauses_holds_up_no_other():
-    """One whose partition is at its limit pauses by itself, here for good."""
+    """A segment whose partition is throttled pauses alone, here forever."""
     source = scripted(2, 3)
     source.scripts[0].appendleft(refusal("ProvisionedThroughputExceededException"))
     now = iter(range(100))
@@ -145,7 +145,7 @@ def test_a_segment_that_pauses_holds_up_no_other():
 
 
 def test_requests_are_settled(policy):
-    """By what their answers say; a refusal costs nothing, a connection that broke may have cost the page."""
+    """Requests are settled by their responses; a refusal costs nothing, a broken connection may have cost the page."""
     hot = refusal(
         "ProvisionedThroughputExceededException",
         ThrottlingReasons=[{"reason": "TableReadKeyRangeThroughputExceeded", "resource": "arn"}],
@@ -158,8 +158,8 @@ def test_requests_are_settled(policy):
     assert budget.usage().throttles == {"key_range": 1}
 
 
-def test_what_cannot_succeed_is_raised(policy):
-    """A refusal that no retry mends, no page until the deadline, an endpoint out of reach, a key that stays."""
+def test_permanent_errors_are_raised(policy):
+    """These errors are raised: a permanent one, no page until the deadline, an unreachable endpoint, a repeated key."""
     with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
         list(pages_of(Scripted([refusal("AccessDeniedException")]), policy))
     late = RetryPolicy(-1.0, policy.stop)
@@ -172,7 +172,7 @@ def test_what_cannot_succeed_is_raised(policy):
 
 
 def test_a_closed_budget_ends_it(policy):
-    """A job that is being stopped sends nothing more."""
+    """A job that is stopping sends no more requests."""
     budget = LocalBudget(None)
     pages = pages_of(scripted(2, 3), policy, 1, budget)
     next(pages)
@@ -182,7 +182,7 @@ def test_a_closed_budget_ends_it(policy):
 
 
 def test_what_was_sent_is_counted_when_the_rotation_is_left(policy):
-    """The units of answers that nobody reads any more were consumed."""
+    """The units of responses that are no longer read are counted."""
     source, budget = scripted(5, 2), LocalBudget(None)
     pages = pages_of(source, policy, 3, budget)
     next(pages)

@@ -1,4 +1,4 @@
-"""Scan to files: whole or not at all, every value, and a report that is true."""
+"""Scans to files: published completely or not at all, with all values and a correct report."""
 
 import json
 
@@ -30,7 +30,7 @@ REPORT_KEYS = {
 
 @pytest.fixture
 def scan(fake, tmp_path):
-    """Return the verb, on the fake and this test's folder."""
+    """Return the verb for the fake and the folder of the test."""
 
     def run(table, **options):
         options = {"endpoint_url": fake.endpoint_url, "engine": "local", "dest": tmp_path / "out", **options}
@@ -44,7 +44,7 @@ def _visible(folder):
 
 
 def test_rows_files_and_report_agree(scan, tmp_path):
-    """Every item is a row of a file that the report, the manifest and the folder know."""
+    """Every item is a row of a file that is in the report, the manifest and the folder."""
     report = scan("flights", digest=True, segments=4)
     assert report.items == report.rows == sum(file.rows for file in report.files) == 20_000
     assert report.to_dict().keys() >= REPORT_KEYS
@@ -59,14 +59,14 @@ def test_rows_files_and_report_agree(scan, tmp_path):
 
 
 def test_digest_of_files_equals_that_of_the_wire(scan):
-    """What the files hold is what the service sent, by an independent count and digest."""
+    """Count and digest of the files are equal to those of the service's responses, computed independently."""
     report = scan("types", digest=True, nulls="keep")
     files = digest_files([file.path for file in report.files], parse_options(ScanOptions, {"table": "t"}))
     assert (files.count, files.hexdigest()) == (500, report.digest)
 
 
 def test_types_reach_the_files_exactly(scan):
-    """Ten types arrive as the Arrow types that hold them, with DynamoDB's own in the metadata."""
+    """Ten types become matching Arrow types, with DynamoDB's type in the metadata."""
     report = scan("types")
     table = pq.read_table(report.files[0].path)
     types = {field.name: (str(field.type), field.metadata[b"ddb:type"].decode()) for field in table.schema}
@@ -80,7 +80,7 @@ def test_types_reach_the_files_exactly(scan):
 
 
 def test_merged_nulls_are_counted(scan):
-    """The report says how many NULLs became missing values, in JSON too; with ``nulls="keep"`` none did."""
+    """The report and its JSON have the number of NULLs that became missing values; with ``nulls="keep"`` it is 0."""
     report = scan("types")
     assert report.merged_nulls == {"none": 500}
     assert ScanReport.from_dict(json.loads(report.to_json())) == report
@@ -88,7 +88,7 @@ def test_merged_nulls_are_counted(scan):
 
 
 def test_misfits_are_rescued_and_counted(scan):
-    """A value of another type and an attribute the sample lacked are rescued as DynamoDB JSON and reported."""
+    """A value of another type and an attribute that the sample lacked are rescued as DynamoDB JSON and reported."""
     report = scan("drifted", sample_items=100)
     assert report.rescued == 2
     assert {(misfit.path, misfit.kind) for misfit in report.misfits} == {
@@ -100,7 +100,7 @@ def test_misfits_are_rescued_and_counted(scan):
 
 
 def test_misfits_can_fail_the_job(scan, tmp_path):
-    """With on_misfit=fail the job ends with the value's path, and nothing is left."""
+    """With on_misfit=fail the job fails with the path of the value, and nothing is left."""
     with pytest.raises(SchemaError, match="late: not in the schema"):
         scan("drifted", sample_items=100, on_misfit="fail")
     assert _visible(tmp_path / "out") == []
@@ -116,7 +116,7 @@ def test_columns_limit_and_index_reach_the_request(scan):
 
 @pytest.mark.parametrize("name", ["ghost", "map.city", "PK"])
 def test_a_column_that_no_item_has_is_refused(scan, name):
-    """A name that no sampled item has is no column of nulls, unless a schema says what it is."""
+    """A name that no sampled item has is an error, unless a schema declares it."""
     with pytest.raises(SchemaError, match=f"no sampled item has an attribute '{name}'"):
         scan("types", columns=f"pk,{name}")
     schema = pa.schema([("pk", pa.string()), ("ghost", pa.string())])
@@ -125,14 +125,14 @@ def test_a_column_that_no_item_has_is_refused(scan, name):
 
 
 def test_empty_table_has_its_keys(scan):
-    """A table without items leaves a readable output with its key columns and no row."""
+    """A table without items produces a readable output with its key columns and no rows."""
     report = scan("empty")
     assert (report.items, report.rows) == (0, 0)
     assert [pq.read_schema(file.path).names for file in report.files] == [["pk", "sk", "_rescue"]]
 
 
 def test_mode_error_refuses_and_keeps(scan, tmp_path):
-    """A target that holds files is left alone unless append or overwrite is asked for."""
+    """A target with files is not changed without append or overwrite."""
     scan("types")
     before = _visible(tmp_path / "out")
     with pytest.raises(TargetError, match="not empty"):
@@ -141,7 +141,7 @@ def test_mode_error_refuses_and_keeps(scan, tmp_path):
 
 
 def test_append_adds_and_overwrite_replaces(scan, tmp_path):
-    """Append keeps what is there, overwrite leaves only its own."""
+    """Append keeps existing files, overwrite replaces them."""
     scan("types")
     scan("types", mode="append")
     assert ds.dataset(tmp_path / "out").count_rows() == 1000
@@ -150,14 +150,14 @@ def test_append_adds_and_overwrite_replaces(scan, tmp_path):
 
 
 def test_target_file_size_is_kept(scan):
-    """Files are closed near the asked size."""
+    """Files are closed near the requested size."""
     report = scan("flights", target_file_bytes="64KiB", segments=1, compression="none")
     assert len(report.files) > 5
     assert all(file.bytes < 2 * 64 * 1024 for file in report.files)
 
 
 def test_read_units_are_the_service_s(scan, fake):
-    """The report's units are those the fake charged."""
+    """The report's units are equal to those that the fake charged."""
     before = sum(units for _, units, _ in fake.consumed("flights"))
     report = scan("flights", consistent=True)
     charged = sum(units for _, units, _ in fake.consumed("flights")) - before
@@ -178,7 +178,7 @@ def test_read_units_are_the_service_s(scan, fake):
     ],
 )
 def test_bad_input_is_one_clear_error_and_no_output(scan, tmp_path, options, error, message):
-    """What cannot work is refused before anything is written."""
+    """Invalid input is refused before anything is written."""
     with pytest.raises(error) as caught:
         scan(options.pop("table", "types"), **options)
     assert message.replace("s3:// nor", "s3://bucket/prefix nor") in str(caught.value)
@@ -187,7 +187,7 @@ def test_bad_input_is_one_clear_error_and_no_output(scan, tmp_path, options, err
 
 
 def test_missing_credentials_are_named(scan, monkeypatch, tmp_path):
-    """Without credentials the error says which call needed them and how to give them."""
+    """Without credentials the error names the call that needed them and describes how to set them."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(AccessDeniedError, match="AWS_ACCESS_KEY_ID") as caught:
@@ -197,7 +197,7 @@ def test_missing_credentials_are_named(scan, monkeypatch, tmp_path):
 
 
 def test_target_that_is_a_file_is_refused(scan, tmp_path):
-    """A path that is a file cannot take a folder of files."""
+    """A path that is a file cannot be the folder of the output."""
     (tmp_path / "out").write_text("mine")
     with pytest.raises(TargetError):
         scan("types")
@@ -205,13 +205,13 @@ def test_target_that_is_a_file_is_refused(scan, tmp_path):
 
 
 def test_report_is_json(scan):
-    """The report's fields are the keys of its JSON form."""
+    """The report's fields are the keys of its JSON."""
     report = scan("types")
     assert json.loads(report.to_json()).keys() == set(ScanReport.__dataclass_fields__)
 
 
 def test_a_job_id_runs_once(fake, tmp_path):
-    """The same id again gives the first run's report and reads nothing, in mode append too; another kind is refused."""
+    """The same id again returns the first report and reads nothing, also in append mode; another type is refused."""
     dest = tmp_path / "out"
     options = {"endpoint_url": fake.endpoint_url, "engine": "local", "mode": "append", "job_id": "nightly_7"}
     report = ddbio.scan_to_files("types", dest, **options)

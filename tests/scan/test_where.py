@@ -1,4 +1,4 @@
-"""Reads of the items that meet a condition: the same items whether a Query or a Scan finds them."""
+"""Reads with a condition: a Query and a Scan return the same items."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def endpoint():
 
 @pytest.fixture
 def read(endpoint):
-    """Return how the table is read into the set of its keys."""
+    """Return a function that reads the keys of matching items."""
 
     def run(where, **options):
         table = ddbio.read_table("orders", where=where, endpoint_url=endpoint, **options)
@@ -63,20 +63,20 @@ def read(endpoint):
     return run
 
 
-def keys(met):
-    """Return the keys of the items that meet something."""
-    return sorted((item["pk"]["S"], int(item["sk"]["N"])) for item in ITEMS if met(item))
+def keys(matches):
+    """Return the keys of the matching items."""
+    return sorted((item["pk"]["S"], int(item["sk"]["N"])) for item in ITEMS if matches(item))
 
 
 @pytest.mark.parametrize("text", TESTS)
 def test_one_condition(read, text):
-    """Exactly the items that meet it are read."""
+    """Exactly the matching items are read."""
     assert read(text) == keys(TESTS[text])
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_combined_conditions(read, seed):
-    """Conditions that are joined, negated and nested mean what they say, by whichever operation they are read."""
+    """Joined, negated and nested conditions have the expected result for each operation."""
     chosen = random.Random(seed)
 
     def made(depth):
@@ -84,43 +84,45 @@ def test_combined_conditions(read, seed):
         if kind == "test":
             text = chosen.choice(list(TESTS))
             return text, TESTS[text]
-        one, met = made(depth - 1)
+        one, matches = made(depth - 1)
         if kind == "NOT":
-            return f"NOT ({one})", lambda item: not met(item)
+            return f"NOT ({one})", lambda item: not matches(item)
         other, also = made(depth - 1)
         joined = f"({one}) {kind} ({other})"
-        return joined, (lambda item: met(item) and also(item)) if kind == "AND" else (lambda i: met(i) or also(i))
+        return joined, (lambda item: matches(item) and also(item)) if kind == "AND" else (
+            lambda i: matches(i) or also(i)
+        )
 
-    text, met = made(3)
-    assert read(text) == keys(met)
+    text, matches = made(3)
+    assert read(text) == keys(matches)
 
 
 def test_a_bound_partition_key_is_asked_for_by_query(endpoint):
-    """The plan says how many collections are read, and a read of them costs their items alone."""
+    """The plan has the number of item collections to read, and their items alone determine the cost."""
     plan = ddbio.plan_scan("orders", where="pk IN ('a', 'b') AND sk >= 10 AND total > 25", endpoint_url=endpoint)
     assert (plan.queries, plan.where) == (2, "pk IN ('a', 'b') AND sk >= 10 AND total > 25")
-    whole = ddbio.plan_scan("orders", where="total > 25", endpoint_url=endpoint)
-    assert whole.queries == 0
-    assert plan.estimated_units < whole.estimated_units
+    scan_plan = ddbio.plan_scan("orders", where="total > 25", endpoint_url=endpoint)
+    assert scan_plan.queries == 0
+    assert plan.estimated_units < scan_plan.estimated_units
 
 
 def test_counts_are_kept_apart(endpoint, tmp_path):
-    """A report says how many items were read, and how many met the condition; so does the manifest."""
+    """Report and manifest have the number of items that were read, and of those that matched."""
     where = "pk = 'c' AND total > 25"
     report = ddbio.scan_to_files("orders", tmp_path / "out", where=where, endpoint_url=endpoint, engine="local")
-    met = keys(lambda item: item["pk"]["S"] == "c" and int(item["total"]["N"]) > 25)
-    assert (report.items, report.rows, report.scanned_items) == (len(met), len(met), PER_COLLECTION)
-    assert pq.read_table(tmp_path / "out").num_rows == len(met)
+    matching = keys(lambda item: item["pk"]["S"] == "c" and int(item["total"]["N"]) > 25)
+    assert (report.items, report.rows, report.scanned_items) == (len(matching), len(matching), PER_COLLECTION)
+    assert pq.read_table(tmp_path / "out").num_rows == len(matching)
     manifest = json.loads((tmp_path / "out" / "_ddbio" / f"{report.job_id}.json").read_text("utf-8"))
     assert manifest["source"]["where"] == where
 
 
 @pytest.mark.parametrize("where", ["total > 25", "pk IN ('a', 'b', 'c') AND total > 25", "pk = 'a'"])
-def test_a_limit_counts_items_that_meet_it(read, where):
-    """As many items as asked are read, and all of them meet the condition."""
-    found = read(where, limit=7)
-    assert len(found) == 7
-    assert set(found) <= set(read(where))
+def test_a_limit_counts_matching_items(read, where):
+    """The limit counts matching items, and only these are returned."""
+    limited = read(where, limit=7)
+    assert len(limited) == 7
+    assert set(limited) <= set(read(where))
 
 
 def test_columns_and_conditions_share_names(read):
@@ -130,8 +132,8 @@ def test_columns_and_conditions_share_names(read):
     )
 
 
-def test_nothing_meets_it(read):
-    """No rows are no error."""
+def test_no_item_matches(read):
+    """A result without rows is not an error."""
     assert read("pk = 'nobody'") == []
     assert read("total > 1000") == []
 
@@ -145,14 +147,14 @@ def test_nothing_meets_it(read):
     ],
 )
 def test_what_the_service_would_refuse_is_refused_first(read, where, words):
-    """The error says what to write."""
+    """The error suggests a valid condition."""
     with pytest.raises(OptionError) as caught:
         read(where)
     assert words in str(caught.value)
 
 
 def test_an_index_is_asked_for_by_its_own_keys(endpoint):
-    """What binds the partition key of an index is a Query of it, and its other conditions filter."""
+    """A condition that binds the partition key of an index becomes a Query of it; other conditions filter."""
     client = boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1")
     index = {
         "IndexName": "by-status",
@@ -164,14 +166,14 @@ def test_an_index_is_asked_for_by_its_own_keys(endpoint):
     client.close()
     options = {"where": "status = 'lost' AND total > 25 AND pk <> 'a'", "index": "by-status", "endpoint_url": endpoint}
     assert ddbio.plan_scan("orders", **options).queries == 1
-    found = [(row["pk"], int(row["sk"])) for row in ddbio.read_table("orders", **options).to_pylist()]
-    assert sorted(found) == keys(
+    rows = [(row["pk"], int(row["sk"])) for row in ddbio.read_table("orders", **options).to_pylist()]
+    assert sorted(rows) == keys(
         lambda item: item.get("status") == {"S": "lost"} and int(item["total"]["N"]) > 25 and item["pk"]["S"] != "a"
     )
 
 
-def test_a_condition_that_no_query_can_ask_for_is_read_whole_with_a_warning(endpoint):
-    """The plan warns that everything is read, although the partition key is named."""
+def test_a_condition_that_no_query_supports_scans_with_a_warning(endpoint):
+    """The plan warns that the whole table is read, although the condition names the partition key."""
     plan = ddbio.plan_scan("orders", where="pk = 'a' AND sk > 3 AND sk < 9", endpoint_url=endpoint)
     assert plan.queries == 0
     assert "the whole table is read and filtered" in plan.warnings[0]
