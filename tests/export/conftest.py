@@ -19,7 +19,7 @@ def s3(request):
 
 @pytest.fixture
 def serve(s3):
-    """Return a maker of fakes that read from the bucket; it returns the fake and the options that reach both."""
+    """Return a factory of fakes that read from the bucket; it returns the fake and the options for both endpoints."""
     running = []
 
     def side(**options):

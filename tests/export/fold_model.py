@@ -1,4 +1,4 @@
-"""A table whose items change at random, window by window: what folds are held against."""
+"""A table whose items change randomly in each window: the model that folds are compared with."""
 
 from ddbio.testing.export import Change
 
@@ -9,13 +9,13 @@ def key(number):
 
 
 def item(number, rng):
-    """Return an item with a value of its own, sometimes with an attribute that others lack."""
+    """Return an item with a random value, sometimes with an attribute that others lack."""
     late = {"late": {"S": "x"}} if rng.random() < 0.2 else {}
     return {**key(number), "total": {"N": str(rng.randrange(1000))}, **late}
 
 
 def window(state, rng, micros):
-    """Change a state at random; return the net changes."""
+    """Change the items of a state randomly, and return the net changes."""
     before = dict(state)
     for _ in range(rng.randrange(12)):
         number = rng.randrange(25)

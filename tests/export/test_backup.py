@@ -1,4 +1,4 @@
-"""Backups and restores: awaited, and the new table is what it should be."""
+"""Backups and restores: they wait for the service, and the new table has the expected items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = "orders"
 
 
 class Side:
-    """Hold a fake with a table, a client of it, and the options that reach it."""
+    """A fake with a table, a client of it, and the options for it."""
 
     def __init__(self, fake):
         self.fake = fake
@@ -27,13 +27,13 @@ class Side:
         fake.load(TABLE, [{"pk": {"S": f"item-{number}"}, "n": {"N": "1"}} for number in range(50)], "pk:S")
 
     def change(self, number):
-        """Write to one item."""
+        """Write one item."""
         self.client.put_item(TableName=TABLE, Item={"pk": {"S": f"item-{number}"}, "n": {"N": "2"}})
 
 
 @pytest.fixture
 def serve():
-    """Return a maker of fakes that hold the table."""
+    """Return a factory of fakes with the table."""
     running = []
 
     def side(**options):
@@ -46,7 +46,7 @@ def serve():
 
 
 def test_a_backup_is_what_was(serve):
-    """A table restored from a backup has the digest that was taken with it, whatever was written since."""
+    """A table restored from a backup has the digest of the time of the backup, regardless of later writes."""
     side = serve()
     made = ddbio.create_backup(TABLE, digest=True, **side.options)
     assert (made.status, made.items, made.table_items) == ("AVAILABLE", 50, 50)
@@ -55,19 +55,19 @@ def test_a_backup_is_what_was(serve):
     assert (job.status, job.items, job.verified, job.source) == ("ACTIVE", 50, True, made.arn)
     with pytest.raises(ValidationError, match="orders written to since"):
         ddbio.restore_table(made.arn, "again", verify=True, **side.options)
-    assert [each.arn for each in ddbio.list_backups(TABLE, **side.options)] == [made.arn]
+    assert [backup.arn for backup in ddbio.list_backups(TABLE, **side.options)] == [made.arn]
 
 
 def test_a_table_goes_back_in_time(serve):
-    """With at the new table is as it was then, without it as it is at the latest."""
+    """With ``at`` the new table has the state of that time, without it the latest state."""
     side = serve()
     side.client.update_continuous_backups(
         TableName=TABLE, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
     )
     before = ddbio.digest(TABLE, **side.options)
     side.fake.pass_time(100)
-    told = side.client.describe_continuous_backups(TableName=TABLE)["ContinuousBackupsDescription"]
-    latest = told["PointInTimeRecoveryDescription"]["LatestRestorableDateTime"].astimezone(UTC)
+    continuous_backups = side.client.describe_continuous_backups(TableName=TABLE)["ContinuousBackupsDescription"]
+    latest = continuous_backups["PointInTimeRecoveryDescription"]["LatestRestorableDateTime"].astimezone(UTC)
     side.change(1)
     then = latest.replace(microsecond=0) - timedelta(seconds=50)
     assert ddbio.restore_table(TABLE, "then", at=then, expect_digest=before, **side.options).items == 50
@@ -78,7 +78,7 @@ def test_a_table_goes_back_in_time(serve):
 
 
 def test_what_cannot_be_restored_starts_nothing(serve):
-    """No recovery, no such backup, a table of that name, a time for a backup: each is told before the start."""
+    """No recovery, an unknown backup, an existing target, a time for a backup: each is refused before the start."""
     side = serve()
     made = ddbio.create_backup(TABLE, **side.options)
     with pytest.raises(OptionError, match="no point-in-time recovery"):
@@ -95,7 +95,7 @@ def test_what_cannot_be_restored_starts_nothing(serve):
 
 
 def test_waiting_has_an_end(serve):
-    """A backup that is not ready in time is made all the same."""
+    """A backup that is not ready in time is created nevertheless."""
     side = serve(job_seconds=60)
     with pytest.raises(ThrottledError, match="still CREATING"):
         ddbio.create_backup(TABLE, wait_seconds=0.1, poll_seconds=0.1, **side.options)
@@ -105,7 +105,7 @@ def test_waiting_has_an_end(serve):
 
 
 def test_the_command_line_backs_up_and_restores(serve):
-    """Dry runs do nothing; each verb prints one JSON object."""
+    """Dry runs start nothing; each verb prints one JSON object."""
     side = serve()
     reach = ["--endpoint-url", side.fake.endpoint_url, "--region", "us-east-1", "--json"]
 
@@ -114,7 +114,7 @@ def test_the_command_line_backs_up_and_restores(serve):
 
     planned = run("create", TABLE, "--dry-run")
     assert planned["item_count"] == 50
-    assert [each["what"] for each in planned["lines"]] == ["backup for a month"]
+    assert [line["what"] for line in planned["lines"]] == ["backup for a month"]
     assert run("list") == {"backups": []}
     made = run("create", TABLE, "--name", "before-it", "--digest")
     assert (made["name"], made["items"]) == ("before-it", 50)
@@ -127,7 +127,7 @@ def test_the_command_line_backs_up_and_restores(serve):
 
 
 def test_another_stand_in_restores_the_same():
-    """Moto makes and restores a backup by the same verbs."""
+    """Moto creates and restores a backup with the same verbs."""
     with MotoServer() as moto:
         options = {"endpoint_url": moto.endpoint_url, "region": "us-east-1"}
         client = ClientSpec(**options).client("dynamodb")

@@ -1,4 +1,4 @@
-"""Bulk puts from files into a table that is there, against the fake."""
+"""Bulk puts from files into an existing table, against the fake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORTS = f"s3://{BUCKET}/reports"
 
 @pytest.fixture
 def serve(serve):
-    """Return a maker of fakes with a table; it returns the fake and the options that reach all."""
+    """Return a factory of fakes with a table; it returns the fake and the options for all endpoints."""
 
     def side(**options):
         fake, reach = serve(**options)
@@ -32,25 +32,25 @@ def serve(serve):
 
 
 def files(name, options, count=100, key="pk"):
-    """Write rows as files and return where."""
+    """Write rows as files and return their location."""
     rows = pa.table({"pk": [f"k{number}" for number in range(count)], "n": list(range(count))})
     ddbio.write_import_files(rows, f"s3://{BUCKET}/{name}", key=key, **options)
     return f"s3://{BUCKET}/{name}"
 
 
 def test_files_are_put_into_a_table(serve):
-    """Every item of the files is in the table, over what was there, beside what they do not name."""
+    """Every item of the files replaces the item with its key; other items of the table stay."""
     _, options = serve()
     job = ddbio.start_bulk_put(files("put", options), "orders", REPORTS, **options)
     job = ddbio.wait_bulk_put(job.arn, **options)
     assert (job.status, job.processed_items, job.failed_items) == ("COMPLETED", 100, 0)
-    found = {row["pk"]: row["n"] for row in ddbio.read_table("orders", **options).to_pylist()}
-    assert found == {"old": None} | {f"k{number}": number for number in range(100)}
-    assert [each.status for each in ddbio.list_bulk_puts(**options)] == ["COMPLETED"]
+    values = {row["pk"]: row["n"] for row in ddbio.read_table("orders", **options).to_pylist()}
+    assert values == {"old": None} | {f"k{number}": number for number in range(100)}
+    assert [operation.status for operation in ddbio.list_bulk_puts(**options)] == ["COMPLETED"]
 
 
 def test_refused_items_are_a_partial_write(serve, s3):
-    """The error says how many were put, how many not, and where the reports are."""
+    """The error has the numbers of put and refused items, and the location of the reports."""
     _, options = serve()
     body = b'{"Item":{"pk":{"S":"a"}}}\n{"Item":{"other":{"S":"b"}}}\n{"Item":{"pk":{"S":"c"}}}\n'
     s3[1].put_object(Bucket=BUCKET, Key="partly/a", Body=body)
@@ -61,7 +61,7 @@ def test_refused_items_are_a_partial_write(serve, s3):
 
 
 def test_a_bulk_put_can_be_cancelled(serve):
-    """It ends as cancelled, which waiting reports; a token makes the start repeatable before."""
+    """A cancelled bulk put is reported by waiting; with a token the start can be repeated before."""
     fake, options = serve(job_seconds=3600)
     source = files("cancelled", options)
     job = ddbio.start_bulk_put(source, "orders", REPORTS, client_token="t", **options)
@@ -76,7 +76,7 @@ def test_a_bulk_put_can_be_cancelled(serve):
 
 
 def test_what_cannot_start_does_not(serve):
-    """Files of another key, reports below the source, no files, no table, no bucket: each is found before the start."""
+    """Files of another key, reports below the source, no files, no table, no bucket: all are refused at the start."""
     fake, options = serve()
     source = files("refused", options)
     with pytest.raises(OptionError, match="written for the key"):
@@ -120,8 +120,8 @@ def test_the_command_line_drives_a_bulk_put(serve):
     assert run("list")["bulk_puts"][0]["status"] == "COMPLETED"
 
 
-def test_the_time_left_is_told(serve, capsys):
-    """While bytes are counted, the watch says which share is done and how long the rest may take."""
+def test_the_remaining_time_is_shown(serve, capsys):
+    """While bytes are counted, the progress output has the completed share and the estimated remaining time."""
     _, options = serve()
     job = ddbio.start_bulk_put(files("watched", options), "orders", REPORTS, **options)
     job = ddbio.describe_bulk_put(job.arn, **options)

@@ -1,4 +1,4 @@
-"""Reading incremental exports: every change, from the shared folder of data."""
+"""Reads of incremental exports: every change, from the shared folder of data."""
 
 import base64
 import gzip
@@ -13,7 +13,7 @@ import ddbio
 from ddbio.errors import ExportIncompleteError
 from ddbio.testing.export import Change, ExportWriter, put_manifest
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# With a running Spark session, Spark reads the exports; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 AT = 1793491200123456
@@ -43,12 +43,12 @@ def writer(tmp_path):
 
 
 def rows(table):
-    """Return a table's rows in the order of their time."""
+    """Return a table's rows, ordered by time."""
     return table.sort_by("write_time").to_pylist()
 
 
 def test_insert_update_and_delete_are_rows(writer):
-    """Each change has its time in microseconds, what it was, the key and both images."""
+    """Each change has its time in microseconds, its operation, the key and both images."""
     read = rows(ddbio.read_export(writer.incremental(CHANGES)))
     assert [(row["write_time"], row["operation"]) for row in read] == [(AT, "put"), (AT + 1, "put"), (AT + 2, "delete")]
     assert [row["keys"] for row in read] == [{"pk": f"user#{n}", "sk": n} for n in (1, 2, 3)]
@@ -57,23 +57,23 @@ def test_insert_update_and_delete_are_rows(writer):
 
 
 def test_view_without_old_images(writer):
-    """Where only new images were exported, the old ones are null."""
+    """If only new images were exported, the old ones are null."""
     read = rows(ddbio.read_export(writer.incremental(CHANGES, view="NEW_IMAGE")))
     assert [row["old_image"] for row in read] == [None] * 3
     assert [row["operation"] for row in read] == ["put", "put", "delete"]
 
 
-def test_shared_data_is_told_apart_by_the_manifest(writer, tmp_path):
+def test_shared_data_is_distinguished_by_the_manifest(writer, tmp_path):
     """Two exports share one folder of data; each reads its own files, also after both were moved."""
     first, second = writer.incremental(CHANGES[:1]), writer.incremental(CHANGES[1:])
-    assert [ddbio.read_export(each).num_rows for each in (first, second)] == [1, 2]
+    assert [ddbio.read_export(folder).num_rows for folder in (first, second)] == [1, 2]
     moved = shutil.copytree(tmp_path / "in", tmp_path / "moved") / "AWSDynamoDB" / second.name
     shutil.rmtree(tmp_path / "in")
     assert ddbio.read_export(moved).num_rows == 2
 
 
 def test_missing_file_of_shared_data_is_named(writer):
-    """A file that is gone from the shared folder ends the reading."""
+    """A missing file of the shared folder is an error."""
     home = writer.incremental(CHANGES)
     shutil.rmtree(home.parent / "data")
     with pytest.raises(ExportIncompleteError, match=r"/AWSDynamoDB/data/.* is missing"):
@@ -81,7 +81,7 @@ def test_missing_file_of_shared_data_is_named(writer):
 
 
 def test_files_hold_the_changes(writer, tmp_path):
-    """Parquet holds what the table holds, and the report says what kind of export it was."""
+    """The Parquet files have the changes of the table, and the report has the kind of the export."""
     home = writer.incremental(CHANGES)
     report = ddbio.read_export_to_files(home, tmp_path / "out", tasks=1)
     assert (report.kind, report.items, report.rows, report.rescued) == ("incremental", 3, 3, 0)
@@ -89,13 +89,13 @@ def test_files_hold_the_changes(writer, tmp_path):
 
 
 def test_export_without_changes_is_an_empty_file(writer, tmp_path):
-    """A window in which nothing changed is no error."""
+    """A window without changes is not an error."""
     report = ddbio.read_export_to_files(writer.incremental([]), tmp_path / "out")
     assert (report.rows, pq.read_schema(report.files[0].path).names[:2]) == (0, ["write_time", "operation"])
 
 
 def test_ion_has_the_same_changes(writer, tmp_path):
-    """The same changes exported in Ion make the same rows, the write time among them."""
+    """The same changes exported in Ion become the same rows, including the write time."""
     ion = ExportWriter(tmp_path / "ion", encoding="ION").incremental(CHANGES)
     assert rows(ddbio.read_export(ion)) == rows(ddbio.read_export(writer.incremental(CHANGES)))
 
@@ -111,7 +111,7 @@ def test_ion_has_the_same_changes(writer, tmp_path):
     ],
 )
 def test_write_time_is_read_in_every_spelling(tmp_path, encoding, written, other):
-    """A number, a text or a typed value: the row has the same time."""
+    """A write time as number, text or typed value becomes the same time in the row."""
     home = ExportWriter(tmp_path, encoding=encoding, files=1, empty_files=0).incremental([Change(AT, key(1))])
     (file,) = (home.parent / "data").iterdir()
     text = gzip.decompress(file.read_bytes()).decode()

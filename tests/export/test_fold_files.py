@@ -1,4 +1,4 @@
-"""Full export and increments folded to files: the table's state, whatever the buckets, or nothing."""
+"""Folds of a full export and increments to files: the table's state for any number of buckets, or nothing."""
 
 import json
 import random
@@ -15,23 +15,23 @@ from ddbio.items.reference import items_of
 from ddbio.testing.export import Change, ExportWriter
 from tests.export.fold_model import item, window
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# With a running Spark session, Spark reads the exports; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def read_back(folder):
-    """Return the items in a folder of Parquet files, in the order of their keys."""
+    """Return the items in a folder of Parquet files, ordered by key."""
     table = ds.dataset(folder, format="parquet", exclude_invalid_files=True).to_table()
-    return sorted((each for batch in table.to_batches() for each in items_of(batch)), key=lambda each: each["sk"]["N"])
+    return sorted((item for batch in table.to_batches() for item in items_of(batch)), key=lambda item: item["sk"]["N"])
 
 
 def by_key(items):
-    """Return items in the order of their keys."""
-    return sorted(items, key=lambda each: each["sk"]["N"])
+    """Return items, ordered by key."""
+    return sorted(items, key=lambda item_: item_["sk"]["N"])
 
 
 def test_files_hold_the_state_of_the_model(tmp_path, seeds, monkeypatch):
-    """Whatever changed in whatever windows and buckets, the files hold what the table held at the end."""
+    """For random changes, windows and buckets, the files have the final state of the table."""
     monkeypatch.setattr(fold, "_BUCKET_BYTES", 200)
     for seed in seeds(6, 200):
         monkeypatch.setattr(spill, "_FLUSH_BYTES", 2_000 if seed % 2 else 1)
@@ -48,12 +48,12 @@ def test_files_hold_the_state_of_the_model(tmp_path, seeds, monkeypatch):
 
 @pytest.fixture
 def story(tmp_path):
-    """Return a full export of three items and two windows: one changed and one gone, then one new."""
+    """Return a full export of three items and two windows: one with a change and a delete, then one with a new item."""
     writer, rng = ExportWriter(tmp_path / "in"), random.Random(1)
     items = {number: item(number, rng) for number in range(3)}
     full = writer.full(items.values())
     changed = {**items[1], "total": {"N": "7777"}}
-    keys = [{name: each[name] for name in ("pk", "sk")} for each in (*items.values(), item(9, rng))]
+    keys = [{name: table_item[name] for name in ("pk", "sk")} for table_item in (*items.values(), item(9, rng))]
     first = writer.incremental([Change(1, keys[1], changed, items[1]), Change(2, keys[2], None, items[2])])
     second = writer.incremental([Change(3, keys[3], {**keys[3], "total": {"N": "1"}})])
     return full, [first, second], [items[0], changed]
@@ -72,7 +72,7 @@ def test_state_as_of_the_end_of_a_window(story, tmp_path):
 
 
 def test_a_fold_is_planned(story, tmp_path):
-    """The plan writes nothing, and has what the fold then reads; the report has both."""
+    """The plan writes nothing, and has the input of the fold; the report includes both."""
     full, increments, *_ = story
     plan = ddbio.plan_fold_exports(full, increments, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -85,7 +85,7 @@ def test_a_fold_is_planned(story, tmp_path):
 
 
 def test_missing_window_leaves_nothing(story, tmp_path):
-    """A gap is named, and nothing is written."""
+    """The error names the gap, and nothing is written."""
     full, (_, second), _ = story
     with pytest.raises(ExportIncompleteError, match="no export covers"):
         ddbio.fold_exports_to_files(full, [second], tmp_path / "out", engine="local")
@@ -93,7 +93,7 @@ def test_missing_window_leaves_nothing(story, tmp_path):
 
 
 def test_damaged_increment_leaves_nothing(story, tmp_path):
-    """A file that is not the exported one is named; neither output nor spilled rows stay."""
+    """The error names a damaged file; neither output nor spilled rows stay."""
     full, increments, _ = story
     for path in (increments[0].parent / "data").iterdir():
         path.write_bytes(path.read_bytes() + b"x")
@@ -104,7 +104,7 @@ def test_damaged_increment_leaves_nothing(story, tmp_path):
 
 
 def test_overwriting_never_deletes_an_increment(story, tmp_path):
-    """A target that holds an export to be folded is refused, also one that is left out."""
+    """A target that contains an export of the fold is refused, even one that is left out."""
     full, (first, second), _ = story
     end = json.loads((first / "manifest-summary.json").read_bytes())["exportToTime"]
     for dest in (full, first, second, first.parent / "data"):
@@ -114,7 +114,7 @@ def test_overwriting_never_deletes_an_increment(story, tmp_path):
 
 
 def test_nothing_changed(tmp_path):
-    """Without a change the files hold the full export, though nobody knows its keys."""
+    """Without changes the files have the items of the full export, although its keys are unknown."""
     writer, rng = ExportWriter(tmp_path / "in"), random.Random(1)
     full = writer.full([item(1, rng)])
     report = ddbio.fold_exports_to_files(full, [writer.incremental([])], tmp_path / "out", engine="local")
@@ -122,11 +122,11 @@ def test_nothing_changed(tmp_path):
 
 
 def test_keys_that_fit_no_column_are_told_apart(tmp_path):
-    """Items whose keys were rescued are changed, put and deleted as others."""
+    """Items whose keys were rescued are changed, put and deleted like others."""
     writer = ExportWriter(tmp_path / "in")
     items = [{"pk": {"S": "a"}, "sk": {"N": number}} for number in ("1", "1.5", "2.5", "3.5", "4.5")]
     full = writer.full(items[:4])
-    changed = [{**each, "v": {"N": "1"}} for each in items]
+    changed = [{**table_item, "v": {"N": "1"}} for table_item in items]
     changes = [Change(1, items[2], changed[2], items[2]), Change(2, items[3], None, items[3])]
     increment = writer.incremental([*changes, Change(3, items[4], changed[4])])
     schema = pa.schema([("pk", pa.string()), ("sk", pa.int64()), ("v", pa.int64())])
@@ -135,7 +135,7 @@ def test_keys_that_fit_no_column_are_told_apart(tmp_path):
 
 
 def test_commands(story, tmp_path, capsys):
-    """The commands fold, and tell which windows are missing, by the names that starting an export takes."""
+    """The commands fold, and list the missing windows with the option names of starting an export."""
     full, (first, second), _ = story
     out = str(tmp_path / "out")
     assert not run(["export", "fold", str(full), str(second), str(first), out, "--json", "--engine", "local"])
@@ -143,8 +143,8 @@ def test_commands(story, tmp_path, capsys):
     until = ["--until", "2026-11-01T06:00:00Z"]
     assert not run(["export", "windows", str(full), str(second), *until, "--json"])
     windows = json.loads(capsys.readouterr().out)["windows"]
-    found = [(each["from_time"][11:16], each["to_time"][11:16]) for each in windows]
-    assert found == [("01:00", "02:00"), ("03:00", "06:00")]
+    times = [(window_["from_time"][11:16], window_["to_time"][11:16]) for window_ in windows]
+    assert times == [("01:00", "02:00"), ("03:00", "06:00")]
     assert not run(["export", "windows", str(full), str(first), str(second), "--until", "2026-11-01T03:10:00Z"])
     assert capsys.readouterr().out == "nothing to request yet\n"
     assert not run(["export", "windows", str(full), str(second), "--until", "2026-11-01T03:10:00Z"])

@@ -1,4 +1,4 @@
-"""Exports become files of every format that hold every type: read, and folded with changes."""
+"""Exports with all types are read and folded into files of every format."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ FORMAT_NAMES = [name for name, each in FORMATS.items() if each.extensions]
 
 
 def every_type(number):
-    """Return an item of all ten types, some of whose attributes have other types than most."""
+    """Return an item of all ten types, some of whose attributes have another type than most."""
     return {
         "pk": {"S": f"item-{number}"},
         "n": {"N": str(number)} if number % 50 else {"S": "no number"},
@@ -39,7 +39,7 @@ def digest_of(items):
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Return a full export, an increment, and the items before and behind it."""
+    """Return a full export, an increment, and the items before and after it."""
     writer = ExportWriter(tmp_path_factory.mktemp("exports"))
     before = {number: every_type(number) for number in range(120)}
     full = writer.full(before.values())
@@ -52,7 +52,7 @@ def exports(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
 def test_files_hold_the_items_of_an_export(exports, tmp_path, name):
-    """The folder of an export's files has the digest of its items, that of a fold the digest of the changed ones."""
+    """The files of an export have the digest of its items, and those of a fold the digest of the changed ones."""
     full, increment, before, after = exports
     options = {"format": name, "engine": "local", "nulls": "keep", "sample_items": 50}
     report = ddbio.read_export_to_files(full, tmp_path / "read", tasks=2, **options)
@@ -64,19 +64,19 @@ def test_files_hold_the_items_of_an_export(exports, tmp_path, name):
 
 
 def test_plans_estimate_the_files_and_warn_of_small_ones(exports, tmp_path):
-    """A plan tells how many files there will be, and how large, and warns with numbers if they are small."""
+    """A plan has the expected number and size of files, and warns with figures if they are small."""
     full, increment, _, _ = exports
     options = {"engine": "local", "sample_items": 120, "tasks": 1, "format": "parquet"}
     for by, partitions in ((None, 1), (["flag"], 2), (["tiny", "pk"], 120)):
-        given = options | ({} if by is None else {"partition_by": by})
+        plan_options = options | ({} if by is None else {"partition_by": by})
         plans = [
-            ddbio.plan_read_export(full, tmp_path / "read", **given),
-            ddbio.plan_fold_exports(full, [increment], tmp_path / "fold", **given),
+            ddbio.plan_read_export(full, tmp_path / "read", **plan_options),
+            ddbio.plan_fold_exports(full, [increment], tmp_path / "fold", **plan_options),
         ]
         for plan in plans:
             assert (plan.partitions, plan.estimated_files) == (partitions, partitions)
             assert 0 < plan.estimated_file_bytes < 1 << 20
-            said = f"about 120 files of {plan.estimated_file_bytes / 2**20:,.2f} MiB in 120 partitions"
-            assert [text.split(":")[0] for text in plan.warnings] == [said] * (partitions > 16)
+            warning = f"about 120 files of {plan.estimated_file_bytes / 2**20:,.2f} MiB in 120 partitions"
+            assert [text.split(":")[0] for text in plan.warnings] == [warning] * (partitions > 16)
     report = ddbio.read_export_to_files(full, tmp_path / "made", **options, partition_by=["flag"])
     assert len(report.files) == 2

@@ -1,4 +1,4 @@
-"""Exports written out byte for byte, as the format is documented: every form of line, both kinds and encodings."""
+"""Exports written byte for byte as documented: every format of a line, both kinds and encodings."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ import pytest
 
 import ddbio
 
-# Sockets that PySpark left to the garbage collector in an earlier test may be found here.
+# Sockets that PySpark left to the garbage collector in an earlier test may be collected here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ITEM = (
@@ -42,7 +42,7 @@ ION_CHANGES = (
     b'$ion_1_0 {Metadata:{WriteTimestampMicros:1793491207000009.},Keys:{pk:"c"},OldImage:{pk:"c",n:3.}}\n'
     b'$ion_1_0 {Metadata:{WriteTimestampMicros:1793491208d6},Keys:{pk:"d"}}\n'
 )
-# As the service's page shows them.
+# As documented by the service.
 ION_RECORDS = ION_CHANGES.replace(b"$ion_1_0 {", b"$ion_1_0 {Record:{").replace(b"}\n", b"}}\n")
 CHANGE_ROWS = [
     (1793491200123456, "put", {"pk": "a"}, {"pk": "a", "n": 7}, None),
@@ -65,7 +65,7 @@ INCREMENTAL = {
 
 
 def md5(data):
-    """Return the base64 of the MD5 of some bytes."""
+    """Return the base64 of the MD5 of bytes."""
     return base64.b64encode(hashlib.md5(data).digest()).decode()
 
 
@@ -96,7 +96,7 @@ def write(folder, summary, encoding, lines, ending="md5"):
 @pytest.mark.parametrize(("encoding", "line"), [("DYNAMODB_JSON", ITEM), ("ION", ION_ITEM)])
 @pytest.mark.parametrize("ending", ["md5", "checksum"])
 def test_full_export(tmp_path, encoding, line, ending):
-    """Each of the types of the documented line is there, exactly, in either encoding."""
+    """All types of the documented line are read exactly, in both encodings."""
     table = ddbio.read_export(write(tmp_path, FULL, encoding, line, ending))
     assert table.to_pylist() == [ROW]
 
@@ -113,7 +113,7 @@ def test_incremental_export(tmp_path, encoding, lines):
 
 @pytest.mark.parametrize("missing", ["exportType", "tableId", "billedSizeBytes", "s3SseKmsKeyId", "exportArn"])
 def test_members_that_old_exports_lack(tmp_path, missing):
-    """What a summary may leave out is not asked for; without a type it is a full export."""
+    """Optional members of a summary may be missing; without a type the export is a full one."""
     home = write(tmp_path, FULL, "DYNAMODB_JSON", ITEM)
     stated = json.loads((home / "manifest-summary.json").read_bytes())
     del stated[missing]

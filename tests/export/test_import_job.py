@@ -1,4 +1,4 @@
-"""What a manifest says of files for an import: all of it, or nothing is believed."""
+"""Manifests of files for an import, which are read completely or ignored."""
 
 import json
 
@@ -22,7 +22,7 @@ def manifest(**changes):
 
 
 def test_a_manifest_is_read():
-    """Each value is where it belongs; what a later release adds is passed over."""
+    """All values are read; additions of later releases are ignored."""
     assert ImportedFiles.parse(manifest(more=1)) == ImportedFiles(**STATED)
 
 
@@ -43,5 +43,5 @@ def test_a_manifest_is_read():
     ids=str,
 )
 def test_anything_else_says_nothing(data):
-    """What is no such manifest, or has a value of another type, is none."""
+    """Data that is no such manifest, or has a value of another type, is ignored."""
     assert ImportedFiles.parse(data) is None

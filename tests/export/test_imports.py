@@ -1,4 +1,4 @@
-"""Imports from files to the table that the service makes of them, over HTTP."""
+"""Imports from files into a new table, over HTTP."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows(count, first=0):
     [("zstd", "dynamodb_json"), ("gzip", "dynamodb_json"), ("none", "dynamodb_json"), ("zstd", "ion")],
 )
 def test_rows_become_a_table(serve, compression, file_format):
-    """Written, imported by what the manifest says, awaited and verified, the table holds the rows."""
+    """The table has the rows after they were written, imported with the manifest, awaited and verified."""
     _, options = serve()
     dest, table = f"s3://{BUCKET}/{compression}-{file_format}", f"made-{compression}"
     ddbio.write_import_files(
@@ -58,25 +58,32 @@ def test_rows_become_a_table(serve, compression, file_format):
 
 
 def test_csv_becomes_a_table(serve):
-    """The manifest says how to read it: keys have their types, the index's too, and all else is text."""
+    """The manifest describes the CSV: keys, including those of the index, have their types; other columns are text."""
     _, options = serve()
     table = pa.table({"pk": ['a "b"; c', "d"], "sk": [1, 2], "day": [3, 4], "n": [0.5, 1e20], "text": ["", "x;y"]})
-    given = {"key": KEY, "gsi": "by_day=day:N", "format": "csv", "delimiter": ";", "csv_strings": True, "digest": True}
-    ddbio.write_import_files(table, f"s3://{BUCKET}/csv", **given, **options)
+    write_options = {
+        "key": KEY,
+        "gsi": "by_day=day:N",
+        "format": "csv",
+        "delimiter": ";",
+        "csv_strings": True,
+        "digest": True,
+    }
+    ddbio.write_import_files(table, f"s3://{BUCKET}/csv", **write_options, **options)
     job = ddbio.start_import(f"s3://{BUCKET}/csv", "from_csv", **options)
     job = ddbio.wait_import(job.arn, verify=True, **options)
     assert (job.format, job.imported_items, job.verified) == ("csv", 2, True)
-    found = sorted(
+    table_rows = sorted(
         ddbio.read_table("from_csv", **options).drop_columns("_rescue").to_pylist(), key=lambda row: row["sk"]
     )
-    assert found == [
+    assert table_rows == [
         {"pk": 'a "b"; c', "sk": 1, "day": 3, "n": "0.5", "text": ""},
         {"pk": "d", "sk": 2, "day": 4, "n": "1e+20", "text": "x;y"},
     ]
 
 
 def test_the_table_has_its_indexes_and_billing(serve):
-    """Key, indexes and capacity are those that were asked for."""
+    """Key, indexes and capacity are the requested ones."""
     fake, options = serve()
     dest = f"s3://{BUCKET}/indexed"
     ddbio.write_import_files(rows(10), dest, key=KEY, **options)
@@ -92,16 +99,16 @@ def test_the_table_has_its_indexes_and_billing(serve):
     ddbio.wait_import(job.arn, **options)
     client = ClientSpec(endpoint_url=fake.endpoint_url, region="us-east-1").client("dynamodb")
     table = client.describe_table(TableName="indexed")["Table"]
-    assert {each["IndexName"]: each["Projection"]["ProjectionType"] for each in table["GlobalSecondaryIndexes"]} == {
+    assert {index["IndexName"]: index["Projection"]["ProjectionType"] for index in table["GlobalSecondaryIndexes"]} == {
         "by_name": "ALL",
         "by_sk": "KEYS_ONLY",
     }
     assert table["ProvisionedThroughput"]["WriteCapacityUnits"] == 6
-    assert [each["AttributeName"] for each in table["KeySchema"]] == ["pk", "sk"]
+    assert [key_part["AttributeName"] for key_part in table["KeySchema"]] == ["pk", "sk"]
 
 
 def test_other_objects_need_to_be_described(serve, s3):
-    """Without a manifest key and compression have to be given; with them any export's lines are imported."""
+    """Without a manifest key and compression are required; with them any export's lines can be imported."""
     _, options = serve()
     lines = b"".join(json.dumps({"Item": {"pk": {"S": str(n)}}}).encode() + b"\n" for n in range(20))
     s3[1].put_object(Bucket=BUCKET, Key="bare/a.json.gz", Body=gzip.compress(lines))
@@ -112,11 +119,11 @@ def test_other_objects_need_to_be_described(serve, s3):
     job = ddbio.start_import(f"s3://{BUCKET}/bare", "bare", key="pk", compression="gzip", **options)
     job = ddbio.wait_import(job.arn, verify=True, **options)
     assert (job.imported_items, job.items) == (20, None)
-    assert [each.arn for each in ddbio.list_imports("bare", **options)] == [job.arn]
+    assert [listed.arn for listed in ddbio.list_imports("bare", **options)] == [job.arn]
 
 
 def test_a_bad_line_ends_its_object(serve, s3):
-    """The rest of an object is lost and counts once: the error says what is in the table and where the log is."""
+    """The rest of the object is lost and counts as one error, which names the imported items and the log."""
     _, options = serve()
     good = [json.dumps({"Item": {"pk": {"S": str(n)}}}) for n in range(10)]
     s3[1].put_object(Bucket=BUCKET, Key="bad/a.json", Body="\n".join(good[:5]).encode())
@@ -126,8 +133,8 @@ def test_a_bad_line_ends_its_object(serve, s3):
         ddbio.wait_import(job.arn, **options)
 
 
-def test_a_table_unlike_its_files_is_told(serve, s3):
-    """Another number of items than the manifest says, and another digest, are errors."""
+def test_a_table_unlike_its_files_is_an_error(serve, s3):
+    """Another number of items than in the manifest, and another digest, are errors."""
     fake, options = serve(job_seconds=60)
     dest = f"s3://{BUCKET}/unlike"
     ddbio.write_import_files(rows(30), dest, key=KEY, compression="none", digest=True, **options)
@@ -140,7 +147,7 @@ def test_a_table_unlike_its_files_is_told(serve, s3):
 
 
 def test_a_changed_item_is_found_by_its_digest(serve):
-    """With verify the table is read back, and one item that differs is enough."""
+    """With verify the table is read, and one differing item is an error."""
     fake, options = serve()
     dest = f"s3://{BUCKET}/changed"
     ddbio.write_import_files(rows(30), dest, key=KEY, digest=True, **options)
@@ -155,7 +162,7 @@ def test_a_changed_item_is_found_by_its_digest(serve):
 
 
 def test_what_cannot_start_does_not(serve):
-    """An empty prefix, a table that is there, a contradiction of the manifest and a doubtful index are refused."""
+    """An empty prefix, an existing table, a conflict with the manifest and an unchecked index are refused."""
     fake, options = serve()
     dest = f"s3://{BUCKET}/refused"
     ddbio.write_import_files(rows(10), dest, key=KEY, **options)
@@ -174,7 +181,7 @@ def test_what_cannot_start_does_not(serve):
 
 
 def test_a_token_of_another_import_is_found_out(serve):
-    """The service would return the old import in silence while it runs."""
+    """The service would silently return the old import while it runs."""
     _, options = serve(job_seconds=60)
     for name in ("one", "two"):
         ddbio.write_import_files(rows(10), f"s3://{BUCKET}/token-{name}", key=KEY, **options)
@@ -218,7 +225,7 @@ def test_the_command_line_drives_an_import(serve):
 
 
 def test_another_stand_in_imports_the_same(s3):
-    """Moto makes the same table of the same files, by the same verbs."""
+    """Moto creates the same table from the same files with the same verbs."""
     url, _ = s3
     options = {"endpoint_url": url, "s3_endpoint_url": url, "region": "us-east-1"}
     dest = f"s3://{BUCKET}/moto"

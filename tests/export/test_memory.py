@@ -1,4 +1,4 @@
-"""Memory of a task that reads an export: bounded, whatever the size of a file."""
+"""Memory of a task that reads an export, which is bounded for files of any size."""
 
 import sys
 from multiprocessing import get_context
@@ -13,7 +13,7 @@ from ddbio.testing.export import ExportWriter
 @pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_a_task_s_memory_does_not_grow_with_the_file(tmp_path):
-    """The peak stays within 256 MiB of the start, and is about the same for eight times the file."""
+    """The peak is at most 256 MiB above the start, and about the same for eight times the file size."""
     growth = {}
     for copies in (2, 16):
         home = grown(ExportWriter(tmp_path / str(copies), files=1).full(data.items("orders", 20_000)), copies)

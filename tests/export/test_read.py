@@ -1,4 +1,4 @@
-"""Reading exports: every item, verified, from wherever they lie; nothing of a damaged one."""
+"""Reads of exports from any location: every item is verified, and a damaged export yields nothing."""
 
 import base64
 import gzip
@@ -25,14 +25,14 @@ from ddbio.items.digest_columns import digest_of_batches
 from ddbio.options import parse_options
 from ddbio.testing.export import ExportWriter, put_manifest
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# With a running Spark session, Spark reads the exports; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 REPORT_KEYS = {"items", "rows", "rescued", "files_read", "files", "seconds", "cpu_seconds", "json_bytes"}
 
 
 def every_type(number: int) -> dict[str, dict[str, object]]:
-    """Return an item that holds all ten types."""
+    """Return an item with all ten types."""
     return {
         "pk": {"S": f"item-{number:05d}"},
         "n": {"N": str(number)},
@@ -56,7 +56,7 @@ def items():
 
 @pytest.fixture
 def home(tmp_path, items):
-    """Return the folder of a full export of them."""
+    """Return the folder of a full export of the items."""
     return ExportWriter(tmp_path / "in", files=3, empty_files=2).full(items)
 
 
@@ -72,22 +72,22 @@ def digest_of_items(items):
     return digest
 
 
-def mend(home, name, change):
-    """Change a manifest's objects, and its checksum with it."""
+def change_manifest(home, name, change):
+    """Change a manifest's objects and its checksum."""
     lines = (home / f"{name}.json").read_bytes().splitlines()
     objects = [json.loads(line) for line in lines]
     change(objects)
-    put_manifest(home, name, b"".join(json.dumps(each).encode() + b"\n" for each in objects))
+    put_manifest(home, name, b"".join(json.dumps(entry).encode() + b"\n" for entry in objects))
 
 
 def filled(home):
-    """Return the data files that hold items."""
+    """Return the data files that have items."""
     entries = [json.loads(line) for line in (home / "manifest-files.json").read_bytes().splitlines()]
-    return [home / "data" / each["dataFileS3Key"].rpartition("/")[2] for each in entries if each["itemCount"]]
+    return [home / "data" / entry["dataFileS3Key"].rpartition("/")[2] for entry in entries if entry["itemCount"]]
 
 
 def replace_data(home, file, text):
-    """Replace a data file's text, and its checksum in the manifest."""
+    """Replace a data file's text and its checksum in the manifest."""
     data = gzip.compress(text)
     file.write_bytes(data)
 
@@ -96,18 +96,18 @@ def replace_data(home, file, text):
             if entry["dataFileS3Key"].endswith(file.name):
                 entry["md5Checksum"] = base64.b64encode(hashlib.md5(data).digest()).decode()
 
-    mend(home, "manifest-files", change)
+    change_manifest(home, "manifest-files", change)
 
 
 def test_table_equals_the_items(home, items):
-    """Every item of every file is a row, exactly."""
+    """Every item of every file is a row with the same values."""
     table = ddbio.read_export(home, nulls="keep")
     assert digest_of(table) == digest_of_items(items)
     assert table.schema.names[-1] == "_rescue"
 
 
 def test_batches_have_one_schema_and_every_row(home, items):
-    """The batches are those of the table."""
+    """The batches contain the rows of the table."""
     batches = list(ddbio.read_export_batches(home))
     assert sum(batch.num_rows for batch in batches) == len(items)
     assert {batch.schema for batch in batches} == {batches[0].schema}
@@ -116,14 +116,14 @@ def test_batches_have_one_schema_and_every_row(home, items):
 @given(items=st.lists(ITEMS, max_size=30))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_export_of_any_items_reads_back_equal(items, tmp_path_factory):
-    """Whatever the items, an export of them read back holds them."""
+    """An export of random items contains them when it is read."""
     folder = tmp_path_factory.mktemp("any")
     home = ExportWriter(folder, seed=len(items)).full(items)
     assert digest_of(ddbio.read_export(home, nulls="keep")) == digest_of_items(items)
 
 
 def test_files_and_report_agree(home, tmp_path):
-    """Every item is a row of a file that the report knows, and empty files are not read."""
+    """Every item is a row of a file in the report, and empty files are not read."""
     report = ddbio.read_export_to_files(home, tmp_path / "out", tasks=2, engine="local")
     assert report.items == report.rows == sum(file.rows for file in report.files) == 300
     assert (report.files_read, report.rescued, report.kind, report.filtered) == (len(filled(home)), 0, "full", False)
@@ -133,7 +133,7 @@ def test_files_and_report_agree(home, tmp_path):
 
 
 def test_orc_holds_the_rows(home, tmp_path):
-    """ORC files hold the same values as the table."""
+    """ORC files have the same values as the table."""
     report = ddbio.read_export_to_files(home, tmp_path / "out", format="orc", tasks=1)
     read = pyarrow.orc.ORCFile(report.files[0].path).read().sort_by("pk")
     wanted = ddbio.read_export(home).sort_by("pk")
@@ -141,7 +141,7 @@ def test_orc_holds_the_rows(home, tmp_path):
 
 
 def test_orc_without_rows_is_a_file(tmp_path, items):
-    """Whoever reads the output of an empty export finds its columns, in ORC as well."""
+    """The output of an empty export has its columns, also in ORC."""
     home = ExportWriter(tmp_path / "in", files=1).full([])
     schema = ddbio.read_export(ExportWriter(tmp_path / "like", files=1).full(items)).schema
     report = ddbio.read_export_to_files(home, tmp_path / "out", format="orc", schema=schema)
@@ -149,7 +149,7 @@ def test_orc_without_rows_is_a_file(tmp_path, items):
 
 
 def test_values_that_fit_no_column_are_rescued(tmp_path, items):
-    """Values that the sample did not show are rescued, counted and reported."""
+    """Values of types that the sample lacked are rescued, counted and reported."""
     items[250]["late"] = {"S": "attribute"}
     home = ExportWriter(tmp_path / "in", files=1).full(items)
     report = ddbio.read_export_to_files(home, tmp_path / "out", sample_items=10)
@@ -157,39 +157,41 @@ def test_values_that_fit_no_column_are_rescued(tmp_path, items):
 
 
 def test_export_without_items_has_no_columns(tmp_path):
-    """An empty table's export is an empty file."""
+    """The export of an empty table becomes an empty file."""
     report = ddbio.read_export_to_files(ExportWriter(tmp_path / "in").full([]), tmp_path / "out")
     assert (report.items, report.rows, report.files_read, len(report.files)) == (0, 0, 0, 1)
 
 
 def test_moved_copy_reads_like_the_export(home, tmp_path, items):
-    """Where an export lies, and under which prefix it was written, does not matter."""
+    """An export can be read from another location than its original one."""
     moved = shutil.copytree(home, tmp_path / "elsewhere" / "copy")
     shutil.rmtree(tmp_path / "in")
     assert ddbio.read_export(f"{moved}/").num_rows == len(items)
 
 
 def test_other_name_of_checksums_is_known(home, items):
-    """``.checksum`` beside a manifest is as good as ``.md5``."""
+    """A ``.checksum`` file next to a manifest is equivalent to ``.md5``."""
     for name in ("manifest-summary", "manifest-files"):
         (home / f"{name}.md5").rename(home / f"{name}.checksum")
     assert ddbio.read_export(home).num_rows == len(items)
 
 
 def test_old_manifest_without_type_is_read(home, items):
-    """An export of the time before incremental ones is a full one."""
-    mend(home, "manifest-summary", lambda objects: objects[0].pop("exportType"))
+    """An export from the time before incremental ones is a full export."""
+    change_manifest(home, "manifest-summary", lambda objects: objects[0].pop("exportType"))
     assert ddbio.read_export(home).num_rows == len(items)
 
 
 def test_filtered_export_is_flagged(home, tmp_path):
-    """The report says that the rows are not the whole table."""
-    mend(home, "manifest-summary", lambda objects: objects[0].update(filterSpecification={"FilterExpression": "x"}))
+    """The report shows that the rows are not the whole table."""
+    change_manifest(
+        home, "manifest-summary", lambda objects: objects[0].update(filterSpecification={"FilterExpression": "x"})
+    )
     assert ddbio.read_export_to_files(home, tmp_path / "out").filtered
 
 
 def test_folder_without_export_is_told_from_an_unfinished_one(home, tmp_path):
-    """No summary and no trace: not found; a trace: not complete."""
+    """A folder without any trace of an export is not found; one with a trace is incomplete."""
     with pytest.raises(NotFoundError, match="holds no manifest-summary"):
         ddbio.read_export(tmp_path)
     (home / "manifest-summary.json").unlink()
@@ -207,7 +209,7 @@ def damage_bytes(home):
 
 
 def damage_head(home):
-    """Change a byte that does not reach the text."""
+    """Change a byte that does not affect the text."""
     file = filled(home)[-1]
     data = bytearray(file.read_bytes())
     data[4] ^= 1
@@ -216,7 +218,7 @@ def damage_head(home):
 
 
 def cut_short(home):
-    """Cut a data file."""
+    """Truncate a data file."""
     file = filled(home)[0]
     file.write_bytes(file.read_bytes()[:-20])
     return file.name
@@ -230,7 +232,7 @@ def remove_file(home):
 
 
 def put_folder(home):
-    """Put a folder in the place of a data file."""
+    """Replace a data file by a folder."""
     file = filled(home)[0]
     file.unlink()
     file.mkdir()
@@ -238,14 +240,14 @@ def put_folder(home):
 
 
 def lose_line(home):
-    """Take an item from a file, with its checksum mended."""
+    """Remove an item from a file, and correct its checksum."""
     file = filled(home)[0]
     replace_data(home, file, b"\n".join(gzip.decompress(file.read_bytes()).splitlines()[1:]))
     return file.name
 
 
 def add_line(home):
-    """Add an item to a file, with its checksum mended."""
+    """Add an item to a file, and correct its checksum."""
     file = filled(home)[0]
     text = gzip.decompress(file.read_bytes())
     replace_data(home, file, text + text.splitlines()[0] + b"\n")
@@ -253,16 +255,16 @@ def add_line(home):
 
 
 def change_summary(home):
-    """Change the summary under its checksum."""
-    place = home / "manifest-summary.json"
-    place.write_bytes(place.read_bytes() + b" ")
+    """Change the summary without its checksum."""
+    path = home / "manifest-summary.json"
+    path.write_bytes(path.read_bytes() + b" ")
     return "manifest-summary"
 
 
 def change_files(home):
-    """Change the list of files under its checksum."""
-    place = home / "manifest-files.json"
-    place.write_bytes(place.read_bytes() + b"\n")
+    """Change the list of files without its checksum."""
+    path = home / "manifest-files.json"
+    path.write_bytes(path.read_bytes() + b"\n")
     return "manifest-files"
 
 
@@ -279,8 +281,10 @@ def lose_files(home):
 
 
 def lose_entry(home):
-    """Take a file from the list."""
-    mend(home, "manifest-files", lambda entries: entries.remove(next(each for each in entries if each["itemCount"])))
+    """Remove a file from the list."""
+    change_manifest(
+        home, "manifest-files", lambda entries: entries.remove(next(entry for entry in entries if entry["itemCount"]))
+    )
     return "manifest-files"
 
 
@@ -292,7 +296,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_damaged_export_leaves_nothing(home, tmp_path, damage):
-    """Whatever is wrong is an error that names the file, and the target stays as it was."""
+    """Any damage is an error that names the file, and the target is unchanged."""
     named = damage(home)
     for read in (lambda: ddbio.read_export(home), lambda: list(ddbio.read_export_batches(home))):
         with pytest.raises(ExportIncompleteError, match=named):
@@ -304,7 +308,7 @@ def test_damaged_export_leaves_nothing(home, tmp_path, damage):
 
 @pytest.mark.parametrize(("line", "problem"), [(b'{"Item":{"a":{"X":1}}}', "a: "), (b'{"Item":x}', "column 9: ")])
 def test_files_of_another_kind_are_refused_by_line(home, line, problem):
-    """A file with the right checksum that holds no items is named with the line, once."""
+    """A file with the right checksum but without items is named once, with the line."""
     file = filled(home)[0]
     text = gzip.decompress(file.read_bytes()).splitlines()
     text[2] = line
@@ -315,27 +319,27 @@ def test_files_of_another_kind_are_refused_by_line(home, line, problem):
 
 
 def test_manifest_cannot_lead_elsewhere(home, tmp_path):
-    """A file outside the export is not read, though the manifest names it and its checksum is right."""
+    """A file outside the export is not read, even if the manifest names it with the right checksum."""
     secret = tmp_path / "secret.json.gz"
     filled(home)[0].rename(secret)
 
     def lead(entries):
-        next(each for each in entries if each["itemCount"])["dataFileS3Key"] = f"data/../../../../{secret.name}"
+        next(entry for entry in entries if entry["itemCount"])["dataFileS3Key"] = f"data/../../../../{secret.name}"
 
-    mend(home, "manifest-files", lead)
+    change_manifest(home, "manifest-files", lead)
     with pytest.raises(ExportIncompleteError, match="plain file name"):
         ddbio.read_export(home)
 
 
 def test_huge_manifest_is_not_held(home, monkeypatch):
-    """Of a manifest beyond the cap no more than that is read, and it is refused with its right checksum."""
+    """A manifest beyond the limit is read only up to the limit, and is refused even with the right checksum."""
     monkeypatch.setattr(manifest, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(ExportIncompleteError, match=r"manifest-summary.json is larger than 100 bytes"):
         ddbio.read_export(home)
 
 
 def test_longest_items_and_densest_files_are_read(tmp_path):
-    """Items at the limit of their size are no bombs: long numbers, and text that deflates best."""
+    """Items of maximum size are not refused as decompression bombs: long numbers, and text that compresses best."""
     numbers = {"pk": {"S": "numbers"}, "l": {"L": [{"N": "1" + "0" * 125}] * 40_000}}
     texts = [{"pk": {"S": f"text-{number}"}, "s": {"S": "a" * 390_000}} for number in range(200)]
     home = ExportWriter(tmp_path, files=1).full([numbers, *texts])
@@ -343,7 +347,7 @@ def test_longest_items_and_densest_files_are_read(tmp_path):
 
 
 def test_command_prints_the_report(home, tmp_path, capsys):
-    """The command line reads an export and answers with one JSON object, or with the error's."""
+    """The command reads an export and prints one JSON object: the report or the error."""
     run(["export", "read", str(home), str(tmp_path / "out"), "--json"])
     assert json.loads(capsys.readouterr().out).keys() >= REPORT_KEYS
     remove_file(home)
@@ -354,7 +358,7 @@ def test_command_prints_the_report(home, tmp_path, capsys):
 
 
 def test_dry_run_writes_nothing_and_misses_files(home, tmp_path, capsys):
-    """The plan tells what there is to read; a file that is not there is named before anything is read."""
+    """The plan has the input of the job; a missing file is named before anything is read."""
     out = tmp_path / "out"
     assert not run(["export", "read", str(home), str(out), "--dry-run", "--json"])
     plan = json.loads(capsys.readouterr().out)
@@ -369,8 +373,8 @@ def test_dry_run_writes_nothing_and_misses_files(home, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_progress_is_told_with_the_plan(home, tmp_path, capsys):
-    """People see on stderr what is read, scripts nothing but the report."""
+def test_progress_is_shown_with_the_plan(home, tmp_path, capsys):
+    """Progress is printed on stderr; scripts get only the report."""
     assert not run(["export", "read", str(home), str(tmp_path / "a"), "--engine", "local"])
     assert "300 in 3 files" in capsys.readouterr().err
     assert not run(["export", "read", str(home), str(tmp_path / "b"), "--engine", "local", "--json"])
@@ -378,7 +382,7 @@ def test_progress_is_told_with_the_plan(home, tmp_path, capsys):
 
 
 def test_what_is_read_is_counted_while_it_is_read(home, tmp_path):
-    """Whoever follows the job sees the items and the bytes of text that the report has in the end."""
+    """The watcher of the job finally sees the items and the bytes of text of the report."""
     seen = []
 
     class Watch:
@@ -393,6 +397,6 @@ def test_what_is_read_is_counted_while_it_is_read(home, tmp_path):
 
 
 def test_ion_export_has_the_same_rows(tmp_path, items):
-    """The same items exported in Ion make the same rows."""
+    """The same items exported in Ion become the same rows."""
     home = ExportWriter(tmp_path, encoding="ION").full(items)
     assert digest_of(ddbio.read_export(home, nulls="keep")) == digest_of_items(items)

@@ -1,4 +1,4 @@
-"""Exports on S3: read from and written to buckets, whole or not at all."""
+"""Exports on S3 are read from and written to buckets, completely or not at all."""
 
 import json
 
@@ -10,7 +10,7 @@ from ddbio.errors import ExportIncompleteError
 from ddbio.testing import FakeDynamoDB, MotoServer
 from ddbio.testing.export import Change, ExportWriter
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# With a running Spark session, Spark reads the exports; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BUCKET = "exports"
@@ -33,12 +33,12 @@ def upload(client, folder, prefix):
 
 
 def items(count):
-    """Return items of some size."""
+    """Return items of similar size."""
     return [{"pk": {"S": f"item-{number}"}, "text": {"S": f"{number:x}" * 100}} for number in range(count)]
 
 
 def test_full_export_on_s3_becomes_files_on_s3(s3, tmp_path):
-    """Every item of an export in a bucket is in the files in another prefix."""
+    """Every item of an export in a bucket is in the files below another prefix."""
     client, url = s3
     home = ExportWriter(tmp_path).full(items(500))
     upload(client, tmp_path, "full")
@@ -49,7 +49,7 @@ def test_full_export_on_s3_becomes_files_on_s3(s3, tmp_path):
 
 
 def test_incremental_export_on_s3_reads_the_shared_folder(s3, tmp_path):
-    """The data of an incremental export lies above its folder, in a bucket as on a disk."""
+    """The data of an incremental export is in the parent of its folder, in buckets and on disks."""
     client, url = s3
     home = ExportWriter(tmp_path).incremental([Change(1, {"pk": {"S": "a"}}, new={"pk": {"S": "a"}})])
     upload(client, tmp_path, "inc")
@@ -57,7 +57,7 @@ def test_incremental_export_on_s3_reads_the_shared_folder(s3, tmp_path):
 
 
 def test_table_scanned_as_an_export_to_s3_is_read_from_there(s3):
-    """The keys of the manifest begin at the bucket's root, and every item is read back."""
+    """The keys in the manifest start at the root of the bucket, and every item is read."""
     client, url = s3
     dest = f"s3://{BUCKET}/made/AWSDynamoDB/1"
     with FakeDynamoDB() as fake:
@@ -70,7 +70,7 @@ def test_table_scanned_as_an_export_to_s3_is_read_from_there(s3):
 
 
 def test_fold_sets_rows_aside_on_s3_and_leaves_none(s3, tmp_path):
-    """A fold from S3 to S3 may keep what it sets aside there too, and deletes it."""
+    """A fold from S3 to S3 can spill to S3 too, and deletes the spilled rows."""
     client, url = s3
     writer = ExportWriter(tmp_path)
     homes = [writer.full(items(20)), writer.incremental([Change(1, {"pk": {"S": "item-3"}})])]
@@ -82,7 +82,7 @@ def test_fold_sets_rows_aside_on_s3_and_leaves_none(s3, tmp_path):
 
 
 def test_missing_object_leaves_nothing(s3, tmp_path):
-    """A file that is not in the bucket is named, and the target stays empty."""
+    """A missing object is named, and the target stays empty."""
     client, url = s3
     home = ExportWriter(tmp_path, empty_files=0, files=1).full(items(10))
     (file,) = (home / "data").iterdir()

@@ -1,4 +1,4 @@
-"""Rows spilled into buckets: read back in order, in few objects, and deleted after jobs that were killed."""
+"""Rows spilled into buckets are read back in order, are in few objects, and are deleted after killed jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ os._exit(9)
 
 
 def rows_of(reader, bucket):
-    """Return what a bucket holds, one number for each row."""
+    """Return the rows of a bucket as numbers."""
     return [number for table in reader.tables(bucket) for number in table["number"].to_pylist()]
 
 
@@ -44,7 +44,7 @@ def rows_of(reader, bucket):
     first=st.integers(0, 4),
 )
 def test_buckets_are_read_back_in_the_order_of_writing(batches, buckets, first):
-    """Each bucket has the rows of its hashes, writer by writer, whatever is flushed when and read together."""
+    """Each bucket has the rows of its hashes by writer, for any flushes and ranges of buckets."""
     with tempfile.TemporaryDirectory() as folder:
         spill = Spill(LocalStore(folder), buckets)
         writers = [SpillWriter(spill, "items", f"{number:05d}") for number in range(3)]
@@ -54,8 +54,8 @@ def test_buckets_are_read_back_in_the_order_of_writing(batches, buckets, first):
             numbers = range(number, number := number + len(hashes))
             batch = pa.record_batch({"number": pa.array(numbers, pa.int64())})
             writers[writer].write(batch, np.array(hashes, np.uint64))
-            for each, value in zip(numbers, hashes, strict=True):
-                expected[writer][value % buckets].append(each)
+            for row_number, value in zip(numbers, hashes, strict=True):
+                expected[writer][value % buckets].append(row_number)
             if flushes:
                 writers[writer].flush()
         for writer in writers:
@@ -63,11 +63,11 @@ def test_buckets_are_read_back_in_the_order_of_writing(batches, buckets, first):
         wanted = range(min(first, buckets), buckets)
         reader = SpillReader(spill, "items", wanted)
         for bucket in wanted:
-            assert rows_of(reader, bucket) == [each for writer in expected for each in writer[bucket]]
+            assert rows_of(reader, bucket) == [number for writer in expected for number in writer[bucket]]
 
 
 def test_a_task_writes_few_objects(tmp_path):
-    """One flush is one object, however many buckets there are; a task that is repeated replaces it."""
+    """One flush writes one object for any number of buckets; a repeated task replaces it."""
     spill = Spill(LocalStore(tmp_path), 64)
     for _ in range(2):
         writer = SpillWriter(spill, "items", "00000")
@@ -76,41 +76,41 @@ def test_a_task_writes_few_objects(tmp_path):
             writer.write(pa.record_batch({"number": numbers}), numbers.astype(np.uint64))
         writer.flush()
         writer.flush()
-    assert [each.path for each in spill.store.list()] == [f"{spill.run}/items/00000-00000"]
+    assert [entry.path for entry in spill.store.list()] == [f"{spill.run}/items/00000-00000"]
     assert rows_of(SpillReader(spill, "items", range(10, 12)), 11) == list(range(11, 1000, 64))
 
 
 def test_what_dead_jobs_spilled_is_deleted(tmp_path):
-    """A fold deletes what a killed one spilled to the same folder, and nothing of one that runs."""
+    """A fold deletes spilled rows of killed folds in the same folder, but not those of running ones."""
     root = LocalStore(tmp_path)
     subprocess.run([sys.executable, "-c", KILLED, root.uri], check=False)
-    assert {each.path for each in root.list()} == {claim_path("dead"), "dead/items/00000-00000"}
+    assert {entry.path for entry in root.list()} == {claim_path("dead"), "dead/items/00000-00000"}
     with claimed_folder(root, "running"):
         root.put("running/items/00000-00000", b"rows")
-        assert {each.path for each in root.list()} == {claim_path("running"), "running/items/00000-00000"}
+        assert {entry.path for entry in root.list()} == {claim_path("running"), "running/items/00000-00000"}
         with claimed_folder(root, "other"):
             pass
         assert root.read("running/items/00000-00000") == b"rows"
-    assert {each.path for each in root.list()} == {"running/items/00000-00000"}
+    assert {entry.path for entry in root.list()} == {"running/items/00000-00000"}
 
 
 def test_a_job_that_was_taken_for_dead_fails(tmp_path):
-    """Its rows may have been deleted before they were read: it must not publish what it made of the others."""
+    """Its rows may have been deleted before they were read, so it must not publish the others."""
     root = LocalStore(tmp_path)
     with pytest.raises(TargetError, match="has lost its claim"), claimed_folder(root, "slept"):
         root.delete([claim_path("slept")])
 
 
 def test_temporary_folders_of_killed_processes_are_deleted(tmp_path, monkeypatch):
-    """A folder that no process locks goes, unless it is new; a locked one and one of another name stay."""
+    """A folder without a lock is deleted, unless it is new; locked folders and those with other names stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names = ("ddbio-spill-dead", "ddbio-spill-locked", "ddbio-spill-new", "other")
     dead, locked, new, other = (tmp_path / name for name in names)
-    for each in (dead, locked, new, other):
-        (each / "rows").mkdir(parents=True)
-        (each / "lock").touch()
-        if each != new:
-            os.utime(each, (1, 1))
+    for path in (dead, locked, new, other):
+        (path / "rows").mkdir(parents=True)
+        (path / "lock").touch()
+        if path != new:
+            os.utime(path, (1, 1))
     with (locked / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with temporary_folder() as folder:

@@ -1,4 +1,4 @@
-"""Where the rows of an export may go: anywhere but over the export."""
+"""Targets for the rows of an export: any folder except the export itself."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import ddbio
 from ddbio.errors import TargetError
 from ddbio.testing.export import Change, ExportWriter
 
-# Where a Spark session runs already, it does the work; PySpark leaves its sockets to the garbage collector.
+# With a running Spark session, Spark reads the exports; PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ITEM = {"pk": {"S": "a"}}
@@ -15,7 +15,7 @@ ITEM = {"pk": {"S": "a"}}
 @pytest.mark.parametrize("where", [".", "data", "..", "../../.."])
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 def test_overwriting_never_deletes_what_is_read(tmp_path, kind, where, monkeypatch):
-    """A target that holds the export, its data alone or much more is refused; the export stays."""
+    """A target that contains the export, only its data, or much more is refused; the export stays."""
     writer = ExportWriter(tmp_path / "in")
     home = writer.full([ITEM]) if kind == "full" else writer.incremental([Change(1, ITEM, new=ITEM)])
     shared = home.parent / "data" if (kind, where) == ("incremental", "data") else home / where

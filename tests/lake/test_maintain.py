@@ -229,7 +229,7 @@ def test_a_writer_who_was_slower_goes_bucket_by_bucket(two_buckets, monkeypatch)
 def test_a_damaged_page_is_not_rewritten(two_buckets, monkeypatch, whole):
     """What the checksum of a page refuses is told, and the table stays as it is."""
     place, kind, _ = two_buckets
-    monkeypatch.setattr(bucket_files, "_WHOLE_BYTES", (1 << 20) * whole)
+    monkeypatch.setattr(bucket_files, "_MAX_SINGLE_READ_BYTES", (1 << 20) * whole)
     state = open_items(str(place), MaintainOptions(table=str(place)), kind).state
     path = place / state.files[0].path
     column = pq.ParquetFile(path).metadata.row_group(0).column(0)

@@ -1,4 +1,4 @@
-"""Columns in another order, by loops and by Arrow."""
+"""Reordered columns, by loops and by Arrow."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ COLUMNS = {
 @pytest.mark.parametrize("kind", COLUMNS, ids=str)
 @given(data=st.data())
 def test_a_column_in_another_order(kind, data):
-    """Every value is where the order says, whatever its type, nulls and the slices that it comes in."""
+    """Every value is at its new index, for all types, nulls and slices."""
     lots = [data.draw(st.lists(COLUMNS[kind], min_size=1, max_size=8)) for _ in range(data.draw(st.integers(1, 3)))]
-    # Each is a slice of more.
+    # Each array is a slice of a longer one.
     arrays = [pa.array([lot[-1], *lot, lot[0]], kind).slice(1, len(lot)) for lot in lots]
     values = pa.concat_arrays(arrays).to_pylist()
     order = np.array(data.draw(st.permutations(range(len(values)))), np.int64)
-    found = reordering.reordered(arrays, order)
-    found.validate(full=True)
-    assert found.type == kind
-    assert found.to_pylist() == [values[row] for row in order]
+    reordered = reordering.reordered(arrays, order)
+    reordered.validate(full=True)
+    assert reordered.type == kind
+    assert reordered.to_pylist() == [values[row] for row in order]
