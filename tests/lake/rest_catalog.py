@@ -1,4 +1,4 @@
-"""A catalog that speaks the REST protocol of Iceberg, as far as tables are named by it; a catalog in SQL keeps them."""
+"""A catalog with the table calls of the Iceberg REST protocol, stored in an SQL catalog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSALS = {
 
 
 class RestCatalog:
-    """Serve a catalog on a port of this machine while the context is open.
+    """Catalog that is served on a local port while the context is open.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class RestCatalog:
         class Handler(BaseHTTPRequestHandler):
             def answer(self):
                 size = int(self.headers.get("Content-Length") or 0)
-                status, found = served.respond(self.command, self.path.partition("?")[0], self.rfile.read(size))
-                data = b"" if found is None or self.command == "HEAD" else json.dumps(found).encode()
+                status, content = served.respond(self.command, self.path.partition("?")[0], self.rfile.read(size))
+                data = b"" if content is None or self.command == "HEAD" else json.dumps(content).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
@@ -73,7 +73,7 @@ class RestCatalog:
         self.catalog.close()
 
     def respond(self, method, path, body):
-        """Return the status and the content of an answer."""
+        """Return the status and the content of a response."""
         self.calls.append((method, path))
         try:
             return self._respond(method, path.removeprefix("/v1/").split("/"), body)
@@ -81,33 +81,33 @@ class RestCatalog:
             status, kind = _REFUSALS[type(error)]
             return status, {"error": {"message": str(error), "type": kind, "code": status}}
 
-    def _respond(self, method, parts, body):  # noqa: PLR0911 - one for each call
+    def _respond(self, method, parts, body):  # noqa: PLR0911 - one return for each call
         match method, *parts:
             case "GET", "config":
                 return 200, {"defaults": {}, "overrides": {}}
             case "POST", "namespaces":
-                given = json.loads(body)
-                self.catalog.create_namespace(tuple(given["namespace"]))
-                return 200, {"namespace": given["namespace"], "properties": {}}
+                request = json.loads(body)
+                self.catalog.create_namespace(tuple(request["namespace"]))
+                return 200, {"namespace": request["namespace"], "properties": {}}
             case "GET" | "HEAD", "namespaces", namespace:
                 return 200, {"namespace": [namespace], "properties": self.catalog.load_namespace_properties(namespace)}
             case "POST", "namespaces", namespace, "register":
-                given = RegisterTableRequest.model_validate_json(body)
-                table = self.catalog.register_table((namespace, given.name), given.metadata_location)
+                request = RegisterTableRequest.model_validate_json(body)
+                table = self.catalog.register_table((namespace, request.name), request.metadata_location)
                 return 200, described(table.metadata, table.metadata_location)
             case "GET", "namespaces", namespace, "tables", name:
                 table = self.catalog.load_table((namespace, name))
                 return 200, described(table.metadata, table.metadata_location)
             case "POST", "namespaces", namespace, "tables", name:
-                given = CommitTableRequest.model_validate_json(body)
+                request = CommitTableRequest.model_validate_json(body)
                 table = self.catalog.load_table((namespace, name))
-                done = self.catalog.commit_table(table, given.requirements, given.updates)
+                done = self.catalog.commit_table(table, request.requirements, request.updates)
                 return 200, described(done.metadata, done.metadata_location)
         return 404, {"error": {"message": "/".join(parts), "type": "NotFoundException", "code": 404}}
 
 
 def described(metadata, location):
-    """Return a table as answers have it."""
+    """Return a table in the format of responses."""
     return {
         "metadata-location": location,
         "metadata": json.loads(metadata.model_dump_json(by_alias=True, exclude_none=True)),

@@ -1,4 +1,4 @@
-"""Changes of a served table, captured and applied: the lake table equals the table, for readers that others wrote."""
+"""Captured and applied changes of a served table: for readers of other projects, the lake table equals the table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def table(resource):
 
 @pytest.fixture
 def capture(fake, table, tmp_path):
-    """Return a function that captures what there is, and returns the folder of the log."""
+    """Return a function that captures all available changes, and returns the folder of the log."""
 
     def run(**options):
         log = tmp_path / "log"
@@ -63,14 +63,14 @@ def capture(fake, table, tmp_path):
 
 
 def live(path, **options):
-    """Return the items that a Delta table has, by deltalake's own reader, sorted by their keys; tombstones left out."""
+    """Return the items of a Delta table without tombstones, read by deltalake and sorted by key."""
     rows = deltalake.DeltaTable(path, **options).to_pyarrow_table().to_pylist()
     items = [{name: value for name, value in row.items() if name not in OWN} for row in rows if not row["_deleted"]]
     return sorted(items, key=lambda item: (item["pk"], item["sk"]))
 
 
 def test_a_delta_table_equals_the_table(table, capture, tmp_path):
-    """Inserted, changed and deleted items are as the table has them; polars reads the same rows as deltalake."""
+    """Inserted, changed and deleted items are equal to the table; polars reads the same rows as deltalake."""
     lake = tmp_path / "lake"
     for number in range(40):
         table.put_item(Item={"pk": f"p|{number % 5}", "sk": number, "n": Decimal("1.5"), "tags": {"a", "b"}})
@@ -83,21 +83,21 @@ def test_a_delta_table_equals_the_table(table, capture, tmp_path):
     table.put_item(Item={"pk": "p|9", "sk": Decimal("0.5"), "n": "text"})
     second = ddbio.apply(capture(), lake)
     assert (second.changes, second.inserted, second.updated, second.deleted, second.stale) == (21, 1, 10, 10, 0)
-    found = live(lake)
+    rows_found = live(lake)
     want = sorted(table.scan()["Items"], key=lambda item: (item["pk"], item["sk"]))
-    assert [(each["pk"], Decimal(str(each["sk"]))) for each in found if each["sk"] is not None] == [
-        (each["pk"], each["sk"]) for each in want if each["sk"] == int(each["sk"])
+    assert [(row["pk"], Decimal(str(row["sk"]))) for row in rows_found if row["sk"] is not None] == [
+        (item["pk"], item["sk"]) for item in want if item["sk"] == int(item["sk"])
     ]
-    assert {each["new"] for each in found} == {None, "x"}
+    assert {row["new"] for row in rows_found} == {None, "x"}
     rows = pl.read_delta(str(lake))
     assert rows.filter(~pl.col("_deleted")).height == len(want) == 31
     assert rows.filter(pl.col("_deleted")).height == 10
-    rescued = [json.loads(each) for each in rows["_rescue"].drop_nulls()]
+    rescued = [json.loads(text) for text in rows["_rescue"].drop_nulls()]
     assert {"n": {"S": "text"}}.items() <= rescued[0].items()
 
 
 def test_the_report_has_these_keys(table, capture, tmp_path):
-    """``--json`` prints eight keys; a second run has no changes, and the table stays at its version."""
+    """``--json`` prints eight keys; a second run has no changes, and keeps the version of the table."""
     table.put_item(Item={"pk": "a", "sk": 1})
     log = capture()
     command = [sys.executable, "-m", "ddbio", "apply", str(log), str(tmp_path / "lake"), "--format", "delta", "--json"]
@@ -109,7 +109,7 @@ def test_the_report_has_these_keys(table, capture, tmp_path):
 
 
 def test_a_plan_writes_nothing(table, capture, tmp_path):
-    """A dry run counts what would change, by rows, files and bytes, and leaves the table at its version."""
+    """A dry run counts the expected changes in rows, files and bytes, and keeps the version of the table."""
     lake = tmp_path / "lake"
     for number in range(10):
         table.put_item(Item={"pk": "a", "sk": number})
@@ -128,7 +128,7 @@ def test_a_plan_writes_nothing(table, capture, tmp_path):
 
 
 def test_a_table_of_others_is_refused(table, capture, tmp_path):
-    """A Delta table without our columns and properties is left as it is."""
+    """A Delta table without our columns and properties is not changed."""
     deltalake.write_deltalake(tmp_path / "lake", pl.DataFrame({"a": [1]}))
     table.put_item(Item={"pk": "a", "sk": 1})
     with pytest.raises(OptionError, match="did not create"):

@@ -1,4 +1,4 @@
-"""Merge changes into the rows of a bucket: in groups of batches as row by row."""
+"""Merges of changes into the rows of a bucket: the result in groups of batches equals that row by row."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ddbio.lake.bucket_merge import BucketMerge, Outcome
 SCHEMA = pa.schema([("_key", pa.string()), ("_ver", pa.string()), ("_ts_us", pa.int64()), ("_deleted", pa.bool_())])
 
 
-def rows(found):
-    """Return rows of keys, versions and whether they are tombstones."""
-    columns = [[each[place] for each in found] for place in range(3)]
+def rows(states):
+    """Return rows of keys, versions and tombstone flags."""
+    columns = [[state[index] for state in states] for index in range(3)]
     keys, versions, deleted = columns
-    texts = [f"{each:04}" for each in versions]
+    texts = [f"{version:04}" for version in versions]
     return pa.RecordBatch.from_arrays([pa.array(keys, pa.string()), texts, versions, deleted], schema=SCHEMA)
 
 
-def test_rows_in_groups_are_met_as_rows_by_themselves(seeds, monkeypatch):
-    """However rows and changes lie in batches, the newer ones win, and each change is counted once."""
-    # A few winners at a time.
+def test_rows_in_groups_are_merged_like_single_rows(seeds, monkeypatch):
+    """For any batches of rows and changes, the newer ones win, and each change is counted once."""
+    # Winners are read in small batches.
     monkeypatch.setattr(merging, "_BATCH_ROWS", 3)
     for seed in seeds(20, 1_000):
         chance = random.Random(seed)
         state = {f"k{number}": (chance.randrange(50), chance.random() < 0.3) for number in range(40)}
         numbers = chance.sample(range(60), 25)
         changed = [(f"k{number}", chance.randrange(50), chance.random() < 0.3) for number in numbers]
-        table = [(key, *each) for key, each in state.items()]
+        table = [(key, *state_of_key) for key, state_of_key in state.items()]
         cuts = sorted(chance.choices(range(41), k=4))
         batches = [rows(table[start:stop]) for start, stop in zip([0, *cuts], [*cuts, 40], strict=True)]
         floor = chance.choice([None, 20])

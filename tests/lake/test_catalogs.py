@@ -1,4 +1,4 @@
-"""Lake tables in catalogs of Iceberg: the catalog has what the folder has after each run, and others read it there."""
+"""Lake tables in Iceberg catalogs: the catalog equals the folder after each run, and other readers use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "iceberg://lake/shop.orders"
 
 @pytest.fixture
 def catalog(tmp_path, monkeypatch):
-    """Return a catalog that is served, and configured as ``lake``."""
+    """Return a served catalog that is configured as ``lake``."""
     (tmp_path / "catalog").mkdir()
     with RestCatalog(tmp_path / "catalog") as served:
         monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
@@ -34,19 +34,19 @@ def client_of(catalog):
 
 
 def shown(client):
-    """Return the rows that the catalog's table has."""
+    """Return the rows of the catalog's table."""
     table = client.load_table(("shop", "orders"))
     names = {field.name: field.doc or field.name for field in table.schema().fields}
     return items_of(table.scan().to_arrow().to_pylist(), {name: name for name in names})
 
 
 def test_a_catalog_of_rest_has_each_run(catalog, tmp_path):
-    """The first run registers the table, each later one commits what is new: snapshots, columns, positions."""
+    """The first run registers the table, each later one commits the new snapshots, columns and positions."""
     log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(5)
-    given = {"format": "iceberg", "buckets": 2, "catalog": NAME}
+    options = {"format": "iceberg", "buckets": 2, "catalog": NAME}
     for attributes in ((), (), ("a",)):
         log.append(writer.batch(attributes))
-        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
         assert shown(client_of(catalog)) == expected(log.model())
     assert [path for method, path in catalog.calls if method == "POST"] == [
         "/v1/namespaces",
@@ -55,35 +55,37 @@ def test_a_catalog_of_rest_has_each_run(catalog, tmp_path):
     ]
     table = client_of(catalog).load_table(("shop", "orders"))
     ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
-    assert [each.snapshot_id for each in table.snapshots()] == [each.snapshot_id for each in ours.handle.snapshots()]
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [
+        snapshot.snapshot_id for snapshot in ours.handle.snapshots()
+    ]
     assert table.properties == ours.properties
     assert table.schema() == ours.handle.schema()
-    # What is there is not committed again.
+    # Known snapshots are not committed again.
     before = len(catalog.calls)
-    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
     assert {method for method, _ in catalog.calls[before:]} == {"GET"}
 
 
 def test_a_run_that_could_not_reach_its_catalog_is_made_good(catalog, tmp_path, monkeypatch):
-    """Runs without the catalog are published by the next one that has it, all at once."""
+    """The next run with the catalog publishes all versions of runs without it."""
     log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(6)
-    given = {"format": "iceberg", "buckets": 2}
+    options = {"format": "iceberg", "buckets": 2}
     log.append(writer.batch())
-    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **options, catalog=NAME)
     for _ in range(2):
         log.append(writer.batch(("b",)))
-        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
     assert shown(client_of(catalog)) != expected(log.model())
     with monkeypatch.context() as patch:
         patch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
         with pytest.raises(EndpointError, match="the catalog lake at"):
-            ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
-    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given, catalog=NAME)
+            ddbio.apply(tmp_path / "log", tmp_path / "lake", **options, catalog=NAME)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **options, catalog=NAME)
     assert shown(client_of(catalog)) == expected(log.model())
 
 
 def test_what_maintenance_expires_is_not_in_the_catalog(catalog, tmp_path):
-    """A catalog that would send readers to deleted files is told before they go."""
+    """The catalog is updated before files are deleted, so that readers are not referred to them."""
     log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(7)
     for _ in range(5):
         log.append(writer.batch())
@@ -95,27 +97,29 @@ def test_what_maintenance_expires_is_not_in_the_catalog(catalog, tmp_path):
     assert report.deleted_log_files > 0
     table = client_of(catalog).load_table(("shop", "orders"))
     ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load()
-    assert {each.snapshot_id for each in table.snapshots()} == {each.snapshot_id for each in ours.handle.snapshots()}
+    assert {snapshot.snapshot_id for snapshot in table.snapshots()} == {
+        snapshot.snapshot_id for snapshot in ours.handle.snapshots()
+    }
     assert shown(client_of(catalog)) == expected(log.model())
 
 
 def test_other_tables_are_left_alone(catalog, tmp_path):
-    """A name that another table has, and a table that was written through the catalog, are refused."""
+    """The name of another table, and a table that was written through the catalog, are refused."""
     log, writer = VirtualLog(LocalStore(tmp_path / "log")), Writer(8)
-    given = {"format": "iceberg", "buckets": 2, "catalog": NAME}
+    options = {"format": "iceberg", "buckets": 2, "catalog": NAME}
     log.append(writer.batch())
-    ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+    ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
     with pytest.raises(TargetError, match="give another name"):
-        ddbio.apply(tmp_path / "log", tmp_path / "other", **given)
+        ddbio.apply(tmp_path / "log", tmp_path / "other", **options)
     table = client_of(catalog).load_table(("shop", "orders"))
     table.append(table.scan().to_arrow())
     log.append(writer.batch())
     with pytest.raises(TargetError, match="was written through its catalog"):
-        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
 
 
 def test_a_catalog_in_sql(tmp_path, monkeypatch):
-    """Any catalog that pyiceberg's configuration names will do: here one in SQL, with a namespace of two parts."""
+    """Any catalog in pyiceberg's configuration is supported: here one in SQL, with a namespace of two parts."""
     uri = f"sqlite:///{tmp_path}/catalog.db"
     for name, value in (("TYPE", "sql"), ("URI", uri), ("WAREHOUSE", str(tmp_path))):
         monkeypatch.setenv(f"PYICEBERG_CATALOG__MINE__{name}", value)
@@ -124,8 +128,8 @@ def test_a_catalog_in_sql(tmp_path, monkeypatch):
     kept.create_tables()
     for _ in range(2):
         log.append(writer.batch())
-        given = {"format": "iceberg", "catalog": "iceberg://mine/a.b.orders"}
-        ddbio.apply(tmp_path / "log", tmp_path / "lake", **given)
+        options = {"format": "iceberg", "catalog": "iceberg://mine/a.b.orders"}
+        ddbio.apply(tmp_path / "log", tmp_path / "lake", **options)
         rows = kept.load_table(("a", "b", "orders")).scan().to_arrow().to_pylist()
         assert items_of(rows, {name: name for name in rows[0]}) == expected(log.model())
     kept.close()
@@ -139,8 +143,8 @@ def test_a_catalog_in_sql(tmp_path, monkeypatch):
         ({"catalog": NAME, "format": "delta"}, "is for Iceberg tables, but this table is delta"),
     ],
 )
-def test_names_that_say_nothing(options, problem, tmp_path):
-    """Nothing is merged if the catalog could not name the table."""
+def test_invalid_catalog_names(options, problem, tmp_path):
+    """Nothing is merged if the catalog cannot have the table."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append(Writer(1).batch())
     with pytest.raises(OptionError, match=problem):
@@ -177,13 +181,13 @@ def tables(tmp_path_factory):
     ],
 )
 def test_statements(kind, dialect, wanted, tables):
-    """The statements name the table's folder, or its metadata, and leave its columns to its log."""
+    """The statements contain the table's folder, or its metadata, and leave its columns to its log."""
     text = ddbio.catalog_ddl(tables / kind, dialect, name="main.shop.orders")
     assert wanted.format(tables / kind) in text
 
 
-def test_statements_that_there_are_not(tables):
-    """Athena and Unity take no Iceberg table by a statement, and say what to do."""
+def test_unsupported_statements(tables):
+    """Athena and Unity support no statement for Iceberg tables, and the error suggests an alternative."""
     with pytest.raises(OptionError, match="glue://"):
         ddbio.catalog_ddl(tables / "iceberg", "athena")
     with pytest.raises(OptionError, match="format delta"):

@@ -1,4 +1,4 @@
-"""Logs of lake tables that somebody else has changed: they name no file elsewhere, and end in one error."""
+"""Logs of lake tables that were manipulated: they cannot name files elsewhere, and raise one error."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def open_table(folder, kind):
 
 
 def own_table(folder, kind, **properties):
-    """Make a table as ddbio does."""
+    """Create a table like ddbio."""
     folder.mkdir(exist_ok=True)
-    given = {KEYS: '["pk"]', BUCKETS: "1", EPOCHS: "[]", FLOOR: "5", **properties}
+    all_properties = {KEYS: '["pk"]', BUCKETS: "1", EPOCHS: "[]", FLOOR: "5", **properties}
     table = open_table(folder, kind)
-    table.create(lake_schema(columns()), given)
+    table.create(lake_schema(columns()), all_properties)
     return table
 
 
 def add_to_delta(folder, path, version, **more):
-    """Add a file to a Delta table by its log."""
+    """Add a file to a Delta table through its log."""
     add = {"path": path, "partitionValues": more, "size": 1, "modificationTime": 1, "dataChange": True}
     (folder / "_delta_log" / f"{version:020}.json").write_text(json.dumps({"add": add}) + "\n")
 
 
 @pytest.mark.parametrize("path", ELSEWHERE)
 def test_a_delta_log_names_no_file_elsewhere(tmp_path, path):
-    """Neither one of a table of ours nor one of another program; encoded paths are decoded first."""
+    """Logs of our tables and of other programs are checked; encoded paths are decoded first."""
     table = own_table(tmp_path / "own", "delta")
     add_to_delta(tmp_path / "own", path, 1, _b="0")
     with pytest.raises(TargetError, match="is no path within"):
@@ -63,7 +63,7 @@ def test_a_delta_log_names_no_file_elsewhere(tmp_path, path):
 
 @pytest.mark.parametrize("path", ["../victim/a.parquet", "data/../../victim/a.parquet", "a//b", ""])
 def test_an_iceberg_manifest_names_no_file_elsewhere(tmp_path, path, monkeypatch):
-    """A path that begins as the table does may climb behind that."""
+    """A path that starts with the table's folder may still leave it."""
     table = own_table(tmp_path / "own", "iceberg")
     file = SimpleNamespace(
         content=iceberg.DataFileContent.DATA, file_path=f"{tmp_path}/own/{path}", file_size_in_bytes=1, partition=[0]
@@ -79,7 +79,7 @@ def test_an_iceberg_manifest_names_no_file_elsewhere(tmp_path, path, monkeypatch
     [(KEYS, "{"), (KEYS, "5"), (KEYS, "[5]"), (BUCKETS, "x"), (BUCKETS, ""), (EPOCHS, "[[]]"), (FLOOR, "1e9")],
 )
 def test_properties_of_ours_that_somebody_else_has_set_are_refused(tmp_path, kind, name, text):
-    """By one error, which names the table."""
+    """One error names the table."""
     with pytest.raises((TargetError, ValueError)):
         own_table(tmp_path / "own", kind, **{name: text})
     with pytest.raises(TargetError, match=r"own cannot be read: its log is damaged.*restore it from a copy"):
@@ -87,21 +87,21 @@ def test_properties_of_ours_that_somebody_else_has_set_are_refused(tmp_path, kin
 
 
 def mutations(document, step):
-    """Yield variants of a document, in each of which one value is another."""
+    """Yield variants of a document, in each of which one value is changed."""
     count = 0
-    for place in places(document):
+    for path in places(document):
         for hostile in HOSTILE:
             count += 1
-            if place and count % step == 0:
+            if path and count % step == 0:
                 changed = inner = copy.deepcopy(document)
-                for name in place[:-1]:
+                for name in path[:-1]:
                     inner = inner[name]
-                inner[place[-1]] = hostile
+                inner[path[-1]] = hostile
                 yield changed
 
 
 def outcome(read):
-    """Return what an attempt to read ends in; everything but our errors is raised."""
+    """Return the outcome of an attempt to read; errors of other libraries are raised."""
     try:
         read()
     except DdbioError as error:
@@ -110,24 +110,24 @@ def outcome(read):
 
 
 def test_a_changed_log_ends_in_one_error(tmp_path):
-    """Any value of the metadata of Iceberg, of a commit of Delta and of one of Hudi may be another one."""
+    """Any value of the metadata of Iceberg, of a commit of Delta and of one of Hudi may be changed."""
     own_table(tmp_path / "iceberg", "iceberg")
     metadata = next((tmp_path / "iceberg" / "metadata").glob("v1.metadata.json"))
-    found = set()
+    outcomes = set()
     for changed in mutations(json.loads(metadata.read_text()), 17):
         metadata.write_text(json.dumps(changed))
-        found.add(outcome(open_table(tmp_path / "iceberg", "iceberg").load))
+        outcomes.add(outcome(open_table(tmp_path / "iceberg", "iceberg").load))
     metadata = Path(foreign_iceberg(tmp_path / "foreign", ROWS).metadata_location.removeprefix("file://"))
     for changed in mutations(json.loads(metadata.read_text()), 29):
         metadata.write_text(json.dumps(changed))
-        found.add(outcome(lambda: ddbio.digest(tmp_path / "foreign")))
+        outcomes.add(outcome(lambda: ddbio.digest(tmp_path / "foreign")))
     own_table(tmp_path / "delta", "delta")
     commit = tmp_path / "delta" / "_delta_log" / f"{0:020}.json"
     lines = list(map(json.loads, commit.read_text().splitlines()))
     for number, line in enumerate(lines):
         for changed in mutations(line, 7):
             commit.write_text("\n".join(map(json.dumps, [*lines[:number], changed, *lines[number + 1 :]])))
-            found.add(outcome(open_table(tmp_path / "delta", "delta").load))
+            outcomes.add(outcome(open_table(tmp_path / "delta", "delta").load))
     (tmp_path / "hudi").mkdir()
     VirtualHudi(tmp_path / "hudi").write(20260101, {"f1": {"a": 1}})
     commit = tmp_path / "hudi" / ".hoodie" / "20260101.commit"
@@ -135,8 +135,8 @@ def test_a_changed_log_ends_in_one_error(tmp_path):
     (name,) = document["extraMetadata"]
     for changed in mutations(document, 1):
         commit.write_text(json.dumps(changed))
-        found.add(outcome(open_table(tmp_path / "hudi", "hudi").load))
+        outcomes.add(outcome(open_table(tmp_path / "hudi", "hudi").load))
     for changed in mutations(json.loads(document["extraMetadata"][name]), 1):
         commit.write_text(json.dumps({**document, "extraMetadata": {name: json.dumps(changed)}}))
-        found.add(outcome(open_table(tmp_path / "hudi", "hudi").load))
-    assert {"read", "TargetError"} <= found
+        outcomes.add(outcome(open_table(tmp_path / "hudi", "hudi").load))
+    assert {"read", "TargetError"} <= outcomes

@@ -1,4 +1,4 @@
-"""Hudi tables as they are read without a JVM, by their timeline and the names of their files."""
+"""Hudi tables that are read without a JVM, from their timeline and the names of their files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SCHEMA = lake_schema(columns())
 
 
 class VirtualHudi:
-    """Write files and commits as Hudi's writer lays them out in table version 6."""
+    """Writer of files and commits in the layout of Hudi's table version 6."""
 
     def __init__(self, folder):
         self.folder, self.before, self.slices = folder, 0, {}
         (folder / ".hoodie").mkdir(parents=True)
 
     def write(self, instant, files, replaced=(), state=True, done=True):
-        """Write file groups, each with the items that it has now, and the commit if it is done."""
+        """Write file groups with the given items, and the commit if it is done."""
         stats = []
         for name, items in files.items():
             rows = [
@@ -40,7 +40,7 @@ class VirtualHudi:
             ]
             path = self.folder / f"_b=0/{name}_0-1-2_{instant}.parquet"
             path.parent.mkdir(exist_ok=True)
-            # Hudi's own columns are in each file, too.
+            # Each file also has Hudi's own columns.
             table = pa.Table.from_pylist(rows, SCHEMA).append_column("_hoodie_file_name", pa.array([name] * len(rows)))
             pq.write_table(table, path)
             stats.append({"fileId": name, "prevCommit": str(self.slices.get(name, "null"))})
@@ -48,11 +48,11 @@ class VirtualHudi:
             (self.folder / f".hoodie/{instant}.inflight").touch()
             return
         self.slices |= dict.fromkeys(files, instant)
-        given = {"columns": schema_to_json(columns()), "before": self.before}
-        given["properties"] = {KEYS: '["pk"]', BUCKETS: "1"}
+        state_values = {"columns": schema_to_json(columns()), "before": self.before}
+        state_values["properties"] = {KEYS: '["pk"]', BUCKETS: "1"}
         commit = {"partitionToWriteStats": {"_b=0": stats}, "extraMetadata": {}}
         if state:
-            commit["extraMetadata"][STATE] = json.dumps(given)
+            commit["extraMetadata"][STATE] = json.dumps(state_values)
             self.before = instant
         if replaced:
             commit["partitionToReplaceFileIds"] = {"_b=0": list(replaced)}
@@ -75,15 +75,15 @@ def hudi(tmp_path):
 
 def items(hudi, version=None):
     """Return the numbers of the items of a version."""
-    given = ApplyOptions(source="log", table="lake")
-    found = open_items(str(hudi.folder), given, version=version)
-    rows = [row for batch in found.rows() for row in found.live(batch).to_pylist()]
+    options = ApplyOptions(source="log", table="lake")
+    lake_items = open_items(str(hudi.folder), options, version=version)
+    rows = [row for batch in lake_items.rows() for row in lake_items.live(batch).to_pylist()]
     assert len({row["pk"] for row in rows}) == len(rows)
     return {row["pk"]: row["n"] for row in rows}
 
 
 def test_each_version_has_its_files(hudi):
-    """Of each file group the latest file counts; what a commit left that never came does not."""
+    """The latest file of each file group counts; files of a commit that was not completed are ignored."""
     hudi.write(20261103, {"f-0": {"a": 3}, "h-0": {"z": 1}}, done=False)
     assert items(hudi) == items(hudi, 20261102) == {"a": 2, "c": 1}
     assert items(hudi, 20261101) == {"a": 1, "b": 1, "c": 1}
@@ -95,10 +95,10 @@ def test_each_version_has_its_files(hudi):
 
 
 def test_replaced_file_groups_are_gone(hudi):
-    """What a clustering replaced is read from its new files, under the number of our commit; older ones stay."""
+    """Clustered file groups are read from their new files, under the number of our commit; older versions stay."""
     hudi.write(20261103, {"h-0": {"a": 2, "b": None, "c": 1}}, replaced=["f-0", "g-0"], state=False)
     table = HudiLakeTable(LocalStore(hudi.folder))
-    assert [each.path for each in table.load().files] == ["_b=0/h-0_0-1-2_20261103.parquet"]
+    assert [file.path for file in table.load().files] == ["_b=0/h-0_0-1-2_20261103.parquet"]
     assert table.load().version == 20261102
     assert items(hudi) == items(hudi, 20261102) == items(hudi, 20261103) == {"a": 2, "c": 1}
     hudi.clean("g-0", 20261101)
@@ -108,7 +108,7 @@ def test_replaced_file_groups_are_gone(hudi):
 
 
 def test_a_version_whose_files_were_cleaned_is_refused(hudi):
-    """It would have less items than it had; the newest is whole, and so is what the archive has only the files of."""
+    """It would lack items; the newest version is complete, also if the archive has only its files."""
     hudi.clean("f-0", 20261101)
     with pytest.raises(NotFoundError, match=r"files of version 20261101 .* cleaned"):
         items(hudi, 20261101)
@@ -119,9 +119,9 @@ def test_a_version_whose_files_were_cleaned_is_refused(hudi):
 
 
 def test_history_and_validate_read_it(hudi, tmp_path):
-    """The past of an item comes from all versions, and two tables are compared as lake tables of other formats are."""
-    found = ddbio.history(hudi.folder, key="S:a").to_pylist()
-    assert [(each["n"], each["operation"]) for each in found] == [(1, "MODIFY"), (2, "MODIFY")]
+    """The history of an item comes from all versions, and two tables are compared like tables of other formats."""
+    states = ddbio.history(hudi.folder, key="S:a").to_pylist()
+    assert [(state["n"], state["operation"]) for state in states] == [(1, "MODIFY"), (2, "MODIFY")]
     other = VirtualHudi(tmp_path / "other")
     other.write(20261105, {"x-0": {"a": 2, "c": 1}})
     assert ddbio.validate(hudi.folder, other.folder).equal
@@ -130,7 +130,7 @@ def test_history_and_validate_read_it(hudi, tmp_path):
 
 
 def test_statements_that_name_it(hudi):
-    """Spark takes the columns of the timeline; Hive and Athena are told them, and where each partition lies."""
+    """Spark reads the columns from the timeline; the statements for Hive and Athena list columns and partitions."""
     assert ddbio.catalog_ddl(hudi.folder, dialect="spark", name="shop.orders") == (
         "CREATE DATABASE IF NOT EXISTS `shop`;\n\n"
         f"CREATE TABLE IF NOT EXISTS `shop`.`orders` USING HUDI\nLOCATION 'file://{hudi.folder}';\n"
@@ -147,7 +147,7 @@ def test_statements_that_name_it(hudi):
 
 
 def test_what_is_refused(hudi, tmp_path):
-    """Nothing here writes; tables of others, and of newer versions, are told apart."""
+    """Writes are refused, and so are tables of other programs and of newer versions."""
     table = HudiLakeTable(LocalStore(hudi.folder))
     state = table.load()
     for step in (
@@ -172,9 +172,9 @@ def test_what_is_refused(hudi, tmp_path):
     with pytest.raises(OptionError, match="table version 6"):
         ddbio.history(tmp_path / "newer")
     for kind in ("bootstrap", "maintain", "apply"):
-        given = {"bootstrap": ("t", "lake"), "maintain": ("lake",), "apply": ("log", "lake")}[kind]
+        arguments = {"bootstrap": ("t", "lake"), "maintain": ("lake",), "apply": ("log", "lake")}[kind]
         more = {"log": "log"} if kind == "bootstrap" else {}
         with pytest.raises(OptionError, match="give engine='spark'"):
-            getattr(ddbio, kind)(*given, format="hudi", **more)
+            getattr(ddbio, kind)(*arguments, format="hudi", **more)
     with pytest.raises(OptionError, match="leave engine out"):
         ddbio.maintain("lake", engine="spark")

@@ -1,4 +1,4 @@
-"""Keys as users write them."""
+"""Keys in the formats that users write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOTH = {"pk": "S", "sk": "N"}
 
 
 @pytest.mark.parametrize(
-    ("given", "types", "text"),
+    ("key", "types", "text"),
     [
         ("user#7", {"pk": "S"}, "S:user#7"),
         ("1.50", {"pk": "N"}, "N:1.5"),
@@ -21,13 +21,13 @@ BOTH = {"pk": "S", "sk": "N"}
         ('{"pk": "aGk="}', {"pk": "B"}, "B:6869"),
     ],
 )
-def test_a_key_is_read(given, types, text):
-    """The text of ``_key``, a JSON object plain or of attribute values, and the value of a key of one attribute."""
-    assert key_text_of(given, types) == text
+def test_a_key_is_read(key, types, text):
+    """A key may be the text of ``_key``, a JSON object plain or of attribute values, or the value of a one-part key."""
+    assert key_text_of(key, types) == text
 
 
-@pytest.mark.parametrize("given", ["a", '{"pk": "a"}', '{"pk": "a", "sk": "x"}', "{", '{"pk": "a", "sk": {"S": "1"}}x'])
-def test_what_is_no_key_is_refused(given):
-    """The message says which attributes a key has."""
+@pytest.mark.parametrize("key", ["a", '{"pk": "a"}', '{"pk": "a", "sk": "x"}', "{", '{"pk": "a", "sk": {"S": "1"}}x'])
+def test_an_invalid_key_is_refused(key):
+    """The message lists the attributes of the key."""
     with pytest.raises(OptionError, match="pk"):
-        key_text_of(given, BOTH)
+        key_text_of(key, BOTH)

@@ -1,4 +1,4 @@
-"""Logs that lack changes without knowing it: an export tells, losses are counted, and the log leads to the table."""
+"""Logs that lack changes without a recorded gap: an export reveals them, and they are counted and repaired."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ __all__ = ["client", "fake", "table"]
 
 
 class LossyWorld(World):
-    """A log that lacks some changes of the window, and has no note of it."""
+    """Log that lacks some changes of the window, without a note about them."""
 
     def append(self, gaps=()):
-        """Capture what was not yet, but for some changes."""
+        """Capture the pending changes, except for some of them."""
         del gaps
-        whole = self.writes
+        all_writes = self.writes
         self.writes = [
-            each
-            for number, each in enumerate(whole)
-            if number < self.pending or number == len(whole) - 1 or self.random.random() > 0.3
+            write
+            for number, write in enumerate(all_writes)
+            if number < self.pending or number == len(all_writes) - 1 or self.random.random() > 0.3
         ]
         super().append()
-        self.writes = whole
-        self.pending = len(whole)
+        self.writes = all_writes
+        self.pending = len(all_writes)
 
     def lose(self):
-        """Lose nothing besides."""
+        """Lose no other changes."""
 
     def state(self):
-        """Return what the log derives to."""
+        """Return the state that the log leads to."""
         last = last_of_each(in_order(self.rows()), ["pk"]).to_pylist()
         return {row["pk"]: row["n"] for row in last if row["_op"] != "REMOVE"}
 
     def reconcile(self, kill):
         """Reconcile the hour of the export."""
-        since, until = (datetime.fromtimestamp(BEGAN + each, UTC) for each in (360, 3600))
-        given = {"table": "tab", "dest": str(self.folder / "log"), "from_export": (str(self.export),)}
-        options = ReconcileOptions(since=since, until=until, **given)
+        since, until = (datetime.fromtimestamp(BEGAN + seconds, UTC) for seconds in (360, 3600))
+        values = {"table": "tab", "dest": str(self.folder / "log"), "from_export": (str(self.export),)}
+        options = ReconcileOptions(since=since, until=until, **values)
         self.store.random, self.store.kill = self.random, kill
         try:
             job = Reconciler(options, self.store, self.look)
-            return [job.reconcile(each) for each in closed_windows(options, self.store)]
+            return [job.reconcile(window) for window in closed_windows(options, self.store)]
         finally:
             self.store.kill = 0.0
             for claim in (self.folder / "log" / "_ddbio").glob("*.claim.json"):
@@ -68,11 +68,11 @@ class LossyWorld(World):
 
 @pytest.mark.timeout(3600)
 def test_what_was_lost_is_repaired(seeds, tmp_path):
-    """Whatever changes a log lacks: after its window is reconciled it leads to the table, also after kills."""
+    """After its window is reconciled, a log with any missing changes leads to the table, also after kills."""
     for seed in seeds(8, 120):
-        place = tmp_path / str(seed)
-        place.mkdir()
-        world = LossyWorld(seed, place)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        world = LossyWorld(seed, folder)
         wrong = world.state() != world.table
         for _ in range(3):
             try:
@@ -82,20 +82,20 @@ def test_what_was_lost_is_repaired(seeds, tmp_path):
         world.reconcile(0.0)
         assert world.reconcile(0.0) == [], seed
         assert world.state() == world.table, seed
-        healed = any("_heal_w" in each.name for each in (place / "log").glob("year=*/**/*.parquet"))
+        healed = any("_heal_w" in path.name for path in (folder / "log").glob("year=*/**/*.parquet"))
         assert healed or not wrong, seed
 
 
 def test_a_window_is_exported_compared_and_applied(fake, client, table, s3_url, tmp_path):
-    """The plan has a price, the report the measured loss, the lake table is right again, and the window is done."""
+    """The plan has a price, the report the measured loss, the lake table is correct again, and the window is done."""
     log, lake = tmp_path / "log", tmp_path / "lake"
-    given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
-    ddbio.bootstrap(table, lake, log=str(log), **given)
+    options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+    ddbio.bootstrap(table, lake, log=str(log), **options)
     put(client, table, "a", 2)
     delete(client, table, "b")
     put(client, table, "new", 1)
     ddbio.capture(table, log, available_now=True, endpoint_url=fake.endpoint_url)
-    newest = max(log.glob("year=*/**/*.parquet"), key=lambda each: each.name)
+    newest = max(log.glob("year=*/**/*.parquet"), key=lambda path: path.name)
     rows = pq.ParquetFile(newest).read()
     assert rows.num_rows == 3
     pq.write_table(rows.slice(0, 0), newest)
@@ -108,7 +108,7 @@ def test_a_window_is_exported_compared_and_applied(fake, client, table, s3_url, 
     command = ["reconcile", table, str(log), "--dry-run", "--json", *shown, "--endpoint-url", fake.endpoint_url]
     plan = json.loads(CliRunner().invoke(cli, [*command, "--region", "us-east-1"]).stdout)
     assert (len(plan["windows"]), plan["exports"], plan["usd"] > 0) == (1, 1, True)
-    asked = {"export_to": "s3://exports/windows", "poll_seconds": 0.2, **window, **given}
+    asked = {"export_to": "s3://exports/windows", "poll_seconds": 0.2, **window, **options}
     report = ddbio.reconcile(table, log, target=str(lake), **asked)
     assert (len(report.windows), report.lost) == (1, 3), report
     assert (report.applied.inserted, report.applied.updated, report.applied.deleted) == (1, 1, 1)
@@ -133,7 +133,7 @@ def test_a_window_is_exported_compared_and_applied(fake, client, table, s3_url, 
     ],
 )
 def test_the_first_window_begins_behind_the_start_of_recovery(done, since, earliest, first, monkeypatch, tmp_path):
-    """The first window of all begins when exports can; another one is refused with the option that goes on behind."""
+    """The first window starts when exports are possible; a later one is refused with the earliest start."""
 
     def at(seconds):
         return None if seconds is None else datetime.fromtimestamp(BEGAN + seconds, UTC)

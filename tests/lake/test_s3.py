@@ -1,4 +1,4 @@
-"""Lake tables on S3: several writers at once, and no two kinds of them."""
+"""Lake tables on S3 with concurrent writers, but only one kind of writer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ddbio.storage.local_store import LocalStore
 from ddbio.testing import MotoServer
 from tests.lake.virtual_log import VirtualLog, Writer, is_deleted
 
-# Where a Spark session runs already, PySpark leaves its sockets to the garbage collector.
+# A running Spark session of PySpark leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BUCKET = "lake"
@@ -31,7 +31,7 @@ BUCKET = "lake"
 
 @pytest.fixture(scope="module")
 def connection():
-    """Return the options by which S3 is reached."""
+    """Return the options for access to S3."""
     with MotoServer() as server:
         ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket=BUCKET)
         yield {"s3_endpoint_url": server.endpoint_url, "region": "us-east-1"}
@@ -39,16 +39,16 @@ def connection():
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_writers_at_once_lose_nothing(kind, connection, tmp_path):
-    """Three runs over one log at once: one commits what another would, and the table equals the model."""
+    """Three concurrent runs with one log: each batch is committed once, and the table equals the model."""
     log, writer = VirtualLog(LocalStore(tmp_path)), Writer(7)
     for _ in range(4):
         log.append(writer.batch())
-    uri, given = f"s3://{BUCKET}/{kind}", {"format": kind, "buckets": 2, "max_records_per_batch": 8, **connection}
-    ddbio.apply(tmp_path, uri, **given)
+    uri, options = f"s3://{BUCKET}/{kind}", {"format": kind, "buckets": 2, "max_records_per_batch": 8, **connection}
+    ddbio.apply(tmp_path, uri, **options)
     for _ in range(4):
         log.append(writer.batch())
     with ThreadPoolExecutor(3) as threads:
-        reports = list(threads.map(lambda _: ddbio.apply(tmp_path, uri, **given), range(3)))
+        reports = list(threads.map(lambda _: ddbio.apply(tmp_path, uri, **options), range(3)))
     assert sum(report.changes for report in reports) >= sum(map(len, log.batches[4:]))
     table = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection))
     rows = [row for row in rows_of(table) if not is_deleted(row)]
@@ -74,7 +74,7 @@ def test_environment_variables_do_not_redirect_lake_tables(kind, connection, tmp
 
 
 def test_another_kind_of_writer_is_left_alone(connection, tmp_path):
-    """A table on S3 that says that Spark writes it is refused: neither would see the other's commits."""
+    """A table on S3 with Spark as its writer is refused, since neither writer would see the other's commits."""
     log = VirtualLog(LocalStore(tmp_path))
     log.append(Writer(1).batch())
     uri = f"s3://{BUCKET}/guarded"
@@ -90,22 +90,22 @@ def test_a_catalog_names_the_table(kind, connection, tmp_path):
     """Glue has the table after the first run, and its newest state after each; pyiceberg's own catalog reads it."""
     log, writer = VirtualLog(LocalStore(tmp_path)), Writer(3)
     uri, name = f"s3://{BUCKET}/named-{kind}", f"glue://lake.orders_{kind}"
-    given = {"format": kind, "buckets": 2, "catalog": name, "glue_endpoint_url": connection["s3_endpoint_url"]}
+    options = {"format": kind, "buckets": 2, "catalog": name, "glue_endpoint_url": connection["s3_endpoint_url"]}
     with pytest.raises(OptionError, match="is not on S3"):
-        ddbio.apply(tmp_path, tmp_path / "lake", **given)
+        ddbio.apply(tmp_path, tmp_path / "lake", **options)
     for attributes in ((), ("more",)):
         log.append(writer.batch(attributes))
-        ddbio.apply(tmp_path, uri, **given, **connection)
-        ddbio.apply(tmp_path, uri, **given, **connection)
+        ddbio.apply(tmp_path, uri, **options, **connection)
+        ddbio.apply(tmp_path, uri, **options, **connection)
     spec = ClientSpec(endpoint_url=connection["s3_endpoint_url"], region="us-east-1")
-    found = read_table(spec, TableName("lake", f"orders_{kind}"))
-    columns = [each["Name"] for each in found["StorageDescriptor"]["Columns"]]
+    glue_table = read_table(spec, TableName("lake", f"orders_{kind}"))
+    columns = [column["Name"] for column in glue_table["StorageDescriptor"]["Columns"]]
     state = open_lake_table(uri, kind, ApplyOptions(source=str(tmp_path), table=uri, **connection)).load()
-    assert columns == [each.lower() for each in shown_schema(state.schema, kind).names]
+    assert columns == [name_.lower() for name_ in shown_schema(state.schema, kind).names]
     assert ("_is_deleted" in columns, "_deleted" in columns) == (kind == "iceberg", kind == "delta")
-    assert found["StorageDescriptor"]["Location"] == uri
+    assert glue_table["StorageDescriptor"]["Location"] == uri
     if kind == "delta":
-        assert found["Parameters"]["table_type"] == "DELTA"
+        assert glue_table["Parameters"]["table_type"] == "DELTA"
         return
     endpoint = connection["s3_endpoint_url"]
     catalog = GlueCatalog(
@@ -116,11 +116,11 @@ def test_a_catalog_names_the_table(kind, connection, tmp_path):
     rows = catalog.load_table("lake.orders_iceberg").scan().to_arrow().to_pylist()
     assert {row["pk"] for row in rows if not is_deleted(row)} == set(log.model())
     with pytest.raises(TargetError, match="give another name"):
-        ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**given, "format": "delta"}, **connection)
+        ddbio.apply(tmp_path, f"s3://{BUCKET}/other", **{**options, "format": "delta"}, **connection)
 
 
 def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
-    """A table that is open longer than its credentials live goes on with new ones: no library keeps the first."""
+    """A table that is open longer than its credentials are valid uses new ones; no library keeps the first ones."""
     log, names = VirtualLog(LocalStore(tmp_path)), []
     log.append(Writer(1).batch())
     session = boto3.Session(botocore_session=botocore.session.Session())
@@ -135,9 +135,9 @@ def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
         "test",
     )
     session._session._credentials = keys
-    uri, given = f"s3://{BUCKET}/refreshed", {**connection, "session": session}
-    ddbio.apply(tmp_path, uri, **given)
-    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **given))
+    uri, options = f"s3://{BUCKET}/refreshed", {**connection, "session": session}
+    ddbio.apply(tmp_path, uri, **options)
+    table = open_lake_table(uri, "delta", ApplyOptions(source=str(tmp_path), table=uri, **options))
     assert table.load().version >= 0
     keys._expiry_time = keys._expiry_time.replace(year=2000)
     signed = []
@@ -147,11 +147,11 @@ def test_credentials_of_a_table_are_refreshed(connection, tmp_path):
     table.alter(table.load(), (), {"ddbio.note": "1"})
     assert len(names) == 2
     assert signed
-    assert all(f"Credential={names[-1]}/".encode() in each for each in signed)
+    assert all(f"Credential={names[-1]}/".encode() in header for header in signed)
 
 
 def rows_of(table):
-    """Return the rows of the newest version, by the library of the format."""
+    """Return the rows of the newest version, read by the library of the format."""
     state = table.load()
     if hasattr(state.handle, "to_pyarrow_table"):
         return state.handle.to_pyarrow_table().to_pylist()

@@ -1,6 +1,6 @@
-"""Schedules that a seed draws: late and repeated changes, new attributes, kills, rivals, and tombstones that go.
+"""Random schedules: late and repeated changes, new attributes, kills, concurrent writers, and removed tombstones.
 
-After every kill and at the end the lake table equals the model, at each of its versions, for readers that others wrote.
+After every kill and at the end, each version of the lake table equals the model for readers of other projects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KilledError(BaseException):
 
 
 class Steps:
-    """Kill, or let another writer in, at one of the next steps."""
+    """Kill the process, or run another writer, at one of the next steps."""
 
     def __init__(self):
         self.left, self.happens = None, None
@@ -56,7 +56,7 @@ class Steps:
 
 
 class FatalStore(LocalStore):
-    """A store on a worker, which dies at the first file that it is to write, unless it or another has died before."""
+    """Store on a worker that dies at the first file to be written, unless it or another one died before."""
 
     def __init__(self, target, fate):
         super().__init__(target)
@@ -71,7 +71,7 @@ class FatalStore(LocalStore):
 
 
 class SteppedStore(LocalStore):
-    """A store that takes a step before and after each write; those of its copies on workers end at their fate."""
+    """Store that takes a step before and after each write; its copies on workers may die."""
 
     def __init__(self, target, steps, fate=None):
         super().__init__(target)
@@ -95,7 +95,7 @@ class SteppedStore(LocalStore):
 
 
 class SteppedTable:
-    """A table that takes a step before and after each commit."""
+    """Table that takes a step before and after each commit."""
 
     def __init__(self, table, steps):
         self.table, self.steps = table, steps
@@ -107,20 +107,20 @@ class SteppedTable:
 
         def stepped(*args):
             self.steps()
-            found = method(*args)
+            result = method(*args)
             self.steps()
-            return found
+            return result
 
         return stepped
 
 
 class World:
-    """Hold a log, a table in a folder, and the runs over both.
+    """A log, a table in a folder, and the runs of apply on both.
 
     Parameters
     ----------
     merging
-        Makes what merges, for each run.
+        Creates the merging engine of each run.
     fates
         Whether workers die, too.
     """
@@ -132,36 +132,36 @@ class World:
         self.log, self.attributes, self.runs = VirtualLog(self.log_store), (), 0
 
     def apply(self):
-        """Run an apply as a new process does."""
+        """Run apply like a new process."""
         self.runs += 1
         fate = self.folder / f"fate-{self.runs}" if self.fates and self.random.random() < 0.1 else None
         table = SteppedTable(self.table(SteppedStore(self.place, self.steps, fate)), self.steps)
         most = self.random.choice([1, 15, 10**6])
-        given = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
+        values = {"source": self.log_store.uri, "table": str(self.place), "buckets": 3, "max_records_per_batch": most}
         source = LogChanges(self.log_store, open_log(self.log_store))
-        job = Applier(source, table, ApplyOptions(**given), self.merging())
+        job = Applier(source, table, ApplyOptions(**values), self.merging())
         job.run()
         outcome = job.outcome
         assert outcome.inserted + outcome.updated + outcome.deleted + outcome.stale == job.changes, self.seed
 
     def collect(self):
-        """Let tombstones go that no change can come late for, but one that was applied already."""
+        """Remove tombstones for which no late change is possible, except an applied one."""
         table = self.table()
         state = table.load()
         if state is None:
             return
         applied = table.position(state, POSITION)
-        waiting = [*self.writer.held, *(each for batch in self.log.batches[applied:] for each in batch)]
-        oldest = min((each.time_us for each in waiting), default=BEGAN + self.writer.made * 1_000_000)
+        waiting = [*self.writer.held, *(change for batch in self.log.batches[applied:] for change in batch)]
+        oldest = min((change.time_us for change in waiting), default=BEGAN + self.writer.made * 1_000_000)
         Maintainer(table, 1 << 20).run(oldest - 1)
 
     def table(self, store=None):
-        """Return the table as a process of its own opens it."""
+        """Return the table as a separate process opens it."""
         kinds = {"delta": DeltaLakeTable, "iceberg": IcebergLakeTable}
         return kinds[self.kind](store or LocalStore(self.place))
 
     def step(self):
-        """Let something happen."""
+        """Take a random action."""
         drawn = self.random.random()
         if drawn < 0.15 and len(self.attributes) < len(ATTRIBUTES):
             self.attributes = ATTRIBUTES[: len(self.attributes) + 1]
@@ -175,7 +175,7 @@ class World:
             self.disturbed()
 
     def disturbed(self):
-        """Apply, and be killed or overtaken at some step, or not at all."""
+        """Apply, with a kill or a concurrent writer at some step, or undisturbed."""
         if not self.log.batches:
             return
 
@@ -194,7 +194,7 @@ class World:
         self.steps.left = None
 
     def check(self):
-        """Compare the table with the model, at its newest version and at each before it."""
+        """Compare the table with the model, at all versions."""
         state = self.table().load()
         fields = [(field.name, (field.metadata or {}).get(b"ddb:name", field.name.encode())) for field in state.schema]
         names = {name: attribute.decode() for name, attribute in fields}
@@ -205,7 +205,7 @@ class World:
         assert items_of(rows, names) == expected(self.log.model()), self.seed
 
     def versions(self, last):
-        """Yield the rows of each version by the format's own library, and how many batches it has."""
+        """Yield the rows of each version, read by the format's own library, and its number of batches."""
         if self.kind == "delta":
             for version in range(last + 1):
                 at = deltalake.DeltaTable(self.place, version=version)
@@ -217,19 +217,19 @@ class World:
                 yield at.scan().to_arrow().to_pylist(), applied
 
     def newest(self):
-        """Return the rows of the newest version as polars reads them."""
+        """Return the rows of the newest version, read by polars."""
         if self.kind == "delta":
             return pl.read_delta(str(self.place)).to_dicts()
-        # The hint is older than the metadata if a process was killed between them.
+        # The hint is older than the metadata if a process was killed in between.
         newest = self.table().load().version
         with warnings.catch_warnings():
-            # polars plans faster with a package of its own.
+            # The query planner of polars is faster with an optional package.
             warnings.simplefilter("ignore", pl.exceptions.PerformanceWarning)
             return pl.scan_iceberg(str(self.place / f"metadata/v{newest}.metadata.json")).collect().to_dicts()
 
 
 def run(seed, folder, kind, merging, *, fates=False):
-    """Run one schedule, compare at its end, and leave nothing."""
+    """Run one schedule, compare the result, and delete all files."""
     world = World(seed, folder, kind, merging, fates=fates)
     for _ in range(12):
         world.step()
@@ -241,9 +241,9 @@ def run(seed, folder, kind, merging, *, fates=False):
 
 
 def sweep(seeds, kind, merging, *, fates=False):
-    """Run schedules in memory, if the machine has such a folder: waiting for the disk is most of what one takes."""
-    place = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=place if os.access(place, os.W_OK) else None) as folder:
+    """Run schedules in memory, if the machine has such a folder, since waiting for the disk takes most of the time."""
+    shared_memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=shared_memory if os.access(shared_memory, os.W_OK) else None) as folder:
         for seed in seeds:
             run(seed, Path(folder) / str(seed), kind, merging, fates=fates)
 
@@ -259,5 +259,5 @@ def sweep(seeds, kind, merging, *, fates=False):
     ],
 )
 def test_a_table_equals_the_model_whatever_happens(kind, merging, commit, nightly, seeds):
-    """At each version of the table the live rows are the newest states of the batches that the version has."""
+    """At each version of the table, the live rows are the newest states of the applied batches."""
     sweep(seeds(commit, nightly), kind, MERGINGS[merging])

@@ -1,4 +1,4 @@
-"""Changes from incremental exports and from rows in memory: the table equals what was exported, or given."""
+"""Changes from incremental exports and from rows in memory: the table equals the exported or given items."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tests.lake.test_base_load import rows_of
 from tests.lake.virtual_engine import VirtualEngine
 from tests.lake.virtual_log import Change, VirtualLog, is_deleted
 
-# Sockets that PySpark left to the garbage collector in an earlier test may be found here.
+# Sockets that PySpark left to the garbage collector in an earlier test may be collected here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 HOUR_US = 3_600_000_000
-# Where the writer's first export ends.
+# The end of the writer's first export.
 FIRST_US = 1_793_494_800_000_000
 KEY = ("pk", "sk")
 
 
 def item(number, rng):
-    """Return an item as DynamoDB JSON, some values of which fit no column of numbers."""
+    """Return an item as DynamoDB JSON, some values of which do not fit a numeric column."""
     value = {"S": "text"} if rng.random() < 0.1 else {"N": str(rng.randrange(10**6))}
     return {"pk": {"S": "a"}, "sk": {"N": str(number)}, "n": value, "tags": {"SS": ["x", f"t{number}"]}}
 
@@ -48,91 +48,91 @@ def key(number):
     return {"pk": {"S": "a"}, "sk": {"N": str(number)}}
 
 
-def window(state, rng, place):
-    """Change the state at random; return the last change of each item in the window of that place, in any order."""
-    found = {}
+def window(state, rng, number_of_window):
+    """Change the state randomly; return the last change of each item in the window of this number, in any order."""
+    exported = {}
     for number in rng.choices(range(20), k=12):
         old = state.pop(number, None)
         if old is None or rng.random() < 0.6:
             state[number] = item(number, rng)
-        at = FIRST_US + (place - 1) * HOUR_US + rng.randrange(HOUR_US)
-        first = found[number].old if number in found else old
-        found[number] = Exported(at, key(number), new=state.get(number), old=first)
-    # What was made and deleted within the window is not there.
-    changes = [each for each in found.values() if each.new is not None or each.old is not None]
+        at = FIRST_US + (number_of_window - 1) * HOUR_US + rng.randrange(HOUR_US)
+        first = exported[number].old if number in exported else old
+        exported[number] = Exported(at, key(number), new=state.get(number), old=first)
+    # Items that were created and deleted within the window are missing.
+    changes = [change for change in exported.values() if change.new is not None or change.old is not None]
     rng.shuffle(changes)
     return changes
 
 
-def live_items(place, kind):
+def live_items(path, kind):
     """Return the live items of a table, by sort key, as DynamoDB JSON."""
-    rows = [row for row in rows_of(place, kind).values() if not is_deleted(row)]
-    found = {}
+    rows = [row for row in rows_of(path, kind).values() if not is_deleted(row)]
+    live = {}
     for row in rows:
         rescued = json.loads(row["_rescue"] or "{}")
         values = {"pk": {"S": row["pk"]}, "sk": {"N": str(row["sk"])}, "tags": {"SS": sorted(row["tags"])}}
         if row["n"] is not None:
             values["n"] = {"N": str(row["n"])}
-        found[int(row["sk"])] = values | rescued
-    return found
+        live[int(row["sk"])] = values | rescued
+    return live
 
 
 def plain(state):
-    """Return items with their sets in order."""
-    return {number: {**each, "tags": {"SS": sorted(each["tags"]["SS"])}} for number, each in state.items()}
+    """Return items with sorted sets."""
+    return {number: {**stored, "tags": {"SS": sorted(stored["tags"]["SS"])}} for number, stored in state.items()}
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_exports_behind_a_full_export(kind, seeds, tmp_path):
-    """A base from a full export and the windows behind it, some of them twice, are the state at the end of each."""
+def test_exports_after_a_full_export(kind, seeds, tmp_path):
+    """A base from a full export and the following windows, some of them twice, equal the state at the end of each."""
     for seed in seeds(3, 30):
-        rng, place = random.Random(seed), tmp_path / f"lake{seed}"
+        rng, lake = random.Random(seed), tmp_path / f"lake{seed}"
         writer = ExportWriter(tmp_path / str(seed), seed=seed)
         state = {number: item(number, rng) for number in range(12)}
         report = ddbio.read_export_to_files(
-            writer.full(state.values()), place, format=kind, key=KEY, buckets=3, engine="local"
+            writer.full(state.values()), lake, format=kind, key=KEY, buckets=3, engine="local"
         )
         assert report.rows == 12
-        assert live_items(place, kind) == plain(state), seed
+        assert live_items(lake, kind) == plain(state), seed
         homes = []
         for turn in range(2, 6):
             changes = window(state, rng, turn) if turn != 4 else []
             homes.append(writer.incremental(changes))
-            found = ddbio.apply(homes[-1], place, format=kind, max_records_per_batch=rng.choice([3, 1000]))
-            assert found.changes == len(changes) == found.inserted + found.updated + found.deleted, seed
-            assert live_items(place, kind) == plain(state), seed
-            again = ddbio.apply(rng.choice(homes), place, format=kind)
-            assert (again.changes, again.version) == (0, found.version), seed
+            applied = ddbio.apply(homes[-1], lake, format=kind, max_records_per_batch=rng.choice([3, 1000]))
+            assert applied.changes == len(changes) == applied.inserted + applied.updated + applied.deleted, seed
+            assert live_items(lake, kind) == plain(state), seed
+            again = ddbio.apply(rng.choice(homes), lake, format=kind)
+            assert (again.changes, again.version) == (0, applied.version), seed
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_fold_is_a_base(kind, tmp_path):
-    """A full export and its increments become a lake table at once, as of the end; windows behind it are applied."""
+    """A full export and its increments become a lake table with their final state; later windows are applied."""
     for seed, turns in ((0, 3), (1, 0)):
-        rng, place = random.Random(seed), tmp_path / f"lake{seed}"
+        rng, lake = random.Random(seed), tmp_path / f"lake{seed}"
         writer = ExportWriter(tmp_path / str(seed), seed=seed)
         state = {number: item(number, rng) for number in range(12)}
         base = writer.full(state.values())
         homes = [writer.incremental(window(state, rng, turn)) for turn in range(1, 1 + turns)]
-        given = {"format": kind, "key": KEY, "buckets": 3, "engine": "local"}
-        report = ddbio.fold_exports_to_files(base, homes, place, **given)
+        options = {"format": kind, "key": KEY, "buckets": 3, "engine": "local"}
+        report = ddbio.fold_exports_to_files(base, homes, lake, **options)
         assert (report.rows, report.windows) == (len(state), turns)
-        assert live_items(place, kind) == plain(state)
+        assert live_items(lake, kind) == plain(state)
         with pytest.raises(TargetError, match="is a table already"):
-            ddbio.fold_exports_to_files(base, homes, place, **given)
-        # What is folded is older than the base.
-        for done in (ddbio.apply(home, place, format=kind) for home in homes):
+            ddbio.fold_exports_to_files(base, homes, lake, **options)
+        # Folded changes are older than the base.
+        for done in (ddbio.apply(home, lake, format=kind) for home in homes):
             assert done.changes == done.stale > 0
         changes = window(state, rng, 1 + turns)
-        assert ddbio.apply(writer.incremental(changes), place, format=kind).changes == len(changes)
-        assert live_items(place, kind) == plain(state)
+        assert ddbio.apply(writer.incremental(changes), lake, format=kind).changes == len(changes)
+        assert live_items(lake, kind) == plain(state)
         again = writer.incremental(window(state, rng, 2 + turns))
-        ddbio.apply(again, place, format=kind)
-        assert live_items(place, kind) == plain(state)
+        ddbio.apply(again, lake, format=kind)
+        assert live_items(lake, kind) == plain(state)
 
 
 def test_a_gap_between_windows_is_refused(tmp_path):
-    """Without the window in between the table stays as it is; with it, both are applied."""
+    """Without the window in between the table is unchanged; with it, both are applied."""
     rng, writer, lake = random.Random(1), ExportWriter(tmp_path), tmp_path / "lake"
     ddbio.read_export_to_files(writer.full([item(1, rng)]), lake, format="delta", key=KEY, engine="local")
     first = writer.incremental([Exported(FIRST_US + 5, key(1), old=item(1, rng))])
@@ -140,15 +140,15 @@ def test_a_gap_between_windows_is_refused(tmp_path):
     with pytest.raises(ExportIncompleteError, match="first apply an export of the time in between"):
         ddbio.apply(second, lake)
     wide = writer.incremental([Exported(FIRST_US + 2 * HOUR_US + 5, key(3), new=item(3, rng))], hours=2)
-    for each in (first, second):
-        ddbio.apply(each, lake)
+    for export in (first, second):
+        ddbio.apply(export, lake)
     with pytest.raises(ExportIncompleteError, match="created before and deleted after"):
         ddbio.apply(wide, lake)
     assert set(live_items(lake, "delta")) == {2}
 
 
 def test_what_exports_cannot_follow_is_refused(tmp_path):
-    """A full export is no changes, a folder may be neither, and behind a stream an export would win in the wrong."""
+    """A full export has no changes, a folder may be neither, and after a stream an export would win incorrectly."""
     rng, writer = random.Random(1), ExportWriter(tmp_path / "exports")
     with pytest.raises(OptionError, match="is a full export"):
         ddbio.apply(writer.full([item(1, rng)]), tmp_path / "lake")
@@ -178,20 +178,20 @@ def test_a_log_follows_exports(tmp_path):
 
 
 def test_an_export_by_tasks_that_are_pickled(tmp_path):
-    """Tasks on workers read the files, decide by buckets, and stage what one commit names; attributes get columns."""
+    """Tasks on workers read the files, merge by bucket, and stage the files of one commit; attributes get columns."""
     rng, writer = random.Random(3), ExportWriter(tmp_path, files=5)
     state = {}
     changes = window(state, rng, 1)
-    home, places = writer.incremental(changes), [tmp_path / "local", tmp_path / "spread"]
-    ddbio.apply(home, places[0])
-    options = ApplyOptions(source=str(home), table=str(places[1]))
+    home, folders = writer.incremental(changes), [tmp_path / "local", tmp_path / "spread"]
+    ddbio.apply(home, folders[0])
+    options = ApplyOptions(source=str(home), table=str(folders[1]))
     report = apply_source(open_changes(options), options, SpreadMerging(VirtualEngine(pickles=True)))
     assert report.changes == len(changes)
-    assert live_items(places[0], "delta") == live_items(places[1], "delta") == plain(state)
+    assert live_items(folders[0], "delta") == live_items(folders[1], "delta") == plain(state)
 
 
 def test_the_command_takes_an_export(tmp_path):
-    """``ddbio apply EXPORT TABLE`` knows an incremental export by its manifest, and ``export read`` makes its base."""
+    """``ddbio apply EXPORT TABLE`` detects an incremental export by its manifest; ``export read`` creates its base."""
     rng, writer = random.Random(2), ExportWriter(tmp_path)
     full = writer.full([item(1, rng), item(2, rng)])
     read = ["export", "read", str(full), str(tmp_path / "lake"), "--format", "delta", "--key", "pk,sk", "--json"]
@@ -206,36 +206,36 @@ def test_the_command_takes_an_export(tmp_path):
 
 
 def test_a_base_names_its_key(tmp_path, monkeypatch):
-    """An export does not say what the key is: without DynamoDB it has to be given, for folds too."""
+    """An export does not contain the key: without DynamoDB it must be given, for folds too."""
     monkeypatch.setattr(control_plane, "_ATTEMPTS", 1)
     rng, writer = random.Random(2), ExportWriter(tmp_path)
     full = writer.full([item(1, rng)])
-    given = {"endpoint_url": "http://127.0.0.1:9", "deadline_seconds": 0.1}
+    options = {"endpoint_url": "http://127.0.0.1:9", "deadline_seconds": 0.1}
     with pytest.raises(OptionError, match="give key"):
-        ddbio.read_export_to_files(full, tmp_path / "lake", format="delta", engine="local", **given)
+        ddbio.read_export_to_files(full, tmp_path / "lake", format="delta", engine="local", **options)
     with pytest.raises(OptionError, match="merge incremental exports by"):
         ddbio.read_export_to_files(writer.incremental([]), tmp_path / "lake", format="delta", key=KEY, engine="local")
     with pytest.raises(OptionError, match="give key"):
-        ddbio.fold_exports_to_files(full, [], tmp_path / "lake", format="delta", engine="local", **given)
+        ddbio.fold_exports_to_files(full, [], tmp_path / "lake", format="delta", engine="local", **options)
 
 
 def test_an_export_overwrites_and_appends(tmp_path):
-    """``overwrite`` is a new base in one version, from which changes count anew, also of the same export."""
+    """``overwrite`` is a new base in one version, after which changes are applied again, also of the same export."""
     rng, writer, lake = random.Random(4), ExportWriter(tmp_path), tmp_path / "lake"
-    given = {"format": "delta", "key": KEY, "engine": "local"}
+    options = {"format": "delta", "key": KEY, "engine": "local"}
     full = writer.full([item(1, rng), item(2, rng)])
     change = writer.incremental([Exported(FIRST_US + 5, key(2), old=item(2, rng))])
-    ddbio.read_export_to_files(full, lake, **given)
+    ddbio.read_export_to_files(full, lake, **options)
     ddbio.apply(change, lake)
     for _ in range(2):
         before = deltalake.DeltaTable(lake).version()
-        ddbio.read_export_to_files(full, lake, mode="overwrite", **given)
+        ddbio.read_export_to_files(full, lake, mode="overwrite", **options)
         assert deltalake.DeltaTable(lake).version() == before + 1
         assert set(live_items(lake, "delta")) == {1, 2}
         assert ddbio.apply(change, lake).deleted == 1
         assert set(live_items(lake, "delta")) == {1}
     more = ExportWriter(tmp_path / "more").full([item(7, rng)])
-    ddbio.read_export_to_files(more, lake, mode="append", **given)
+    ddbio.read_export_to_files(more, lake, mode="append", **options)
     assert set(live_items(lake, "delta")) == {1, 7}
 
 
@@ -252,15 +252,15 @@ ROWS = {
 
 @pytest.mark.parametrize("library", ["arrow", "polars", "pandas", "stream"])
 def test_rows_in_memory(library, tmp_path):
-    """Tables and frames of changes are merged by their numbers; of a deleted item only the key stays."""
+    """Tables and frames of changes are merged by sequence number; of a deleted item only the key stays."""
     table = pa.table(ROWS)
-    given = {
+    changes = {
         "arrow": lambda: table,
         "polars": lambda: pl.DataFrame(ROWS),
         "pandas": table.to_pandas,
         "stream": table.to_reader,
     }[library]()
-    report = ddbio.apply(given, tmp_path, key=["pk"])
+    report = ddbio.apply(changes, tmp_path, key=["pk"])
     assert (report.changes, report.inserted, report.deleted, report.stale) == (4, 2, 1, 1)
     rows = {row["pk"]: row for row in deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist()}
     assert (rows["x"]["price"], rows["x"]["note"]) == (Decimal("2.25"), "b")
@@ -270,7 +270,7 @@ def test_rows_in_memory(library, tmp_path):
 
 
 def test_a_batch_of_rows_is_applied_once(tmp_path):
-    """The number of a batch is a transaction of the table: the same number again is not even merged."""
+    """The number of a batch is a transaction of the table: the same number is not merged again."""
     for number, changes in ((0, 1), (1, 1), (1, 0), (0, 0)):
         rows = pa.table(
             {"_sequence": [str(number + 1)], "_event_time": [AT], "_deleted": [number == 1], "pk": ["x"], "n": [number]}
@@ -284,7 +284,7 @@ def test_a_batch_of_rows_is_applied_once(tmp_path):
 
 
 def test_the_plan_of_an_export(tmp_path):
-    """A dry run of an export counts what it would change."""
+    """A dry run of an export counts the expected changes."""
     writer = ExportWriter(tmp_path)
     rng = random.Random(1)
     ddbio.read_export_to_files(writer.full([item(1, rng)]), tmp_path / "lake", format="delta", key=KEY, engine="local")
@@ -305,7 +305,7 @@ def test_the_plan_of_an_export(tmp_path):
     ],
 )
 def test_rows_that_are_no_changes(changed, message, tmp_path):
-    """What lacks its number, its time, its operation or its key is refused; nothing is written."""
-    given = {name: values for name, values in {**ROWS, **changed}.items() if values is not None}
+    """Rows without number, time, operation or key are refused; nothing is written."""
+    columns = {name: values for name, values in {**ROWS, **changed}.items() if values is not None}
     with pytest.raises(SchemaError, match=message):
-        ddbio.apply(pa.table(given), tmp_path, key=["pk"])
+        ddbio.apply(pa.table(columns), tmp_path, key=["pk"])

@@ -1,4 +1,4 @@
-"""Filters on lake tables find the rows that they find without statistics, in each reader."""
+"""Filters on lake tables return the same rows with and without statistics, in each reader."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ FILTERS = [
 def make_log(folder, *attributes):
     """Return a log of items with values of each type."""
     log = VirtualLog(LocalStore(folder), schema=pa.schema([*COLUMNS, *attributes]))
-    log.append([Change(place, key, {"pk": key, **item}) for place, (key, item) in enumerate(ITEMS.items(), 1)])
+    log.append([Change(number, key, {"pk": key, **item}) for number, (key, item) in enumerate(ITEMS.items(), 1)])
     return log
 
 
 def found_in(table):
-    """Return the number of rows of each filter for DuckDB, Arrow, polars by Arrow and on its own."""
+    """Return the number of rows of each filter for DuckDB, Arrow, and polars with and without Arrow."""
     rows = table.to_pyarrow_dataset()
     assert rows.to_table().num_rows == len(ITEMS)
     lazy, arrow = pl.scan_delta(table.table_uri), pl.scan_pyarrow_dataset(rows)
@@ -97,13 +97,13 @@ def found_in(table):
 
 
 def expected(rows):
-    """Return the same without any statistics."""
+    """Return the same numbers without statistics."""
     return [(rows.filter(expression).num_rows,) * 4 for _, expression, _ in FILTERS]
 
 
 @pytest.mark.parametrize("attributes", [(), ("_ts_us", "_KEY"), ("_ver", "_op", "_b", "_deleted")])
 def test_filters_on_a_delta_table_find_all_rows(attributes, tmp_path):
-    """Whatever the type, nulls and length of values, and with attributes that are called as the table's columns."""
+    """All types, nulls and lengths are filtered, also in attributes with the names of the table's own columns."""
     log = make_log(tmp_path / "log", *(tagged(name, pa.string(), "S") for name in attributes))
     log.append([Change(9, "a", {"pk": "a", **ITEMS["a"], **dict.fromkeys(attributes, "2024-01-01")})])
     ddbio.apply(tmp_path / "log", tmp_path / "lake", buckets=1)
@@ -116,40 +116,40 @@ def test_filters_on_a_delta_table_find_all_rows(attributes, tmp_path):
     assert found_in(table) == expected(table.to_pyarrow_table())
 
 
-@pytest.mark.parametrize("given", [None, "state", "_key,_ver"])
-def test_an_older_table_gets_the_property_with_its_next_commit(given, tmp_path):
-    """Also one whose property was changed, and one of whose files has no ends of its long keys."""
-    place = tmp_path / "lake"
-    table = DeltaLakeTable(LocalStore(place), {})
+@pytest.mark.parametrize("stored", [None, "state", "_key,_ver"])
+def test_an_older_table_gets_the_property_with_its_next_commit(stored, tmp_path):
+    """A table may have a changed property, or a file without bounds of its long keys."""
+    lake = tmp_path / "lake"
+    table = DeltaLakeTable(LocalStore(lake), {})
     state = table.create(lake_schema(COLUMNS), {})
-    if given is None:
-        (log,) = (place / "_delta_log").iterdir()
+    if stored is None:
+        (log,) = (lake / "_delta_log").iterdir()
         log.write_text(log.read_text().replace(f'"{PROPERTY}":"{",".join(STATISTICS_COLUMNS)}"', '"ddbio.other":"1"'))
     else:
-        table.alter(state, (), {PROPERTY: given})
+        table.alter(state, (), {PROPERTY: stored})
     state = table.load()
-    known = {"_key": {"nulls": 0, "min": None, "max": None}, "_ver": {"nulls": 0, "min": "1", "max": "2"}}
-    known["_ts_us"] = {"nulls": 1, "min": None, "max": None}
-    path = place / "_b=0/a.parquet"
+    statistics = {"_key": {"nulls": 0, "min": None, "max": None}, "_ver": {"nulls": 0, "min": "1", "max": "2"}}
+    statistics["_ts_us"] = {"nulls": 1, "min": None, "max": None}
+    path = lake / "_b=0/a.parquet"
     path.parent.mkdir()
     pq.write_table(pa.Table.from_pylist([{**OWN, "pk": LONG, "state": "open"}], table.file_schema(state)), path)
-    staged = StagedFile("_b=0/a.parquet", path.stat().st_size, 1, None, partition={"_b": "0"}, statistics=known)
+    staged = StagedFile("_b=0/a.parquet", path.stat().st_size, 1, None, partition={"_b": "0"}, statistics=statistics)
     before = state.version
     table.commit(state, Commit(added=[staged]))
-    assert table.load().version == before + (1 if given == "_key,_ver" else 2)
-    rows = DeltaTable(place).to_pyarrow_dataset()
+    assert table.load().version == before + (1 if stored == "_key,_ver" else 2)
+    rows = DeltaTable(lake).to_pyarrow_dataset()
     assert rows.to_table(filter=pc.field("state") == "open").num_rows == 1
-    # The file that has come lacks the ends of the key, as files of older releases may.
+    # The added file has no bounds of the key, like files of older releases.
     table.alter(table.load(), (), {PROPERTY: "state"})
     table.commit(table.load(), Commit(positions={"x": 1}))
     assert table.load().properties[PROPERTY] == "_ver,_ts_us"
-    rows = DeltaTable(place).to_pyarrow_dataset()
+    rows = DeltaTable(lake).to_pyarrow_dataset()
     for name in ("_key", "_ver", "state"):
         assert rows.to_table(filter=pc.field(name) > "").num_rows == 1, name
 
 
 def test_another_writer_between_property_and_commit_is_a_conflict(tmp_path):
-    """What was decided by an old state is not committed on top of the property."""
+    """A decision from an old state is not committed after the property was changed."""
     table = DeltaLakeTable(LocalStore(tmp_path), {})
     state = table.create(lake_schema(COLUMNS), {})
     table.alter(state, (), {PROPERTY: "state"})
@@ -162,7 +162,7 @@ def test_another_writer_between_property_and_commit_is_a_conflict(tmp_path):
 
 
 def test_bounds_of_an_iceberg_table_hold_for_all_row_groups(tmp_path):
-    """Parquet keeps no bounds of a group of rows with a long text: those of the other groups are not the file's."""
+    """Parquet stores no bounds of a row group with a long text; those of the other groups are not the file's."""
     make_log(tmp_path / "log")
     ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg", buckets=1)
     table = IcebergLakeTable(LocalStore(tmp_path / "lake"), {})
@@ -173,8 +173,8 @@ def test_bounds_of_an_iceberg_table_hold_for_all_row_groups(tmp_path):
     staged = StagedFile("_b=0/b.parquet", path.stat().st_size, rows.num_rows, None, partition={"_b": "0"})
     table.commit(state, Commit(added=[staged], removed=state.files))
     newest = (tmp_path / "lake/metadata/version-hint.text").read_text()
-    found = StaticTable.from_metadata(str(tmp_path / f"lake/metadata/v{newest}.metadata.json"))
-    rows = found.scan().to_arrow()
+    static_table = StaticTable.from_metadata(str(tmp_path / f"lake/metadata/v{newest}.metadata.json"))
+    rows = static_table.scan().to_arrow()
     for text, expression in (
         (f"state = '{'x' * 5000}'", pc.field("state") == "x" * 5000),
         ("state > 'open'", pc.field("state") > "open"),
@@ -183,13 +183,13 @@ def test_bounds_of_an_iceberg_table_hold_for_all_row_groups(tmp_path):
         ("ratio > 1", pc.field("ratio") > 1),
         ("empty IS NULL", pc.field("empty").is_null()),
     ):
-        assert found.scan(row_filter=text).to_arrow().equals(rows.filter(expression)), text
+        assert static_table.scan(row_filter=text).to_arrow().equals(rows.filter(expression)), text
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize("first", [("a.b",), ("a",)])
 def test_a_member_is_not_the_column_of_its_path(kind, first, tmp_path):
-    """A column ``a.b`` and a member ``b`` of ``a`` are two, whichever comes first; each is found by its own values."""
+    """A column ``a.b`` and a member ``b`` of ``a`` differ in any order; each is found by its own values."""
     member = tagged("a", pa.struct([tagged("b", pa.string(), "S")]), "M")
     log = VirtualLog(LocalStore(tmp_path / "log"), schema=pa.schema([*columns(), member, *list(columns("a.b"))[2:]]))
     values = {"a.b": "column", "a": {"b": "member"}}
@@ -197,7 +197,7 @@ def test_a_member_is_not_the_column_of_its_path(kind, first, tmp_path):
         log.append([Change(number, "k", {"pk": "k", **{name: values[name] for name in names}})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format=kind)
     rows = ddbio.history(tmp_path / "lake").to_pylist()[-1]
-    assert sorted(json.dumps(each) for each in rows.values() if each in values.values()) == [
+    assert sorted(json.dumps(row) for row in rows.values() if row in values.values()) == [
         '"column"',
         '{"b": "member"}',
     ]

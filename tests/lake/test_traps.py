@@ -1,4 +1,4 @@
-"""What libraries of table formats do without a word, each a test that tells when it changes; what we do instead."""
+"""Silent behaviour of table format libraries, with tests that fail when it changes; and our own behaviour."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LONGS = pa.table({"k": ["a"], "n": pa.array([1], pa.int64())})
 
 
 def merge(folder, rows, **options):
-    """Merge rows by deltalake itself."""
+    """Merge rows with deltalake itself."""
     merger = DeltaTable(folder).merge(rows, "t.k = s.k", source_alias="s", target_alias="t", **options)
     merger.when_matched_update_all().when_not_matched_insert_all().execute()
     return DeltaTable(folder).to_pyarrow_table().to_pylist()
 
 
 def test_deltalake_truncates_numbers(tmp_path):
-    """Trap 1: 9.9 becomes 9 in a column of integers; we refuse rows whose columns differ from the table's."""
+    """Trap 1: 9.9 becomes 9 in an integer column; we refuse rows whose columns differ from the table's."""
     write_deltalake(tmp_path, LONGS)
     write_deltalake(tmp_path, pa.table({"k": ["b"], "n": [9.9]}), mode="append")
     assert {row["n"] for row in DeltaTable(tmp_path).to_pyarrow_table().to_pylist()} == {1, 9}
@@ -50,14 +50,14 @@ def test_deltalake_truncates_numbers(tmp_path):
 
 
 def test_deltalake_writes_null_for_what_does_not_fit(tmp_path):
-    """Trap 2: a merge that does not fail on types writes null; such a value is in the rescue column with us."""
+    """Trap 2: a merge that ignores type errors writes null; we store such a value in the rescue column."""
     write_deltalake(tmp_path, LONGS)
     rows = merge(tmp_path, pa.table({"k": ["a"], "n": ["text"]}), error_on_type_mismatch=False)
     assert rows == [{"k": "a", "n": None}]
 
 
 def test_deltalake_leaves_new_columns_out(tmp_path):
-    """Trap 3: a merge drops a new column in silence; we refuse rows with a column that the table lacks."""
+    """Trap 3: a merge silently drops a new column; we refuse rows with a column that the table lacks."""
     write_deltalake(tmp_path, LONGS)
     rows = merge(tmp_path, pa.table({"k": ["a"], "n": [2], "new": ["x"]}))
     assert rows == [{"k": "a", "n": 2}]
@@ -65,26 +65,27 @@ def test_deltalake_leaves_new_columns_out(tmp_path):
         require_equal(pa.schema([*LONGS.schema, pa.field("new", pa.string())]), LONGS.schema)
 
 
-def test_names_that_differ_by_case_get_columns_of_their_own(tmp_path):
-    """Trap 4: Delta knows no case; a second name has its checksum behind it, and the attribute in its metadata."""
+def test_names_that_differ_by_case_get_separate_columns(tmp_path):
+    """Trap 4: Delta ignores case; the second column name gets a checksum, and its metadata the attribute name."""
     log = VirtualLog(LocalStore(tmp_path / "log"), schema=columns("id", "Id", "a b", "_ver"))
     log.append([Change(1, "x", {"pk": "x", "id": "1", "Id": "2", "a b": "3", "_ver": "4"})])
     for kind in ("delta", "iceberg"):
         ddbio.apply(tmp_path / "log", tmp_path / kind, format=kind)
     table = DeltaTable(tmp_path / "delta")
     (row,) = table.to_pyarrow_table().to_pylist()
-    given = table.schema().to_arrow()
+    arrow_schema = table.schema().to_arrow()
     names = {
-        (field.metadata or {}).get(b"ddb:name", field.name.encode()).decode(): field.name for field in pa.schema(given)
+        (field.metadata or {}).get(b"ddb:name", field.name.encode()).decode(): field.name
+        for field in pa.schema(arrow_schema)
     }
-    assert [row[names[each]] for each in ("id", "Id", "a b")] == ["1", "2", "3"]
+    assert [row[names[name]] for name in ("id", "Id", "a b")] == ["1", "2", "3"]
     assert names["id"] == "id"
     assert names["Id"].startswith("Id_")
     assert len({name.lower() for name in row}) == len(row)
 
 
 def test_names_that_iceberg_keeps_for_itself_are_in_no_schema(tmp_path):
-    """Engines refuse columns named as Iceberg's metadata: tombstones are marked by another one, attributes renamed."""
+    """Engines refuse columns with names of Iceberg's metadata: tombstones use another one, attributes are renamed."""
     names = ("_pos", "_partition", "_is_deleted", "_deleted")
     log = VirtualLog(LocalStore(tmp_path / "log"), schema=columns(*names))
     log.append([Change(1, "x", {"pk": "x", **{name: f"of {name}" for name in names}}), Change(2, "y", None)])
@@ -97,7 +98,7 @@ def test_names_that_iceberg_keeps_for_itself_are_in_no_schema(tmp_path):
 
 
 def test_a_transaction_of_delta_is_a_fence_and_no_counter(tmp_path):
-    """Trap 5: a fresh handle may commit an older number; of two stale handles one fails; nothing merged, no number."""
+    """Trap 5: a fresh handle may commit an older number; one of two stale handles fails; empty merges have none."""
     write_deltalake(tmp_path, LONGS)
     numbered = [CommitProperties(app_transactions=[Transaction("app", number)]) for number in (5, 3)]
     write_deltalake(DeltaTable(tmp_path), LONGS, mode="append", commit_properties=numbered[0])
@@ -108,8 +109,8 @@ def test_a_transaction_of_delta_is_a_fence_and_no_counter(tmp_path):
         write_deltalake(second, LONGS, mode="append", commit_properties=numbered[1])
 
 
-def test_a_merge_that_changes_nothing_is_noted_beside_the_table(tmp_path):
-    """Trap 5 again: changes that are all stale make no version, and yet are not read again."""
+def test_a_merge_that_changes_nothing_is_noted_next_to_the_table(tmp_path):
+    """Trap 5 again: stale changes create no version, but are not read again."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append([Change(2, "x", {"pk": "x", "n": 2})])
     version = ddbio.apply(tmp_path / "log", tmp_path / "lake").version
@@ -121,7 +122,7 @@ def test_a_merge_that_changes_nothing_is_noted_beside_the_table(tmp_path):
 
 @pytest.mark.parametrize("kind", [DeltaLakeTable, IcebergLakeTable])
 def test_of_two_writers_one_fails(kind, tmp_path):
-    """Trap 6: nothing is retried on an old state; a commit adds and removes files in one snapshot."""
+    """Trap 6: nothing is retried with an old state; a commit adds and removes files in one snapshot."""
     table = kind(LocalStore(tmp_path))
     schema = pa.schema(
         [("_key", pa.string()), pa.field("_b", pa.int32()), ("_ver", pa.string()), ("_ts_us", pa.int64())]
@@ -137,25 +138,27 @@ def test_of_two_writers_one_fails(kind, tmp_path):
 
 
 def test_a_replacement_by_pyiceberg_is_two_snapshots(tmp_path):
-    """Trap 6 again: between the delete and the append of pyiceberg lies a snapshot without the rows; ours is one."""
+    """Trap 6 again: between pyiceberg's delete and append there is a snapshot without the rows; we write one."""
     catalog = InMemoryCatalog("memory", warehouse=str(tmp_path / "warehouse"))
     catalog.create_namespace("a")
     table = catalog.create_table("a.b", LONGS.schema)
     table.append(LONGS)
     table.overwrite(LONGS, overwrite_filter="k = 'a'")
-    first, between, last = [table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in table.snapshots()]
+    first, between, last = [
+        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows for snapshot in table.snapshots()
+    ]
     assert (first, between, last) == (1, 0, 1)
     log = VirtualLog(LocalStore(tmp_path / "log"))
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
     ours = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
-    assert [ours.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in ours.snapshots()] == [1, 1]
+    assert [ours.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows for snapshot in ours.snapshots()] == [1, 1]
     catalog.close()
 
 
 def test_tombstones_go_only_below_the_floor(tmp_path):
-    """A change of a key without a row that is older than the floor is stale: nothing that was deleted comes back."""
+    """A change older than the floor, whose key has no row, is stale, so that deleted items do not come back."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     day = 86_400_000_000
     born, gone, later = (
@@ -176,39 +179,39 @@ def test_tombstones_go_only_below_the_floor(tmp_path):
     assert later.item is None
 
 
-def test_nothing_of_the_log_or_table_is_left_behind(tmp_path):
-    """Data files are those of the table alone: none is staged, and none is unknown."""
+def test_the_table_has_no_other_files(tmp_path):
+    """There are only data files of the table: none is staged, and none is unknown."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     for number in range(3):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake")
     table = DeltaTable(tmp_path / "lake")
-    history = [each for each in table.history() if "ddbio" in each]
-    assert [json.loads(each["ddbio"])["changes"] for each in history] == [1, 1, 1]
+    history = [entry for entry in table.history() if "ddbio" in entry]
+    assert [json.loads(entry["ddbio"])["changes"] for entry in history] == [1, 1, 1]
     assert len(table.file_uris()) == 1
     assert not list(Path(tmp_path / "lake/_ddbio").glob("staging/*"))
     assert deltalake.__version__
 
 
 def test_expiry_of_iceberg_removes_no_files(tmp_path):
-    """Trap 7: pyiceberg's expiry of snapshots forgets them in the metadata and leaves their files."""
+    """Trap 7: pyiceberg's expiry of snapshots changes only the metadata and leaves their files."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])
         ddbio.apply(tmp_path / "log", tmp_path / "lake", format="iceberg")
     table = IcebergLakeTable(LocalStore(tmp_path / "lake")).load().handle
     before = sorted((tmp_path / "lake").rglob("*.parquet"))
-    older, _ = [each.snapshot_id for each in table.snapshots()][-2:]
+    older, _ = [snapshot.snapshot_id for snapshot in table.snapshots()][-2:]
     table.maintenance.expire_snapshots().by_id(older).commit()
-    assert older not in {each.snapshot_id for each in table.snapshots()}
+    assert older not in {snapshot.snapshot_id for snapshot in table.snapshots()}
     assert sorted((tmp_path / "lake").rglob("*.parquet")) == before
 
 
 def test_a_process_that_would_abort_at_its_end_has_done_its_work(tmp_path):
-    """Trap 8: libraries beside deltalake may abort a process that ends; ours has printed its report by then."""
+    """Trap 8: libraries loaded with deltalake may abort an ending process; ours has printed its report before."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     log.append([Change(1, "x", {"pk": "x", "n": 1})])
-    # What the C library calls when a process exits, as it does the destructors of libraries.
+    # The C library calls it when a process exits, like the destructors of libraries.
     aborting = "import ctypes; c = ctypes.CDLL(None); c.__cxa_atexit(c.abort, None, None)"
     words = ["apply", str(tmp_path / "log"), str(tmp_path / "lake"), "--json"]
     for entry, status, inserted in (
@@ -221,7 +224,7 @@ def test_a_process_that_would_abort_at_its_end_has_done_its_work(tmp_path):
 
 
 def test_conditional_writes_lose_nothing(tmp_path):
-    """Trap 9: of writers of one object S3 refuses all but one, and so does moto: four writers lose no rows."""
+    """Trap 9: S3 refuses all but one of several writers of an object, and so does moto: four writers lose no rows."""
     with MotoServer() as server:
         ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1").client("s3").create_bucket(Bucket="lake")
         options = {
@@ -243,7 +246,7 @@ def test_conditional_writes_lose_nothing(tmp_path):
             list(threads.map(append, range(4)))
         table = DeltaTable("s3://lake/t", storage_options=options)
         assert (table.version(), table.to_pyarrow_table().num_rows) == (12, 13)
-        # So does what we write ourselves: the log of Iceberg.
+        # The same holds for Iceberg's log, which we write ourselves.
         store = S3Store(ClientSpec(endpoint_url=server.endpoint_url, region="us-east-1"), "s3://lake/t")
         with ThreadPoolExecutor(4) as threads:
             won = list(threads.map(lambda number: store.put_if_absent("v1", b"%d" % number), range(4)))
@@ -252,7 +255,7 @@ def test_conditional_writes_lose_nothing(tmp_path):
 
 
 def test_deletion_vectors_are_left_to_their_writer(tmp_path):
-    """Trap 10: where Spark has enabled deletion vectors, none is written: files are copied, and whole files read."""
+    """Trap 10: if Spark has enabled deletion vectors, none is written, and files are copied."""
     log = VirtualLog(LocalStore(tmp_path / "log"))
     for number in range(2):
         log.append([Change(number + 1, "x", {"pk": "x", "n": number})])

@@ -1,4 +1,4 @@
-"""Lake tables that hold what the table holds, now and as of a time; and those that do not, by what differs."""
+"""Lake tables that equal the table, now and as of a time; and the differences of others."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ __all__ = ["capture", "fake", "resource", "table"]
 
 
 def export_of(folder, items, at):
-    """Write a full export of the state of a time, and return its folder."""
-    place = ExportWriter(folder).full(items)
-    summary = json.loads((place / "manifest-summary.json").read_bytes())
-    put_manifest(place, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
-    return place
+    """Write a full export of the state at a time, and return its folder."""
+    home = ExportWriter(folder).full(items)
+    summary = json.loads((home / "manifest-summary.json").read_bytes())
+    put_manifest(home, "manifest-summary", json.dumps({**summary, "exportTime": at.isoformat()}).encode())
+    return home
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_lake_table_equals_the_table(kind, fake, table, capture, tmp_path):
-    """Base, changes and deletes: equal after each apply, and what is not applied yet is shown by its keys."""
-    lake, given = tmp_path / "lake", {"endpoint_url": fake.endpoint_url}
+    """With base, changes and deletes: equal after each apply, and changes that are not applied are shown by key."""
+    lake, options = tmp_path / "lake", {"endpoint_url": fake.endpoint_url}
     for number in range(12):
         table.put_item(Item={"pk": "a", "sk": number, "n": number, "tags": {"x", "y"}, "nothing": None})
-    ddbio.scan_to_files(table.name, lake, format=kind, buckets=3, engine="local", **given)
-    found = ddbio.verify(table.name, lake, **given)
-    assert (found.equal, found.source_rows, found.target_rows, found.tombstones) == (True, 12, 12, 0)
+    ddbio.scan_to_files(table.name, lake, format=kind, buckets=3, engine="local", **options)
+    report = ddbio.verify(table.name, lake, **options)
+    assert (report.equal, report.source_rows, report.target_rows, report.tombstones) == (True, 12, 12, 0)
     table.delete_item(Key={"pk": "a", "sk": 3})
     table.put_item(Item={"pk": "a", "sk": 4, "n": "text", "more": [1, {"deep": True}]})
     table.put_item(Item={"pk": "b", "sk": 1})
-    before = ddbio.verify(table.name, lake, **given)
+    before = ddbio.verify(table.name, lake, **options)
     assert (before.equal, before.missing, before.extra, before.different) == (False, 1, 1, 1)
-    assert {(each.kind, each.key["sk"]["N"]) for each in before.examples} == {
+    assert {(example.kind, example.key["sk"]["N"]) for example in before.examples} == {
         ("missing", "1"), ("extra", "3"), ("different", "4"),
     }  # fmt: skip
     ddbio.apply(capture(), lake, format=kind)
-    after = ddbio.verify(table.name, lake, **given)
+    after = ddbio.verify(table.name, lake, **options)
     assert (after.equal, after.tombstones, after.source_digest) == (True, 1, after.target_digest), after
-    earlier = ddbio.verify(table.name, lake, version=before.version, **given)
+    earlier = ddbio.verify(table.name, lake, version=before.version, **options)
     assert (earlier.version, earlier.equal) == (before.version, False)
-    # A lake table is a side of any validation.
-    assert ddbio.validate(lake, table.name, target_endpoint_url=fake.endpoint_url, **given).equal
+    # A lake table can be a side of any validation.
+    assert ddbio.validate(lake, table.name, target_endpoint_url=fake.endpoint_url, **options).equal
 
 
 def test_the_exit_code_says_whether_it_is_equal(fake, table, tmp_path):
-    """``--json`` prints ``equal`` and what differs; the code is 1 if it is not equal."""
+    """``--json`` prints ``equal`` and the differences; the exit code is 1 if there are any."""
     table.put_item(Item={"pk": "a", "sk": 1})
     ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
     command = ["verify", table.name, str(tmp_path / "lake"), "--endpoint-url", fake.endpoint_url]
@@ -72,7 +72,7 @@ def test_the_exit_code_says_whether_it_is_equal(fake, table, tmp_path):
 
 
 def test_verified_as_of_a_time(s3_url, tmp_path):
-    """The service exports as of a time; items that changed since are known from the log, and left out without it."""
+    """The service exports as of a time; the log has the state of items that changed since; else they are left out."""
     with FakeDynamoDB(partitions=2, burst_at_creation=1.0, export_to=s3_url) as fake:
         client = boto3.client("dynamodb", endpoint_url=fake.endpoint_url)
         name = f"tab-{uuid.uuid4().hex}"
@@ -108,20 +108,20 @@ def test_verified_as_of_a_time(s3_url, tmp_path):
         fake.pass_time(600)
         write_and_apply([("a", 3), ("a", 4), ("c", None), ("b", 5), ("g", 1)])
         client.close()
-        given = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
+        options = {"endpoint_url": fake.endpoint_url, "s3_endpoint_url": s3_url, "region": "us-east-1"}
         with pytest.raises(OptionError, match="export_to is missing"):
-            ddbio.verify(name, lake, at=at, **given)
-        asked = {"at": at, "export_to": "s3://exports/full", "poll_seconds": 0.2, **given}
-        found = ddbio.verify(name, lake, log=str(log), **asked)
-        assert (found.equal, found.source_rows, found.recent, found.unsettled) == (True, 5, 4, 0), found
-        assert found.at == at.isoformat()
+            ddbio.verify(name, lake, at=at, **options)
+        asked = {"at": at, "export_to": "s3://exports/full", "poll_seconds": 0.2, **options}
+        report = ddbio.verify(name, lake, log=str(log), **asked)
+        assert (report.equal, report.source_rows, report.recent, report.unsettled) == (True, 5, 4, 0), report
+        assert report.at == at.isoformat()
         without = ddbio.verify(name, lake, **asked)
         assert (without.equal, without.source_rows, without.recent, without.unsettled) == (True, 3, 4, 4), without
-        assert not ddbio.verify(name, lake, **given, version=1).equal
+        assert not ddbio.verify(name, lake, **options, version=1).equal
 
 
 def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
-    """An export of a time before the base was loaded is refused."""
+    """An export of a time before the base load is refused."""
     table.put_item(Item={"pk": "a", "sk": 1})
     ddbio.scan_to_files(table.name, tmp_path / "lake", format="delta", engine="local", endpoint_url=fake.endpoint_url)
     export = export_of(tmp_path, [{"pk": {"S": "a"}, "sk": {"N": "1"}}], datetime(2020, 1, 1, tzinfo=UTC))
@@ -141,7 +141,7 @@ def test_an_export_that_the_lake_does_not_hold(fake, table, tmp_path):
     ],
 )
 def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem, monkeypatch, tmp_path):
-    """A time is exported to the second; one before the base, and a log that is not there, ask for no export."""
+    """A time before the base, and a missing log, are refused before an export; export times are whole seconds."""
     monkeypatch.setenv("DDBIO_LOG", str(tmp_path / "log"))
     log_changes({"Records": [stream_record(1)]})
     ddbio.apply(tmp_path / "log", tmp_path / "lake")
@@ -154,7 +154,7 @@ def test_what_cannot_be_verified_is_told_before_an_export(more_us, log, problem,
 
     monkeypatch.setattr(verifying, "EXPORT", SimpleNamespace(start=start))
     at = base + timedelta(microseconds=more_us)
-    given = {} if log is False else {"log": str(tmp_path / ("log" if log is True else log))}
+    options = {} if log is False else {"log": str(tmp_path / ("log" if log is True else log))}
     with pytest.raises((OptionError, NotFoundError, ServiceError), match=problem or "no export"):
-        ddbio.verify("orders", tmp_path / "lake", at=at, export_to="s3://exports/x", **given)
+        ddbio.verify("orders", tmp_path / "lake", at=at, export_to="s3://exports/x", **options)
     assert asked == ([] if problem else [at.replace(microsecond=0)])

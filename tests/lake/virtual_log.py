@@ -1,4 +1,4 @@
-"""A log of changes written by a seed: new ones, late ones, repeated ones, and attributes that come with time."""
+"""Random log of changes: new, late and repeated ones, with attributes that are added over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS = ("pk",)
 
 
 def columns(*more):
-    """Return columns of items: the key, a number, and more texts."""
+    """Return columns of items: the key, a number, and additional texts."""
     tagged = [
         pa.field("pk", pa.string(), metadata={"ddb:type": "S"}),
         pa.field("n", pa.int64(), metadata={"ddb:type": "N"}),
@@ -29,7 +29,7 @@ def columns(*more):
 
 @dataclass
 class Change:
-    """A state of an item: its attributes as the log has them, or None if it was deleted."""
+    """State of an item: its attributes in the log, or None if it was deleted."""
 
     number: int
     key: str
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass
 class VirtualLog:
-    """Write batches of a capture into a store."""
+    """Writer of the batches of a capture."""
 
     store: object
     job_id: str = "job"
@@ -54,7 +54,7 @@ class VirtualLog:
         self.declare(self.schema)
 
     def declare(self, schema):
-        """Decide the columns of the batches that follow, as a capture does."""
+        """Set the columns of the following batches, like a capture."""
         self.schema = keep_columns(self.state, Columns(schema, KEYS), replaces=True).schema
 
     def append(self, changes):
@@ -64,15 +64,15 @@ class VirtualLog:
         schema = log_schema(self.schema, KEYS)
         rows = [
             {
-                "_op": "REMOVE" if each.item is None else "MODIFY",
-                "_sequence": str(each.number),
-                "_event_time": datetime.fromtimestamp(each.time_us / 1e6, UTC),
+                "_op": "REMOVE" if change.item is None else "MODIFY",
+                "_sequence": str(change.number),
+                "_event_time": datetime.fromtimestamp(change.time_us / 1e6, UTC),
                 "_expired": False,
-                "pk": each.key,
-                **{name: value for name, value in (each.item or {}).items() if name in schema.names},
-                "_rescue": json.dumps(rescued, sort_keys=True) if (rescued := self._rescued(each)) else None,
+                "pk": change.key,
+                **{name: value for name, value in (change.item or {}).items() if name in schema.names},
+                "_rescue": json.dumps(rescued, sort_keys=True) if (rescued := self._rescued(change)) else None,
             }
-            for each in changes
+            for change in changes
         ]
         path = f"year=2026/month=11/day=01/hour=00/{self.job_id}-{number:012}.parquet"
         table = pa.Table.from_pylist(rows, schema)
@@ -85,16 +85,16 @@ class VirtualLog:
         return {**texts, **change.rescue}
 
     def model(self, batches=None):
-        """Return the items after some of the batches: of each key the newest state."""
+        """Return the items after the given number of batches: the newest state of each key."""
         newest = {}
-        for change in (each for batch in self.batches[:batches] for each in batch):
+        for change in (logged for batch in self.batches[:batches] for logged in batch):
             if change.key not in newest or newest[change.key].number < change.number:
                 newest[change.key] = change
-        return {key: each for key, each in newest.items() if each.item is not None}
+        return {key: change for key, change in newest.items() if change.item is not None}
 
 
 class Writer:
-    """Draw changes of few items."""
+    """Generator of changes of a few items."""
 
     def __init__(self, seed):
         self.random, self.number, self.made = Random(seed), 0, 0
@@ -102,21 +102,21 @@ class Writer:
 
     def batch(self, attributes=()):
         """Return new, late and repeated changes."""
-        found = []
+        changes = []
         for _ in range(self.random.randrange(1, 12)):
             drawn = self.random.random()
             if drawn < 0.2 and self.seen:
-                found.append(self.random.choice(self.seen))
+                changes.append(self.random.choice(self.seen))
             elif drawn < 0.35 and self.held:
-                found.append(self.held.pop(self.random.randrange(len(self.held))))
+                changes.append(self.held.pop(self.random.randrange(len(self.held))))
             else:
                 change = self._new(attributes)
                 if self.random.random() < 0.15:
                     self.held.append(change)
                     continue
-                found.append(change)
-        self.seen += found
-        return found or [self._new(attributes)]
+                changes.append(change)
+        self.seen += changes
+        return changes or [self._new(attributes)]
 
     def _new(self, attributes):
         self.made += 1
@@ -132,21 +132,21 @@ class Writer:
 
 
 def is_deleted(row):
-    """Return whether a row is a tombstone: Iceberg keeps the name ``_deleted`` for itself."""
+    """Return whether a row is a tombstone; Iceberg reserves the name ``_deleted``."""
     assert ("_deleted" in row) != ("_is_deleted" in row)
     return row["_deleted"] if "_deleted" in row else row["_is_deleted"]
 
 
 def items_of(rows, names):
-    """Return the attributes of the live rows by key, those in the rescue column among them."""
-    found = {}
-    for row in (each for each in rows if not is_deleted(each)):
+    """Return the attributes of the live rows by key, including those in the rescue column."""
+    items = {}
+    for row in (live_row for live_row in rows if not is_deleted(live_row)):
         item = {names[name]: value for name, value in row.items() if value is not None and not name.startswith("_")}
         for name, value in json.loads(row["_rescue"] or "{}").items():
             assert name not in item
             item[name] = next(iter(value.values()))
-        found[row["pk"]] = item
-    return found
+        items[row["pk"]] = item
+    return items
 
 
 def expected(model):
