@@ -69,7 +69,7 @@ from ddbio import capacity as capacity
 def read_table(table: str, **options: Unpack[ScanKeywords]) -> pa.Table:
     """Return a DynamoDB table as an Arrow table, every value exact; no JVM is started.
 
-    Values that do not fit their column are kept, as DynamoDB JSON, in the last column ``_rescue``.
+    Values that do not fit their column are in the last column, ``_rescue``, as DynamoDB JSON.
 
     Parameters
     ----------
@@ -86,15 +86,15 @@ def read_table(table: str, **options: Unpack[ScanKeywords]) -> pa.Table:
     Raises
     ------
     DdbioError
-        As :func:`scan_batches` says.
+        As :func:`scan_batches`.
     """
     ...
 
 def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStream:
     """Return a DynamoDB table as an iterator of record batches of one schema, while several lanes read ahead.
 
-    Memory is bounded whatever the table's size. Closing the iterator stops the lanes. What reads Arrow streams takes it
-    whole: DuckDB, polars, Delta.
+    Memory is bounded, regardless of the table's size. Closing the iterator stops the lanes. Readers of Arrow streams
+    (DuckDB, polars, Delta) accept the result directly.
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def scan_batches(table: str, **options: Unpack[ScanKeywords]) -> RecordBatchStre
     Raises
     ------
     DdbioError
-        At the call: what is wrong with table, credentials or endpoint; later: what ended the scan.
+        At the call: errors of the table, credentials or endpoint. During iteration: the error that ended the scan.
     """
     ...
 
 def scan_to_files(table: str, dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ScanToFilesKeywords]) -> ScanReport:
-    """Scan a DynamoDB table into Parquet files that appear all together, with a manifest, or not at all.
+    """Scan a DynamoDB table into files that become visible together, with a manifest, or not at all.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def scan_to_files(table: str, dest: str | os.PathLike[str], *, master: str | Non
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     master : str | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     conf : Mapping[str, str] | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     progress : Callable[[Progress], None] | None
         Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
@@ -131,12 +131,12 @@ def scan_to_files(table: str, dest: str | os.PathLike[str], *, master: str | Non
     Raises
     ------
     DdbioError
-        Nothing of this job is then visible at the target, and running it again just works.
+        Nothing of this job is then visible at the target, and the job can be run again.
     """
     ...
 
 def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[PlanScanKeywords]) -> ScanPlan:
-    """Return how a table would be scanned, after describing and sampling it; nothing is written.
+    """Return the plan of a scan after describing and sampling the table; nothing is written.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def plan_scan(table: str, dest: str | os.PathLike[str] | None = None, *, from_fi
     ...
 
 def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSchema:
-    """Return what a source's items look like: a schema to merge, compare, save and give back as ``schema=``.
+    """Return the schema of a source's items, which can be merged, compared, saved and passed as ``schema=``.
 
     Parameters
     ----------
@@ -170,9 +170,9 @@ def infer_schema(source: Source, **options: Unpack[InspectKeywords]) -> ItemSche
     Raises
     ------
     NotFoundError
-        If there is no such table, or no file that could be read.
+        If there is no such table, or no file to read.
     OptionError
-        If a name may be that of a table, and is that of a folder here.
+        If a name is that of an existing local folder, but may also be the name of a table.
     DecodeError
         If the data is not DynamoDB JSON.
     """
@@ -404,9 +404,9 @@ def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeyw
     Raises
     ------
     NotFoundError
-        If the source holds no export.
+        If there is no export at the source.
     ExportIncompleteError
-        If a manifest, a file's checksum or a count is not what it should be; the message names the file.
+        If a manifest, a file's checksum or a count is wrong; the message names the file.
     DecodeError
         If a file is not DynamoDB JSON.
     """
@@ -415,7 +415,7 @@ def read_export(source: str | os.PathLike[str], **options: Unpack[ExportReadKeyw
 def read_export_batches(source: str | os.PathLike[str], **options: Unpack[ExportReadKeywords]) -> RecordBatchStream:
     """Return a native export as an iterator of record batches of one schema, in bounded memory.
 
-    A file is known to be whole only when its last row has been yielded.
+    A file is verified only when its last row has been yielded.
 
     Parameters
     ----------
@@ -427,12 +427,12 @@ def read_export_batches(source: str | os.PathLike[str], **options: Unpack[Export
     Raises
     ------
     DdbioError
-        As :func:`read_export` says.
+        As :func:`read_export`.
     """
     ...
 
 def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, progress: Callable[[Progress], None] | None = None, **options: Unpack[ExportToFilesKeywords]) -> ExportReadReport:
-    """Turn a native export into files that appear all together, once everything is verified, or not at all.
+    """Write a native export as files that become visible together, after everything is verified, or not at all.
 
     Parameters
     ----------
@@ -441,9 +441,9 @@ def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     master : str | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     conf : Mapping[str, str] | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     progress : Callable[[Progress], None] | None
         Is called about once a second, and at the end, with a :class:`ddbio.Progress`.
     **options
@@ -457,7 +457,7 @@ def read_export_to_files(source: str | os.PathLike[str], dest: str | os.PathLike
     ...
 
 def plan_read_export(source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[ExportToFilesKeywords]) -> ExportReadPlan:
-    """Return how an export would be read, its manifests verified and all its files found; nothing is written.
+    """Return the plan of reading an export, after verifying its manifests and finding its files; nothing is written.
 
     Parameters
     ----------
@@ -471,67 +471,67 @@ def plan_read_export(source: str | os.PathLike[str], dest: str | os.PathLike[str
     Raises
     ------
     NotFoundError, ExportIncompleteError, DecodeError
-        As :func:`read_export` says.
+        As :func:`read_export`.
     """
     ...
 
 def fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], **options: Unpack[ExportReadKeywords]) -> pa.Table:
-    """Return a table's state after a full export and the incremental exports that follow it, held in memory.
+    """Return a table's state after a full export and the following incremental exports, in memory.
 
     Parameters
     ----------
     source : str | os.PathLike[str]
         The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
     increments : Sequence[str | os.PathLike[str]]
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
     **options
         See :class:`ddbio.ExportReadKeywords`.
 
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between.
+        If an export is damaged, or there is a gap between the windows.
     SchemaError
         If a key does not fit its column.
     """
     ...
 
 def fold_exports_to_files(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], *, master: str | None = None, conf: Mapping[str, str] | None = None, **options: Unpack[ExportFoldKeywords]) -> ExportFoldReport:
-    """Write a table's state after a full export and the increments that follow it, as files that appear together.
+    """Write a table's state after a full export and the following increments, as files that appear together.
 
     Parameters
     ----------
     source : str | os.PathLike[str]
         The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
     increments : Sequence[str | os.PathLike[str]]
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     master : str | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     conf : Mapping[str, str] | None
-        Spark master and configuration for a session that has to be started.
+        Spark master and configuration for a new session.
     **options
         See :class:`ddbio.ExportFoldKeywords`.
 
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between; the message names the window.
+        If an export is damaged, or there is a gap between the windows; the message names the missing window.
     SchemaError
         If a key does not fit its column.
     """
     ...
 
 def plan_fold_exports(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]], dest: str | os.PathLike[str], **options: Unpack[ExportFoldKeywords]) -> ExportFoldPlan:
-    """Return what :func:`fold_exports_to_files` would do, all manifests verified; nothing is written.
+    """Return the plan of :func:`fold_exports_to_files`, after verifying all manifests; nothing is written.
 
     Parameters
     ----------
     source : str | os.PathLike[str]
         The export's folder, which holds manifest-summary.json: ``s3://bucket/…/AWSDynamoDB/ID`` or a local path.
     increments : Sequence[str | os.PathLike[str]]
-        Incremental exports of the same table, in any order; their windows must leave no gap.
+        Incremental exports of the same table, in any order; there must be no gap between their windows.
     dest : str | os.PathLike[str]
         ``s3://bucket/prefix`` or a local folder.
     **options
@@ -540,35 +540,35 @@ def plan_fold_exports(source: str | os.PathLike[str], increments: Sequence[str |
     Raises
     ------
     ExportIncompleteError
-        If an export is damaged, or no export covers some time in between; the message names the window.
+        If an export is damaged, or there is a gap between the windows; the message names the missing window.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     ...
 
 def export_windows(source: str | os.PathLike[str], increments: Sequence[str | os.PathLike[str]] = (), **options: Unpack[ExportWindowsKeywords]) -> list[Window]:
-    """Return the windows of the incremental exports to request so that they follow a full export without a gap.
+    """Return the windows of the incremental exports that are missing after a full export.
 
-    Nothing is requested: give ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
+    Nothing is requested: pass ``start`` and ``end`` of each to :func:`start_export` as ``from_time`` and ``to_time``.
 
     Parameters
     ----------
     source : str | os.PathLike[str]
         The full export's folder, as for reading it.
     increments : Sequence[str | os.PathLike[str]]
-        Incremental exports that exist already.
+        Existing incremental exports.
     **options
         See :class:`ddbio.ExportWindowsKeywords`.
 
     Raises
     ------
     ExportIncompleteError
-        If a manifest is damaged, or an export is not of the same whole table.
+        If a manifest is damaged, or an export is not an unfiltered export of the same table.
     """
     ...
 
 def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) -> ExportJob:
-    """Start the service's own export of a table to S3 and return at once; it uses no read units.
+    """Start the service's own export of a table to S3 and return immediately; it uses no read units.
 
     Parameters
     ----------
@@ -582,12 +582,12 @@ def start_export(table: str, dest: str, **options: Unpack[ExportStartKeywords]) 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No export has then been started.
+        No export was started.
     """
     ...
 
 def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[ExportStartKeywords]) -> ExportPlan:
-    """Return what :func:`start_export` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_export`, after the same checks; nothing is started.
 
     Parameters
     ----------
@@ -596,7 +596,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     dest : str
         ``s3://bucket/prefix``; the service puts ``AWSDynamoDB/ID`` below it.
     from_file : str | os.PathLike[str] | None
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
     **options
         See :class:`ddbio.ExportStartKeywords`.
 
@@ -605,7 +605,7 @@ def plan_export(table: str, dest: str, *, from_file: str | os.PathLike[str] | No
     OptionError, NotFoundError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.exports.plan_export` and :func:`ddbio.aws.control_plane.check_bucket`.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     ...
 
@@ -622,14 +622,14 @@ def wait_export(arn: str, **options: Unpack[WaitKeywords]) -> ExportJob:
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed; which error depends on the code that the service gives.
+        If it has failed; the class of the error depends on the code of the service.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
     ...
 
 def describe_export(arn: str, **options: Unpack[ConnectionKeywords]) -> ExportJob:
-    """Return what is known of an export.
+    """Return the description of an export.
 
     Parameters
     ----------
@@ -641,7 +641,7 @@ def describe_export(arn: str, **options: Unpack[ConnectionKeywords]) -> ExportJo
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
@@ -658,7 +658,7 @@ def list_exports(table: str | None = None, **options: Unpack[ConnectionKeywords]
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
@@ -728,7 +728,7 @@ def check_import_files(source: str | os.PathLike[str], dest: str | os.PathLike[s
     ...
 
 def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportJob:
-    """Start the service's own import of objects into a new table and return at once; it uses no write units.
+    """Start the service's own import of objects into a new table and return immediately; it uses no write units.
 
     Parameters
     ----------
@@ -742,12 +742,12 @@ def start_import(source: str, table: str, **options: Unpack[ImportStartKeywords]
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No import has then been started.
+        No import was started.
     """
     ...
 
 def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords]) -> ImportPlan:
-    """Return what :func:`start_import` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_import`, after the same checks; nothing is started.
 
     Parameters
     ----------
@@ -761,14 +761,14 @@ def plan_import(source: str, table: str, **options: Unpack[ImportStartKeywords])
     Raises
     ------
     NotFoundError
-        If the prefix has no items: the service would make an empty table.
+        If the prefix has no items, because the service would create an empty table.
     OptionError, AccessDeniedError, EndpointError
         See :func:`ddbio.export.imports.plan_import`.
     """
     ...
 
 def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob:
-    """Return an import once it has completed and wrote as many items as its files hold.
+    """Return an import once it has completed with the number of items of its files.
 
     Parameters
     ----------
@@ -780,16 +780,16 @@ def wait_import(arn: str, **options: Unpack[ImportWaitKeywords]) -> ImportJob:
     Raises
     ------
     NotFoundError, AccessDeniedError, ServiceError
-        If it has failed; which error depends on the code that the service gives.
+        If it has failed; the class of the error depends on the code of the service.
     ValidationError
-        If the table does not hold the items of the files.
+        If the table does not have the items of the files.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
     ...
 
 def describe_import(arn: str, **options: Unpack[ConnectionKeywords]) -> ImportJob:
-    """Return what is known of an import.
+    """Return the description of an import.
 
     Parameters
     ----------
@@ -801,7 +801,7 @@ def describe_import(arn: str, **options: Unpack[ConnectionKeywords]) -> ImportJo
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
@@ -818,12 +818,12 @@ def list_imports(table: str | None = None, **options: Unpack[ConnectionKeywords]
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
 def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[BulkStartKeywords]) -> BulkJob:
-    """Start the service's own put of objects into an existing table, and return at once; experimental.
+    """Start the service's own put of objects into an existing table, and return immediately; experimental.
 
     Parameters
     ----------
@@ -839,12 +839,12 @@ def start_bulk_put(source: str, table: str, reports: str, **options: Unpack[Bulk
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        No bulk put has then been started.
+        No bulk put was started.
     """
     ...
 
 def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BulkStartKeywords]) -> BulkPlan:
-    """Return what :func:`start_bulk_put` would request, after the same checks; nothing is started.
+    """Return the plan of :func:`start_bulk_put`, after the same checks; nothing is started.
 
     Parameters
     ----------
@@ -855,7 +855,7 @@ def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.
     reports : str
         ``s3://bucket/prefix`` to which the service writes what it could not put; not below the source.
     from_file : str | os.PathLike[str] | None
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
     **options
         See :class:`ddbio.BulkStartKeywords`.
 
@@ -869,7 +869,7 @@ def plan_bulk_put(source: str, table: str, reports: str, *, from_file: str | os.
     ...
 
 def wait_bulk_put(arn: str, **options: Unpack[WaitKeywords]) -> BulkJob:
-    """Return a bulk put once it has put every item of its objects.
+    """Return a bulk put once it has put all items of its objects.
 
     Parameters
     ----------
@@ -881,18 +881,18 @@ def wait_bulk_put(arn: str, **options: Unpack[WaitKeywords]) -> BulkJob:
     Raises
     ------
     PartialWriteError
-        If some items were refused; the message says where the reports are.
+        If some items were refused; the message contains the location of the reports.
     NotFoundError, AccessDeniedError, ServiceError
         If it failed or was cancelled; the items that it has put stay in the table.
     ValidationError
-        If it read a different number of items than the files hold.
+        If it read a different number of items than the files contain.
     ThrottledError
         If it is still running after ``wait_seconds``.
     """
     ...
 
 def describe_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob:
-    """Return what is known of a bulk put.
+    """Return the description of a bulk put.
 
     Parameters
     ----------
@@ -904,12 +904,12 @@ def describe_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJo
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
 def cancel_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob:
-    """Ask that a bulk put stops; what it has put stays.
+    """Stop a bulk put; the items that it has put stay.
 
     Parameters
     ----------
@@ -921,7 +921,7 @@ def cancel_bulk_put(arn: str, **options: Unpack[ConnectionKeywords]) -> BulkJob:
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
@@ -936,12 +936,12 @@ def list_bulk_puts(**options: Unpack[ConnectionKeywords]) -> list[BulkEntry]:
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
 def read_bulk_report(place: str | os.PathLike[str], **options: Unpack[BulkReportKeywords]) -> BulkReport:
-    """Return what the service reports of items that a bulk put did not put: rows and counts; experimental.
+    """Return the items that a bulk put did not put, from the service's reports: rows and counts; experimental.
 
     Parameters
     ----------
@@ -960,7 +960,7 @@ def read_bulk_report(place: str | os.PathLike[str], **options: Unpack[BulkReport
     ...
 
 def create_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> BackupJob:
-    """Back a table up; return once the backup can be restored.
+    """Create a backup of a table, and return when it can be restored.
 
     Parameters
     ----------
@@ -972,21 +972,21 @@ def create_backup(table: str, **options: Unpack[BackupCreateKeywords]) -> Backup
     Raises
     ------
     NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        If it cannot be made.
+        If the backup cannot be created.
     ThrottledError
         If it is not ready after ``wait_seconds``.
     """
     ...
 
 def plan_backup(table: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[BackupCreateKeywords]) -> BackupPlan:
-    """Return what :func:`create_backup` would request, and what it costs a month; nothing is started.
+    """Return the plan and the monthly cost of :func:`create_backup`; nothing is started.
 
     Parameters
     ----------
     table : str
         Name or ARN of the table.
     from_file : str | os.PathLike[str] | None
-        DescribeTable's answer as JSON, of a table that need not exist.
+        File with the JSON response of DescribeTable; the table need not exist.
     **options
         See :class:`ddbio.BackupCreateKeywords`.
 
@@ -995,7 +995,7 @@ def plan_backup(table: str, *, from_file: str | os.PathLike[str] | None = None, 
     NotFoundError, AccessDeniedError, EndpointError
         If the table cannot be described.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     ...
 
@@ -1012,12 +1012,12 @@ def list_backups(table: str | None = None, **options: Unpack[ConnectionKeywords]
     Raises
     ------
     DdbioError
-        With what happened, to what, and what to do.
+        If the service refuses; the message describes the problem and its solution.
     """
     ...
 
 def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) -> RestoreJob:
-    """Make a new table of a backup, or of the state of a table at a time; return once it can be used.
+    """Create a table from a backup, or from the state of a table at a time; return when it can be used.
 
     Parameters
     ----------
@@ -1031,16 +1031,16 @@ def restore_table(source: str, target: str, **options: Unpack[RestoreKeywords]) 
     Raises
     ------
     OptionError, NotFoundError, AccessDeniedError, EndpointError, ServiceError
-        Nothing has then been started.
+        Nothing was started.
     ValidationError
-        If count or digest are not those asked for; the new table stays.
+        If count or digest differ from the expected ones; the new table stays.
     ThrottledError
-        If it is not ready after ``wait_seconds``; it goes on.
+        If it is not ready after ``wait_seconds``; the restore continues.
     """
     ...
 
 def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] | None = None, **options: Unpack[RestoreKeywords]) -> RestorePlan:
-    """Return what :func:`restore_table` would do, after the same checks; nothing is started.
+    """Return the plan of :func:`restore_table`, after the same checks; nothing is started.
 
     Parameters
     ----------
@@ -1049,14 +1049,14 @@ def plan_restore(source: str, target: str, *, from_file: str | os.PathLike[str] 
     target : str
         Name of the new table.
     from_file : str | os.PathLike[str] | None
-        Describes the table that is restored as DescribeTable does, in JSON; nothing is called then.
+        File with the JSON response of DescribeTable for the restored table; AWS is not called.
     **options
         See :class:`ddbio.RestoreKeywords`.
 
     Raises
     ------
     OptionError
-        If there is such a table, or the time cannot be recovered to.
+        If the target table exists, or the time is outside the recovery window.
     NotFoundError, AccessDeniedError, EndpointError
         If the source cannot be described.
     """
@@ -1370,13 +1370,13 @@ def read_expired_batches(source: str | os.PathLike[str], **options: Unpack[Expir
     ...
 
 def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyReport:
-    """Merge what is new of a log of changes into a table of a lake: a newer state of an item wins.
+    """Merge the new changes of a log into a lake table; the newest state of an item wins.
 
     Parameters
     ----------
     log : Any
-        Folder of the log of :func:`capture`, or of an incremental export; or changes as rows: a table of Arrow, or a
-        DataFrame of polars, pandas or Spark, with the columns of a log.
+        Folder of a log of :func:`capture`, or of an incremental export. Or changes as rows with the columns of a log:
+        an Arrow table, or a DataFrame of polars, pandas or Spark.
     table : str | os.PathLike[str]
         Folder of the lake table; it is made if there is none.
     **options
@@ -1385,20 +1385,20 @@ def apply(log: Any, table: str | os.PathLike[str], **options: Unpack[ApplyKeywor
     Raises
     ------
     NotFoundError
-        If there is no such log, or no change was captured yet.
+        If there is no such log, or it has no changes yet.
     OptionError
-        If the table is not one that changes are applied to, or has another key.
+        If changes cannot be applied to the table, or it has another key.
     SchemaError
-        If rows are given that are no changes.
+        If the rows are not changes.
     ExportIncompleteError
-        If an export is damaged, or leaves a gap behind the changes that the table has.
+        If an export is damaged, or there is a gap between the table's changes and the export.
     TargetError
-        If other writers are faster again and again, or the log lacks batches that were applied.
+        If other writers repeatedly win the race for a commit, or the log lacks batches that were applied.
     """
     ...
 
 def plan_apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **options: Unpack[ApplyKeywords]) -> ApplyPlan:
-    """Return what :func:`apply` would do, and do none of it.
+    """Return the expected effect of :func:`apply`; nothing is written.
 
     Parameters
     ----------
@@ -1417,7 +1417,7 @@ def plan_apply(log: str | os.PathLike[str], table: str | os.PathLike[str], **opt
     ...
 
 def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainReport:
-    """Rewrite the small files of a table of a lake as few, and let old tombstones go.
+    """Rewrite small files of a lake table as larger ones, and remove old tombstones, versions and files.
 
     Parameters
     ----------
@@ -1431,14 +1431,14 @@ def maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords])
     NotFoundError
         If there is no such table.
     OptionError
-        If ddbio did not make the table.
+        If ddbio did not create the table.
     TargetError
-        If other writers are faster again and again, or the table of the catalog is another one.
+        If other writers repeatedly win the race for a commit, or the catalog has another table of this name.
     """
     ...
 
 def plan_maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywords]) -> MaintainPlan:
-    """Return what :func:`maintain` would rewrite and delete; nothing is written.
+    """Return the files that :func:`maintain` would rewrite and delete; nothing is written.
 
     Parameters
     ----------
@@ -1452,17 +1452,17 @@ def plan_maintain(table: str | os.PathLike[str], **options: Unpack[MaintainKeywo
     NotFoundError
         If there is no such table.
     OptionError
-        If ddbio did not make the table.
+        If ddbio did not create the table.
     """
     ...
 
 def maintain_by_policy(path: str | os.PathLike[str], **options: Unpack[ConnectionKeywords]) -> tuple[MaintainReport, ...]:
-    """Maintain the tables of a lake that a file of TOML or YAML names, as it says.
+    """Maintain the lake tables of a policy file in TOML or YAML.
 
     Parameters
     ----------
     path : str | os.PathLike[str]
-        The file: ``defaults``, and ``tables``, a list of options with their ``table``.
+        The file, with ``defaults`` and ``tables``, a list of options that include ``table``.
     **options
         See :class:`ddbio.ConnectionKeywords`.
 
@@ -1471,14 +1471,14 @@ def maintain_by_policy(path: str | os.PathLike[str], **options: Unpack[Connectio
     NotFoundError
         If there is no such file, or no such table.
     OptionError
-        If the file is wrong, naming the table.
+        If the file is invalid; the message names the table.
     TargetError
-        If other writers are faster again and again.
+        If other writers repeatedly win the race for a commit.
     """
     ...
 
 def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[BootstrapKeywords]) -> BootstrapReport:
-    """Make a table of a lake hold what a DynamoDB table holds, or bring it up to date: log, base, and changes over it.
+    """Create a lake table with the content of a DynamoDB table, or bring it up to date: log, base, and changes.
 
     Parameters
     ----------
@@ -1492,17 +1492,17 @@ def bootstrap(table: str, target: str | os.PathLike[str], **options: Unpack[Boot
     Raises
     ------
     NotFoundError, OptionError
-        If there is no such table, or it has no stream, or no catalog could name the lake table.
+        If there is no such table, or it has no stream, or the catalog cannot have a table of this name.
     TargetError
-        If another process writes the log or the lake table, or changes are lost again and again, or the table of the
-        catalog is another one.
+        If another process writes the log or the lake table, or changes are lost repeatedly, or the catalog has another
+        table of this name.
     EndpointError
-        If the catalog does not answer.
+        If the catalog is unavailable.
     """
     ...
 
 def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLike[str] | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcileReport:
-    """Compare each closed window of a log of changes with an incremental export; count and repair what it lost.
+    """Compare each closed window of a log of changes with an incremental export; count and repair lost changes.
 
     Parameters
     ----------
@@ -1520,7 +1520,7 @@ def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLik
     NotFoundError
         If there is no capture, or no such table.
     OptionError
-        If exports have to be asked for and ``export_to`` is missing, or the service has none so far back.
+        If exports are needed and ``export_to`` is missing, or the window is too old for exports.
     ExportIncompleteError
         If the given exports do not cover a window, or one is damaged.
     TargetError
@@ -1529,7 +1529,7 @@ def reconcile(table: str, dest: str | os.PathLike[str], target: str | os.PathLik
     ...
 
 def plan_reconcile(table: str, dest: str | os.PathLike[str], *, target: str | None = None, **options: Unpack[ReconcileKeywords]) -> ReconcilePlan:
-    """Return which windows :func:`reconcile` would look at, and what their exports cost; nothing is asked for.
+    """Return the windows that :func:`reconcile` would compare, and the cost of their exports; nothing is started.
 
     Parameters
     ----------
@@ -1545,12 +1545,12 @@ def plan_reconcile(table: str, dest: str | os.PathLike[str], *, target: str | No
     NotFoundError
         If there is no capture, or no such table.
     LimitError
-        If the plan is above a limit.
+        If the plan exceeds a limit.
     """
     ...
 
 def verify(table: str | os.PathLike[str], lake: str | os.PathLike[str], **options: Unpack[VerifyKeywords]) -> VerifyReport:
-    """Return whether a table of a lake holds what the DynamoDB table holds, now or as of a time, and what differs.
+    """Compare a lake table with its DynamoDB table, now or as of a time, and return the differences.
 
     Parameters
     ----------
@@ -1566,14 +1566,14 @@ def verify(table: str | os.PathLike[str], lake: str | os.PathLike[str], **option
     NotFoundError
         If there is no such table, export or lake table.
     OptionError
-        If a time is given and neither an export of it nor where one may go; or if the base of the lake table is newer.
+        If ``at`` is set without an export or ``export_to``; or if the base of the lake table is newer.
     ExportIncompleteError
         If the export is damaged.
     """
     ...
 
 def history(source: str | os.PathLike[str], **options: Unpack[HistoryKeywords]) -> pa.Table:
-    """Return the states of an item, or of every item: each has ``valid_from``, ``valid_to`` and ``operation``.
+    """Return the states of one or all items, with ``valid_from``, ``valid_to`` and ``operation``.
 
     Parameters
     ----------
@@ -1587,7 +1587,7 @@ def history(source: str | os.PathLike[str], **options: Unpack[HistoryKeywords]) 
     NotFoundError
         If there is neither a log nor a lake table.
     OptionError
-        If the key is none of the table's.
+        If the key is not a key of the table.
     """
     ...
 
@@ -1606,12 +1606,12 @@ def history_view_sql(log: str | os.PathLike[str], *, target: str | None = None, 
     NotFoundError
         If there is no log.
     OptionError
-        If the log has changes of several streams, or the engine reads no folders.
+        If the log has changes of several streams, or the engine cannot read folders.
     """
     ...
 
 def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *, dialect: Literal["spark", "duckdb", "athena"] = 'spark', **options: Unpack[ViewKeywords]) -> str:
-    """Return the SQL of the newest state of all items, of a lake table and of what the log has since.
+    """Return the SQL of the newest state of all items, from a lake table and the newer changes of the log.
 
     Parameters
     ----------
@@ -1627,7 +1627,7 @@ def latest_view_sql(log: str | os.PathLike[str], lake: str | os.PathLike[str], *
     NotFoundError
         If there is no log, or no lake table.
     OptionError
-        If the log has changes of several streams, the engine reads no folders, or columns do not fit together.
+        If the log has changes of several streams, the engine cannot read folders, or column types do not match.
     """
     ...
 
@@ -1825,7 +1825,7 @@ def sync_catalog(path: str | os.PathLike[str], target: str, **options: Unpack[Ca
     ...
 
 def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive", "spark", "unity", "duckdb"], **options: Unpack[CatalogDdlKeywords]) -> str:
-    """Return the DDL of the table of a folder's live files, or of the lake table that lies there.
+    """Return the DDL of the table of a folder's live files, or of a lake table in the folder.
 
     Parameters
     ----------
@@ -1839,11 +1839,11 @@ def catalog_ddl(path: str | os.PathLike[str], dialect: Literal["athena", "hive",
     Raises
     ------
     NotFoundError
-        If the folder holds no files.
+        If the folder has no files.
     OptionError
         If the dialect cannot describe it.
     SchemaError
-        If a column has no type there.
+        If the dialect has no type for a column.
     """
     ...
 
